@@ -1,4 +1,4 @@
-"""A full analysis on Spark, against Spark's own and against reading alone.
+"""Compare a full analysis on Spark with the analysis of Spark and with a plain scan.
 
     python benchmarks/analyze.py                # TPC-H lineitem at scale 1, local[2]
     python benchmarks/analyze.py --tiny         # a smoke run at scale 0.01
@@ -72,32 +72,33 @@ class Process(NamedTuple):
 
 def main() -> None:
     """Prepare the data, let the three sides take turns, print."""
-    given = parse_arguments(__doc__, runs=5)
+    arguments = parse_arguments(__doc__, runs=5)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         project = Path(folder)
-        parquet = given.data or generate("0.01" if given.tiny else given.scale, project)
+        parquet = arguments.data or generate("0.01" if arguments.tiny else arguments.scale, project)
         work = declare(parquet / "lineitem.parquet", project)
-        target = Target("dev", "state", spark_master=f"local[{given.cores}]")
+        target = Target("dev", "state", spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
         # A JVM of its own, started as `lancestat run` does.
         with ProcessPoolExecutor(1, get_context("spawn"), begin, (target,)) as run:
             sides: dict[str, Callable[[], int]] = {
                 "lancestat": lambda: run.submit(analyze, work).result(),
                 "spark": lambda: compute_column_stats(spark, parquet / "lineitem.parquet"),
-                "pylance": lambda: read(work.table.uri, given.cores),
+                "pylance": lambda: read(work.table.uri, arguments.cores),
             }
             table = work.table
             print(
-                f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, {given.cores} cores"
+                f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, "
+                f"{arguments.cores} cores"
             )
-            show(take_turns(sides, 1 if given.tiny else given.runs))
-            peak = max(each.peak_megabytes for each in processes() if each.is_worker)
+            show(take_turns(sides, 1 if arguments.tiny else arguments.runs))
+            peak = max(process.peak_megabytes for process in processes() if process.is_worker)
             print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()
 
 
 def declare(parquet: Path, folder: Path) -> TableAction:
-    """Write the rows as a Lance table of a new project; returns what its plan would scan."""
+    """Write the rows as a Lance table of a new project; return the planned scans."""
     write_lance(parquet, folder / "lineitem.lance", fragments=FRAGMENTS)
     (folder / "lancestat_project.yml").write_text(PROJECT)
     (folder / "specs").mkdir()
@@ -133,8 +134,8 @@ def compute_column_stats(spark: SparkSession, parquet: Path) -> int:
     command = spark._jvm.org.apache.spark.sql.execution.command
     plan = spark.read.parquet(str(parquet))._jdf.queryExecution().analyzed()
     utils = getattr(getattr(command, "CommandUtils$"), "MODULE$")
-    found = utils.computeColumnStats(spark._jsparkSession, plan, plan.output())
-    return int(found._2().size())
+    statistics_of_columns = utils.computeColumnStats(spark._jsparkSession, plan, plan.output())
+    return int(statistics_of_columns._2().size())
 
 
 def read(uri: str, threads: int) -> int:
@@ -161,12 +162,12 @@ def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost
             costs[name].append(Cost(elapsed, cpu))
             columns.add(count)
         assert len(columns) == 1, columns
-    return {name: middle(each[WARM_UPS:]) for name, each in costs.items()}
+    return {name: middle(seconds[WARM_UPS:]) for name, seconds in costs.items()}
 
 
 def middle(costs: list[Cost]) -> Cost:
     """The medians."""
-    return Cost(*(statistics.median(each) for each in zip(*costs, strict=True)))
+    return Cost(*(statistics.median(values) for values in zip(*costs, strict=True)))
 
 
 def show(costs: dict[str, Cost]) -> None:
@@ -186,7 +187,7 @@ def show(costs: dict[str, Cost]) -> None:
 def processes() -> list[Process]:
     """This process, Spark's JVM and its Python processes."""
     parents: dict[int, int] = {}
-    found: dict[int, Process] = {}
+    by_pid: dict[int, Process] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
             status = (folder / "status").read_text(encoding="ascii", errors="replace")
@@ -198,16 +199,16 @@ def processes() -> list[Process]:
         fields = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}
         parents[int(folder.name)] = int(fields["PPid"][0])
         ticks = int(times[11]) + int(times[12])
-        found[int(folder.name)] = Process(
+        by_pid[int(folder.name)] = Process(
             ticks / os.sysconf("SC_CLK_TCK"),
             int(fields.get("VmHWM", ["0"])[0]) / 1024,
             is_worker,
         )
-    return [process for pid, process in found.items() if descends(pid, parents)]
+    return [process for pid, process in by_pid.items() if descends(pid, parents)]
 
 
 def descends(pid: int, parents: dict[int, int]) -> bool:
-    """Whether a process is this one or descends from it."""
+    """Return whether a process is this one or descends from it."""
     while pid in parents and pid != os.getpid():
         pid = parents[pid]
     return pid == os.getpid()

@@ -74,7 +74,7 @@ def build(folder: Path, tiny: bool) -> Measures:
 
 
 def opened(site: Path, times: int) -> Iterator[tuple[str, float]]:
-    """How long a browser takes to open pages; nothing where there is no browser."""
+    """Yield the seconds that a browser takes to open each page; nothing without a browser."""
     chromium = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
     if not chromium:
         return
@@ -84,15 +84,15 @@ def opened(site: Path, times: int) -> Iterator[tuple[str, float]]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=arguments)
         for name in ("index.html", "graph.html", "runs.html", "tables/table_0.html"):
-            found = []
+            seconds = []
             for _ in range(times):
                 context = browser.new_context()
                 page = context.new_page()
                 page.goto((site / name).as_uri())
                 page.wait_for_function(f"{OPENED} > 0")
-                found.append(page.evaluate(OPENED) / 1e3)
+                seconds.append(page.evaluate(OPENED) / 1e3)
                 context.close()
-            yield f"{name} opened, s", statistics.median(found)
+            yield f"{name} opened, s", statistics.median(seconds)
         browser.close()
 
 
@@ -107,7 +107,7 @@ def project(tables: int) -> ProjectReport:
     from lancestat.report.values import ProjectReport
 
     made = tuple(table(number) for number in range(tables))
-    names = [each.spec.name for each in made]
+    names = [report.spec.name for report in made]
     reads = {names[at]: tuple(names[at - 3 : at]) for at in range(10, tables, 10)}
     return ProjectReport("many", "dev", NOW, made, reads)
 
@@ -127,7 +127,7 @@ def table(number: int) -> TableReport:
         f"column_{at}": PublishedColumn(at * 7, chance.randrange(10**6), "-12.5", "98765.25", 8, 8)
         for at in range(COLUMNS)
     }
-    shown = TableStatus(
+    status = TableStatus(
         table=name,
         uri=f"{name}.lance",
         version=40,
@@ -155,7 +155,7 @@ def table(number: int) -> TableReport:
         problems=() if number % 50 else ("the statistics are refused",),
         verdict="use",
         reason="current",
-        status=shown,
+        shown=status,
         changed_at=NOW - timedelta(hours=4),
         histograms={f"column_{at}": histogram(chance) for at in range(SHAPES)},
         fragments=tuple(FragmentReport(at, 20_000, 0, 1, 10**5, 20) for at in range(FRAGMENTS)),
@@ -172,7 +172,7 @@ def histogram(chance: random.Random) -> Histogram:
 
 
 def node_run(name: str, night: int) -> NodeRunReport:
-    """What a run did."""
+    """Return the result of a run for a node."""
     from lancestat.plan.node_result import NodeResult, Status
     from lancestat.report.values import NodeRunReport
 

@@ -1,12 +1,12 @@
-"""What an estimate costs when a filter leaves some of the fragments of a huge table.
+"""Measure the cost of an estimate when a filter leaves some fragments of a huge table.
 
     python benchmarks/groups.py [--tiny]
 
 The table exists as values: 100,000 fragments of 200 columns in the order of the first, which is the
-time. The state is real, with full sketches. Measured are the summary's first use, the cost of
-survivors and their partials after pruning to 1 %, 25 % and all of the groups, the same file by
-file, and the proof that is needed when the table has moved on. Parts run in processes of their own,
-so that their peak memory is their own.
+time. The state is real, with full sketches. Measured are the summary's first use, the cost of the
+remaining fragments and their partials after pruning to 1 %, 25 % and all of the groups, the same
+file by file, and the proof that is needed when the table has changed. Parts run in their own
+processes, so that their peak memory is their own.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def size(tiny: bool) -> tuple[int, int]:
 
 
 def widths(tiny: bool) -> tuple[int, ...]:
-    """How many columns are projected."""
+    """Return the numbers of projected columns."""
     return (1, 16, size(tiny)[1])
 
 
@@ -89,7 +89,7 @@ def median_ms(task: Callable[[], object]) -> float:
 
 
 def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
-    """What the state knows, with no column loaded."""
+    """Return the grouped statistics of the state, with no column loaded."""
     from lancestat.optimizer.groups import GroupedStatistics, load_groups
 
     known = load_groups(opened(folder), "t", now)
@@ -98,7 +98,7 @@ def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
 
 
 def moved(folder: Path, tiny: bool) -> Measures:
-    """The proof that groups still hold what was summed up."""
+    """Return the proof that groups are unchanged."""
     now = replace(table_of(*size(tiny)), version=3)
     known = known_of(folder, now)
     seconds, _ = timed(lambda: estimated(known, ["column_0"], time_filter(now, 0.01)))
@@ -110,7 +110,7 @@ def by_file(folder: Path, tiny: bool) -> Measures:
     from lancestat.statistics.partial import decode, encode, merge
 
     fragments, _ = size(tiny)
-    stored = [encode(each) for each in full_partials(64)]
+    stored = [encode(part) for part in full_partials(64)]
     measures = {}
     for share, part in SHARES.items():
         files = max(1, round(fragments * part))
@@ -127,8 +127,8 @@ def merge_stream(
     """Merge some at a time, so that not all sketches are in memory."""
     merged = next(partials)
     batch = [merged]
-    for each in partials:
-        batch.append(each)
+    for part in partials:
+        batch.append(part)
         if len(batch) == 256:
             batch = [merge(batch)]
     return merge(batch)
@@ -137,11 +137,11 @@ def merge_stream(
 def estimated(
     known: FragmentStatistics, names: list[str], filters: list[Filter]
 ) -> list[ColumnPartial | None]:
-    """What an estimate asks for."""
+    """Return the partials that an estimate needs."""
     left: FragmentStatistics | RemainingFragments = known.prune(filters) or known
-    found = [left.partial(name) for name in names]
-    assert all(each is not None and each.rows for each in found)
-    return found
+    partials = [left.partial(name) for name in names]
+    assert all(column_partial is not None and column_partial.rows for column_partial in partials)
+    return partials
 
 
 def time_filter(now: Snapshot, share: float) -> list[Filter]:
@@ -183,8 +183,8 @@ def summary_of(now: Snapshot) -> TableSummary:
     groups = group_fragments((fragment.id for fragment in now.fragments), [], MOST_GROUPS)
     digests = {}
     for fields, fingerprints in contents(column_groups(now, now.fields)).items():
-        found = tuple(group_digest(group, fingerprints) or b"" for group in groups)
-        digests.update(dict.fromkeys(fields, found))
+        member_digests = tuple(group_digest(group, fingerprints) or b"" for group in groups)
+        digests.update(dict.fromkeys(fields, member_digests))
     return TableSummary(2, now.pin.manifest, groups, count_blocks(groups), digests)
 
 
@@ -197,7 +197,7 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
     numbers = count()
     for field, digests in summary.contents.items():
         for place in slices(summary.blocks):
-            found = tuple(
+            partials_of_group = tuple(
                 replace(
                     partials[number % len(partials)],
                     sketch=turned(partials[number % len(partials)].sketch, next(numbers)),
@@ -207,7 +207,7 @@ def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
                 )
                 for number, group in enumerate(summary.groups[place])
             )
-            yield SummaryBlock(BlockKey(field, block_digest(digests[place])), found)
+            yield SummaryBlock(BlockKey(field, block_digest(digests[place])), partials_of_group)
 
 
 def turned(sketch: Sketch, by: int) -> Sketch:

@@ -1,4 +1,4 @@
-"""What a run costs after a change, beside a full analysis of the same table.
+"""Measure the cost of a run after a change and of a full analysis of the same table.
 
     python benchmarks/incremental.py                # TPC-H lineitem at scale 1, local[2]
     python benchmarks/incremental.py --tiny         # a smoke run at scale 0.01
@@ -36,22 +36,22 @@ TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
 
 def main() -> None:
     """Prepare the table, change it in turns, print."""
-    given = parse_arguments(__doc__, runs=3)
+    arguments = parse_arguments(__doc__, runs=3)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        parquet = given.data or generate("0.01" if given.tiny else given.scale, folder)
+        parquet = arguments.data or generate("0.01" if arguments.tiny else arguments.scale, folder)
         uri = folder / "lineitem.lance"
         write_lance(parquet / "lineitem.parquet", uri, fragments=FRAGMENTS)
-        (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=given.cores))
+        (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=arguments.cores))
         (folder / "specs").mkdir()
         (folder / "specs" / "tables.yml").write_text(TABLE)
         spark = start_session(lancestat.Project.load(folder).spec.target, "benchmark")
         for _ in range(WARM_UPS):
             run(folder, full_refresh=True)
-        full = measure(folder, lambda: None, given.runs, full_refresh=True)
+        full = measure(folder, lambda: None, arguments.runs, full_refresh=True)
         show("full analysis", *full, full[0])
         for title, change in changes(str(uri)).items():
-            show(title, *measure(folder, change, given.runs), full[0])
+            show(title, *measure(folder, change, arguments.runs), full[0])
         spark.stop()
 
 

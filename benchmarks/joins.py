@@ -101,10 +101,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--queries", type=int, nargs="+", default=JOINS, metavar="N")
     parser.add_argument("--sides", nargs="+", default=tuple(SIDES), choices=SIDES)
     parser.add_argument("--plans", type=Path, help="where to write the plans")
-    given = parser.parse_args()
-    if given.tiny:
-        given.runs, given.queries = 1, given.queries[:1]
-    return given
+    options = parser.parse_args()
+    if options.tiny:
+        options.runs, options.queries = 1, options.queries[:1]
+    return options
 
 
 def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
@@ -122,15 +122,15 @@ def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
 def session(
     spark: SparkSession, project: lancestat.Project, parquet: Path, side: str
 ) -> SparkSession:
-    """A session that knows the tables by their names, as a side is to know them."""
-    made = spark.newSession()
+    """Return a session with the tables of a side under their names."""
+    new_session = spark.newSession()
     for key, value in SIDES[side].items():
-        made.conf.set(key, value)
+        new_session.conf.set(key, value)
     if side == "parquet":
-        analyze(made, parquet)
+        analyze(new_session, parquet)
     else:
-        project.attach(made)
-    return made
+        project.attach(new_session)
+    return new_session
 
 
 def analyze(spark: SparkSession, parquet: Path) -> None:
@@ -155,13 +155,13 @@ def take_turns(
     """Median seconds of a query on each side."""
     seconds: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(1 + runs):
-        found = set()
+        answers = set()
         for side, spark in sides.items():
             elapsed, rows = timed(lambda spark=spark: spark.sql(query).collect())
             seconds[side].append(elapsed)
-            found.add(frozenset(map(repr, rows)))
-        assert len(found) == 1, f"the sides differ on query {number}"
-    return {side: statistics.median(each[1:]) for side, each in seconds.items()}
+            answers.add(frozenset(map(repr, rows)))
+        assert len(answers) == 1, f"the sides differ on query {number}"
+    return {side: statistics.median(times[1:]) for side, times in seconds.items()}
 
 
 def take_all_turns(
@@ -170,19 +170,19 @@ def take_all_turns(
     """Median seconds of each query on each side, and at last their totals."""
     total = dict.fromkeys(sides, 0.0)
     for number, query in queries.items():
-        found = take_turns(sides, number, query, runs)
-        yield f"q{number:02}", found
-        total = {side: total[side] + found[side] for side in sides}
+        spent = take_turns(sides, number, query, runs)
+        yield f"q{number:02}", spent
+        total = {side: total[side] + spent[side] for side in sides}
     yield "all", total
 
 
-def show(sides: list[str], found: Iterator[tuple[str, Mapping[str, float]]]) -> None:
+def show(sides: list[str], measured: Iterator[tuple[str, Mapping[str, float]]]) -> None:
     """Print seconds, and ratios to the side with statistics, as they come."""
     others = [side for side in sides if side != "with"] if "with" in sides else []
     heads = [*sides, *(f"with/{side}" for side in others)]
     print(f"{'query':<8}", " ".join(f"{head:>12}" for head in heads), flush=True)
-    for name, each in found:
-        figures = [each[side] for side in sides] + [each["with"] / each[side] for side in others]
+    for name, times in measured:
+        figures = [times[side] for side in sides] + [times["with"] / times[side] for side in others]
         print(f"{name:<8}", " ".join(f"{figure:12.2f}" for figure in figures), flush=True)
 
 
@@ -195,7 +195,7 @@ def write_plans(
         for number, query in queries.items():
             frame = spark.sql(query)
             frame.collect()
-            # Estimates ask the thread's active session whether the cost-based optimizer is on.
+            # Estimates depend on the cost-based optimizer setting of the thread's active session.
             spark._jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
                 spark._jsparkSession
             )

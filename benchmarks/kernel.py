@@ -112,12 +112,12 @@ def print_totals(dataset: lance.LanceDataset, runs: int) -> None:
     ratio = f"{analyzing.wall / reading.wall:.2f} in time, {analyzing.cpu / reading.cpu:.2f} in CPU"
     print(f"{'ratio':<22} {ratio}")
     command = [sys.executable, __file__, "--peak-of", dataset.uri]
-    found = subprocess.run(command, check=True, capture_output=True, text=True)
-    print(f"{'peak memory':<22} {int(found.stdout) / 1e6:6.0f} MB")
+    completed = subprocess.run(command, check=True, capture_output=True, text=True)
+    print(f"{'peak memory':<22} {int(completed.stdout) / 1e6:6.0f} MB")
 
 
 def histogram_columns(schema: pa.Schema) -> set[str]:
-    """The columns that have histograms where they are asked for."""
+    """Return the columns that have histograms when requested."""
     types = {field.name: column_type(field.type) for field in schema}
     return {name for name, type in types.items() if type and type.kind in HISTOGRAM_KINDS}
 

@@ -70,7 +70,7 @@ def show(name: str, value: float) -> None:
 
 
 def by_spark(left: DataFrame, right: DataFrame) -> DataFrame:
-    """Spark's own join; its distance is the root of ours."""
+    """Return Spark's own join; its distance is the square root of lancestat's."""
     left, right = (
         left.select(col("id"), col("emb").alias("query")),
         right.withColumnsRenamed({"id": "id_right"}),
@@ -89,7 +89,7 @@ def by_lancestat(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def pairs(rows: DataFrame) -> set[tuple[int, int]]:
-    """Who is whose neighbour."""
+    """Return the pairs of left and right ids."""
     return {(row.id, row.id_right) for row in rows.collect()}
 
 
@@ -109,14 +109,14 @@ def end_to_end(spark: SparkSession, folder: Path, *, tiny: bool, runs: int) -> N
     left = spark.read.parquet(write_parquet(vectors(10 if tiny else 100, 2), folder / "left", 1))
     joins = {"nearestByJoin": by_spark, "lancestat.knn_join": by_lancestat}
     seconds: dict[str, list[float]] = {name: [] for name in joins}
-    found = {}
+    results = {}
     for join in joins.values():
         warm(lambda join=join: pairs(join(left, right)), 1.0 if tiny else WARMING_SECONDS)
     for _ in range(runs):
         for name, join in joins.items():
-            clock, found[name] = timed(lambda join=join: pairs(join(left, right)))
+            clock, results[name] = timed(lambda join=join: pairs(join(left, right)))
             seconds[name].append(clock)
-    assert found["nearestByJoin"] == found["lancestat.knn_join"]
+    assert results["nearestByJoin"] == results["lancestat.knn_join"]
     spark_clock, our_clock = (statistics.median(seconds[name]) for name in joins)
     show("end to end, Spark's nearestByJoin, s", spark_clock)
     show("end to end, lancestat.knn_join, s", our_clock)
@@ -147,7 +147,7 @@ def probe_rate(spark: SparkSession, folder: Path, cores: int, *, tiny: bool, run
         if turn:
             rates["product"].append(operations / clock / 1e9)
             rates["probe"].append(operations / probing / 1e9)
-    product, probe = (statistics.median(each) for each in rates.values())
+    product, probe = (statistics.median(times) for times in rates.values())
     show(f"one product of matrices, {cores} threads, GFLOP/s", product)
     show("probe stage, GFLOP/s", probe)
     show("probe / product", probe / product)
@@ -159,10 +159,10 @@ def pinned(uri: str) -> PinnedTable:
 
 
 def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
-    """How long all pairs take to be compared when tasks do nothing else."""
+    """Return the seconds that tasks take to compare all pairs and do nothing else."""
     rates = []
 
-    def hear(progress: StageProgress) -> None:
+    def record_rate(progress: StageProgress) -> None:
         if progress.stage is Stage.PROBE and progress.pairs_per_second:
             rates.append(progress.pairs_per_second)
 
@@ -171,20 +171,20 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
     work = JoinWork(
         "rate", JoinRequest(K, min_right_rows=0), left, right, OutputFormat.LANCE, output
     )
-    outcome = run_join(Engine(spark, str(folder), uuid.uuid4().hex, on_stage=hear), work)
+    outcome = run_join(Engine(spark, str(folder), uuid.uuid4().hex, on_stage=record_rate), work)
     return outcome.pairs / rates[-1]
 
 
 def main() -> None:
     """Measure, and print."""
-    given = spark_parser(__doc__, runs=3).parse_args()
-    runs = 1 if given.tiny else given.runs
+    arguments = spark_parser(__doc__, runs=3).parse_args()
+    runs = 1 if arguments.tiny else arguments.runs
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        target = Target("dev", name, spark_master=f"local[{given.cores}]")
+        target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        end_to_end(spark, folder, tiny=given.tiny, runs=runs)
-        probe_rate(spark, folder, given.cores, tiny=given.tiny, runs=runs)
+        end_to_end(spark, folder, tiny=arguments.tiny, runs=runs)
+        probe_rate(spark, folder, arguments.cores, tiny=arguments.tiny, runs=runs)
         spark.stop()
 
 

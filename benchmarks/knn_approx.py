@@ -54,8 +54,10 @@ def write(values: np.ndarray, uri: Path) -> PinnedTable:
 
 def measured_recall(exact: Path, approximate: Path) -> float:
     """The share of true neighbours that the approximate result has."""
-    found = (lance.dataset(str(uri)).to_table(["id", "id_right"]) for uri in (exact, approximate))
-    truth, other = (set(zip(*(c.to_pylist() for c in each.columns), strict=True)) for each in found)
+    results = (lance.dataset(str(uri)).to_table(["id", "id_right"]) for uri in (exact, approximate))
+    truth, other = (
+        set(zip(*(c.to_pylist() for c in table.columns), strict=True)) for table in results
+    )
     return len(truth & other) / len(truth)
 
 
@@ -66,14 +68,14 @@ def show(name: str, value: float) -> None:
 
 def main() -> None:
     """Measure, and print."""
-    given = spark_parser(__doc__, runs=3).parse_args()
-    left_rows, right_rows = (500, 20_000) if given.tiny else (10_000, 1_000_000)
+    arguments = spark_parser(__doc__, runs=3).parse_args()
+    left_rows, right_rows = (500, 20_000) if arguments.tiny else (10_000, 1_000_000)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
         clusters = right_rows // 500
         left = write(clustered(left_rows, clusters, 1), folder / "left.lance")
         right = write(clustered(right_rows, clusters, 2), folder / "right.lance")
-        target = Target("dev", name, spark_master=f"local[{given.cores}]")
+        target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
         requests = {
             "exact": JoinRequest(K),
@@ -88,7 +90,7 @@ def main() -> None:
 
         seconds: dict[str, list[float]] = {mode: [] for mode in requests}
         outcomes = {}
-        for turn in range((1 if given.tiny else given.runs) + 1):
+        for turn in range((1 if arguments.tiny else arguments.runs) + 1):
             for mode in requests:
                 clock, outcomes[mode] = timed(lambda mode=mode: join(mode))
                 if turn:

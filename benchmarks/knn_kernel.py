@@ -39,7 +39,7 @@ KINDS = ("spread", "clustered", "tight", "repeated")
 
 
 def main() -> None:
-    """Run what the command line asks for."""
+    """Run the parts that the command line selects."""
     cases = {
         f"{kind}, {threads} threads, {dimension} dimensions": partial(
             rate, kind, threads, dimension
@@ -50,11 +50,11 @@ def main() -> None:
         if kind == "spread" or (threads == 1 and dimension == 128)
     }
     lists = {f"{metric}, in lists": partial(in_lists, metric) for metric in ("l2", "cosine")}
-    parts = {"rate": partial(each, list(cases)), "lists": partial(each, list(lists))}
+    parts = {"rate": partial(run_each, list(cases)), "lists": partial(run_each, list(lists))}
     run(__doc__ or "", parts, {**cases, **lists})
 
 
-def each(cases: list[str], folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+def run_each(cases: list[str], folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Every case in a process of its own."""
     for case in cases:
         for name, value in run_case(case, folder, tiny).items():
@@ -133,7 +133,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         nprobes = choose_nprobes(recall_curve(order[::2], part.sampled.lists[::2]), 0.95)
         reported = recall_curve(order[1::2], part.sampled.lists[1::2]).recall[nprobes - 1]
         dataset = lance.dataset(laid_out.pin.uri)
-        seconds["search"], found = spent(
+        seconds["search"], search = spent(
             lambda: search_lists(
                 dataset,
                 laid_out,
@@ -147,7 +147,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     seconds["every pair"], exact = spent(lambda: every_pair(queries, rows, metric, step))
     hits = [
         np.isin(true, mine).mean()
-        for mine, true in zip(found.neighbours.positions, exact, strict=True)
+        for mine, true in zip(search.neighbours.places, exact, strict=True)
     ]
     total = sum(seconds.values()) - seconds["every pair"]
     return {
@@ -156,7 +156,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         "lists visited": nprobes,
         "recall": float(np.mean(hits)),
         "recall as the sample tells it": float(reported),
-        "share of pairs compared": found.pairs / count / asked,
+        "share of pairs compared": search.pairs / count / asked,
         "share of the time for every pair": total / seconds["every pair"],
         "peak, MB": peak_megabytes(),
     }
@@ -180,15 +180,15 @@ def vectors(kind: str, seed: int, rows: int, dimension: int) -> Matrix:
     import numpy as np
 
     random = np.random.default_rng(seed)
-    found = random.standard_normal((rows, dimension), dtype=np.float32)
+    matrix = random.standard_normal((rows, dimension), dtype=np.float32)
     if kind == "spread":
-        return found
+        return matrix
     clusters = {"clustered": 1000, "tight": 1000, "repeated": 300, "touching": 10_000}[kind]
     width = {"clustered": 0.1, "tight": 0.001, "repeated": 0.0, "touching": 0.5}[kind]
     middles = np.random.default_rng(0).standard_normal((clusters, dimension), dtype=np.float32)
-    found *= width
-    found += middles[random.integers(0, clusters, rows)]
-    return found
+    matrix *= width
+    matrix += middles[random.integers(0, clusters, rows)]
+    return matrix
 
 
 def spent(action: Callable[[], T]) -> tuple[float, T]:
@@ -199,7 +199,7 @@ def spent(action: Callable[[], T]) -> tuple[float, T]:
 
 
 def limit(threads: int) -> None:
-    """Libraries read these when they are imported, which nobody has done yet."""
+    """Set variables that libraries read when they are imported; none has been imported yet."""
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "LANCE_CPU_THREADS"):
         os.environ[variable] = str(threads)
 

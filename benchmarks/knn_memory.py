@@ -1,4 +1,4 @@
-"""What a worker of an exact KNN join holds in memory, and how its cost grows with each side.
+"""Measure the memory of a worker of an exact KNN join, and its cost by the size of each side.
 
     python benchmarks/knn_memory.py           # up to 1,000,000 right rows of dimension 768
     python benchmarks/knn_memory.py --tiny    # a smoke run
@@ -73,13 +73,13 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
     spark.sparkContext.parallelize([0], 1).map(lambda _: imported()).collect()
     before = sum(seconds for seconds, _ in workers())
     run_join(Engine(spark, str(folder), uuid.uuid4().hex), work)
-    found = list(workers())
+    usages = list(workers())
     spark.stop()
-    return sum(seconds for seconds, _ in found) - before, max(peak for _, peak in found)
+    return sum(seconds for seconds, _ in usages) - before, max(peak for _, peak in usages)
 
 
 def imported() -> None:
-    """Import what tasks need."""
+    """Import the modules that tasks need."""
     import lancestat.spark.knn.strategies  # noqa: F401
 
 
@@ -145,11 +145,11 @@ def main() -> None:
     )
     parser.add_argument("--tiny", action="store_true", help="a size that only shows that it runs")
     parser.add_argument("--right", type=int, default=1_000_000, help="right rows of the largest")
-    given = parser.parse_args()
-    rights = 2_000 if given.tiny else given.right
+    arguments = parser.parse_args()
+    rights = 2_000 if arguments.tiny else arguments.right
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
-        memory(Path(name), 20 if given.tiny else 1_000, rights)
-        growth(Path(name), 40 if given.tiny else 4_000, rights // 5)
+        memory(Path(name), 20 if arguments.tiny else 1_000, rights)
+        growth(Path(name), 40 if arguments.tiny else 4_000, rights // 5)
 
 
 if __name__ == "__main__":

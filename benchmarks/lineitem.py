@@ -1,4 +1,4 @@
-"""TPC-H tables, generated and written as Lance: what several benchmarks read."""
+"""TPC-H tables, generated and written as Lance, for several benchmarks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def generate(scale: str, folder: Path, tables: Sequence[str] = ("lineitem",)) ->
 def write_lance(parquet: Path, uri: Path, *, fragments: int) -> lance.LanceDataset:
     """The rows of a Parquet file in Lance, in fragments of equal size."""
     file = pq.ParquetFile(parquet)
-    # Lance wants string where the generator says string_view.
+    # Lance needs string where the generator writes string_view.
     schema = pa.schema(
         field.with_type(pa.string()) if pa.types.is_string_view(field.type) else field
         for field in file.schema_arrow.remove_metadata()
@@ -49,7 +49,7 @@ def parse_arguments(doc: str, *, runs: int) -> argparse.Namespace:
 
 
 def make_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
-    """What every benchmark over TPC-H tables on Spark can be told."""
+    """Return a parser with the options of every benchmark over TPC-H tables on Spark."""
     parser = spark_parser(doc, runs=runs)
     parser.add_argument("--scale", default="1", help="TPC-H scale factor")
     parser.add_argument("--data", type=Path, help="a folder that holds <table>.parquet")

@@ -1,4 +1,4 @@
-"""What the benchmarks measure with: clocks, peaks, processes of their own."""
+"""Clocks, memory peaks and child processes of the benchmarks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 Measures = Mapping[str, float]
-# A part prints as it goes; a case is measured in a process of its own.
+# A part prints its results at once; a case is measured in its own process.
 Part = Callable[[Path, bool], Iterator[tuple[str, float]]]
 Case = Callable[[Path, bool], Measures]
 
@@ -70,7 +70,7 @@ def peak_megabytes() -> float:
 
 
 def spark_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
-    """What every benchmark on Spark can be told."""
+    """Return a parser with the options of every benchmark on Spark."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -83,12 +83,12 @@ def spark_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
 def run_case(name: str, folder: Path, tiny: bool) -> Measures:
     """Run a case of this benchmark in a process of its own."""
     command = [sys.executable, sys.argv[0], "--case", name, "--folder", str(folder)]
-    found: Measures = json.loads(process([*command, *["--tiny"] * tiny], Path.cwd()).stdout)
-    return found
+    measures: Measures = json.loads(process([*command, *["--tiny"] * tiny], Path.cwd()).stdout)
+    return measures
 
 
 def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
-    """Run the parts that the command line asks for, or the case that `run_case` does."""
+    """Run the parts that the command line selects, or a case for `run_case`."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -96,32 +96,32 @@ def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
     parser.add_argument("--case", choices=cases, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if unknown := set(given.parts) - parts.keys():
+    arguments = parser.parse_args()
+    if unknown := set(arguments.parts) - parts.keys():
         parser.error(f"there is no part {min(unknown)}: there are {', '.join(parts)}")
-    if given.case:
-        print(json.dumps(cases[given.case](given.folder, given.tiny)))
+    if arguments.case:
+        print(json.dumps(cases[arguments.case](arguments.folder, arguments.tiny)))
         return
-    for part in given.parts or parts:
+    for part in arguments.parts or parts:
         with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
-            for name, value in parts[part](Path(folder), given.tiny):
+            for name, value in parts[part](Path(folder), arguments.tiny):
                 print(f"{name:<68} {value:>10,.3f}", flush=True)
         print()
 
 
 def run_parts(doc: str, parts: Mapping[str, Case]) -> None:
-    """Run all parts over one folder, each in a process of its own, or the one asked for."""
+    """Run all parts over one folder, each in its own process, or the selected one."""
     parser = argparse.ArgumentParser(
         description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--tiny", action="store_true", help="sizes that only show that it runs")
     parser.add_argument("--case", choices=parts, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.case:
-        print(json.dumps(parts[given.case](given.folder, given.tiny)))
+    arguments = parser.parse_args()
+    if arguments.case:
+        print(json.dumps(parts[arguments.case](arguments.folder, arguments.tiny)))
         return
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         for part in parts:
-            for name, value in run_case(part, Path(folder), given.tiny).items():
+            for name, value in run_case(part, Path(folder), arguments.tiny).items():
                 print(f"{name:<66} {value:>10,.3f}", flush=True)

@@ -1,4 +1,4 @@
-"""What a command costs when there is nothing to do.
+"""Measure the cost of a command when there is nothing to do.
 
     python benchmarks/plan.py [--tiny] [PART ...]
 
@@ -108,16 +108,16 @@ def read_here(
 
     dataset = lance.dataset(table.uri, version=table.version)
     names = {field_key(field): field.name for field in table.fields}
-    for each in scans:
-        columns = [names[key] for key in each.fields]
+    for scan in scans:
+        columns = [names[key] for key in scan.fields]
         schema = pa.schema([dataset.schema.field(name) for name in columns])
-        batches = dataset.get_fragment(each.fragment_id).to_batches(columns=columns)
+        batches = dataset.get_fragment(scan.fragment_id).to_batches(columns=columns)
         partials = analyze(batches, schema)
-        yield each, {key: partials[names[key]] for key in each.fields}
+        yield scan, {key: partials[names[key]] for key in scan.fields}
 
 
 class Steps:
-    """Takes the steps of a plan and remembers the seconds of each."""
+    """Record the seconds of each step of a plan."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
@@ -158,8 +158,8 @@ def steps(folder: Path, tiny: bool) -> Measures:
     records = step.take("open the state and read its records", project.state.records)
 
     def judge() -> tuple[Action, ...]:
-        found = ((table, snapshots[table.name]) for table in spec.tables)
-        return tuple(observer._plan_table(*each, records, False) for each in found)
+        requests = ((table, snapshots[table.name]) for table in spec.tables)
+        return tuple(observer._plan_table(*request, records, False) for request in requests)
 
     actions = step.take("judge the tables, in one thread", judge)
     plan = Plan(spec.name, spec.target.name, actions)

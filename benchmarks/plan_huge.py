@@ -67,7 +67,7 @@ def table_of(fragments: int, columns: int, *, added: bool = False) -> Snapshot:
 
 
 def plan_nothing_stored(folder: Path, tiny: bool) -> Measures:
-    """Everything is to be read."""
+    """Plan a table of which nothing is stored."""
     from lancestat.plan.planner import NOTHING_STORED
 
     now = table_of(*huge_size(tiny))
@@ -75,7 +75,7 @@ def plan_nothing_stored(folder: Path, tiny: bool) -> Measures:
 
 
 def plan_fragment_appended(folder: Path, tiny: bool) -> Measures:
-    """Everything is known but one fragment."""
+    """Plan a table with one appended fragment."""
     from lancestat.lake.history import Effect
 
     now = table_of(*huge_size(tiny))
@@ -85,7 +85,7 @@ def plan_fragment_appended(folder: Path, tiny: bool) -> Measures:
 
 
 def plan_column_added(folder: Path, tiny: bool) -> Measures:
-    """Everything is known but one column."""
+    """Plan a table with one added column."""
     from lancestat.lake.history import Effect
 
     fragments, columns = huge_size(tiny)
@@ -94,7 +94,7 @@ def plan_column_added(folder: Path, tiny: bool) -> Measures:
         now,
         version=1,
         fields=now.fields[:-1],
-        fragments=tuple(replace(each, files=each.files[:1]) for each in now.fragments),
+        fragments=tuple(replace(fragment, files=fragment.files[:1]) for fragment in now.fragments),
     )
     index = index_of(base)
     return decided(now, base, lambda: background(now, base, index, Effect.COLUMNS_WRITTEN))
@@ -144,7 +144,7 @@ def decided(
 
 
 def published(base: Snapshot) -> dict[str, str]:
-    """What the manifest would say of a table whose statistics were published at `base`."""
+    """Return the manifest entries of a table whose statistics were published at `base`."""
     from lancestat.lake.fingerprint import schema_hash
     from lancestat.manifest.wire import encode_statistics
     from lancestat.statistics.column_statistics import column_statistics_of
@@ -166,7 +166,7 @@ def published(base: Snapshot) -> dict[str, str]:
 
 
 def index_of(base: Snapshot) -> PartialIndex:
-    """What the state would have of a table that was read whole."""
+    """Return the index of the state for a table that was read whole."""
     from lancestat.lake.fingerprint import column_groups
     from lancestat.state.values import PartialIndex
 
@@ -177,7 +177,7 @@ def index_of(base: Snapshot) -> PartialIndex:
 def background(
     now: Snapshot, base: Snapshot | None, index: PartialIndex, *effects: Effect
 ) -> TableChanges:
-    """What `plan.observe` would gather."""
+    """Return the changes that `plan.observe` would gather."""
     from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
     from lancestat.plan.assessment import TableChanges
@@ -229,7 +229,7 @@ def make_table(folder: Path, tiny: bool) -> Measures:
 
 
 def make_published(folder: Path, tiny: bool) -> Measures:
-    """Publish statistics and remember what they are made of, as a run would."""
+    """Publish statistics and store their partials, as a run would."""
     project, now = seen(folder)
     from lancestat.lake.commit import Landed
     from lancestat.manifest.publication import Publication, commit

@@ -1,4 +1,4 @@
-"""What planning with statistics costs: per table of a query, and to attach a project's tables.
+"""Measure planning with statistics: per table of a query, and to attach a project's tables.
 
     python benchmarks/planning.py [--tiny] [PART ...]
 
@@ -48,24 +48,24 @@ def plans(folder: Path, tiny: bool) -> Measures:
             session.conf.set(key, value)
     project.attach(lance)
     analyze(parquet, lance, [table.name for table in project.spec.tables], folder)
-    asked = watch_desk()
-    found, slopes = {}, {}
+    asked = record_answers()
+    measures, slopes = {}, {}
     for tables in (1, 2, 4, TABLES):
         text = query([table.name for table in project.spec.tables[:tables]])
         for side, session in (("lance", lance), ("parquet", parquet)):
             seconds = [plan(session, text) for _ in range(3 if tiny else 40)][1 if tiny else 20 :]
             slopes[side, tables] = statistics.median(seconds)
-            found[f"{side}, {tables} tables, ms"] = 1000 * slopes[side, tables]
+            measures[f"{side}, {tables} tables, ms"] = 1000 * slopes[side, tables]
         asked.clear()
         plan(lance, text)
-        found[f"  of which answering {len(asked)} questions, ms"] = 1000 * sum(asked)
+        measures[f"  of which answering {len(asked)} questions, ms"] = 1000 * sum(asked)
     extra = {n: slopes["lance", n] - slopes["parquet", n] for n in (1, TABLES)}
-    found["lance more than parquet, one table, ms"] = 1000 * extra[1]
-    found["lance more than parquet, each further table, ms"] = (
+    measures["lance more than parquet, one table, ms"] = 1000 * extra[1]
+    measures["lance more than parquet, each further table, ms"] = (
         1000 * (extra[TABLES] - extra[1]) / (TABLES - 1)
     )
     spark.stop()
-    return found
+    return measures
 
 
 def begin(folder: Path) -> tuple[SparkSession, lancestat.Project]:
@@ -97,12 +97,12 @@ def query(names: list[str]) -> str:
 
 
 def plan(spark: SparkSession, text: str) -> float:
-    """Seconds to plan a query anew."""
+    """Return the seconds to plan a query that has not been planned before."""
     return timed(lambda: spark.sql(text)._jdf.queryExecution().executedPlan())[0]
 
 
-def watch_desk() -> list[float]:
-    """Seconds of each answer to the JVM, from now on."""
+def record_answers() -> list[float]:
+    """Record the seconds of each answer to the JVM from now on; return the growing list."""
     from lancestat.spark.read.planning_service import PlanningService
 
     seconds: list[float] = []
@@ -124,24 +124,24 @@ def attach(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     run_case("publish", folder, tiny)
     runs = [run_case("attached", folder, tiny) for _ in range(1 if tiny else 3)]
     for name in runs[0]:
-        yield f"{tables} tables, {name}", statistics.median(each[name] for each in runs)
+        yield f"{tables} tables, {name}", statistics.median(times[name] for times in runs)
 
 
 def attached(folder: Path, tiny: bool) -> Measures:
     """Seconds to load and to attach a project, and to attach it once more."""
     spark, _ = begin(folder)
     elapsed, project = timed(lambda: lancestat.Project.load(folder))
-    found = {"loading the project, s": elapsed}
+    measures = {"loading the project, s": elapsed}
     for when in ("for the first time", "again"):
         before = processor_seconds(spark)
-        found[f"attaching {when}, s"], _ = timed(lambda: project.attach(spark))
-        found[f"  processor time of attaching {when}, s"] = processor_seconds(spark) - before
+        measures[f"attaching {when}, s"], _ = timed(lambda: project.attach(spark))
+        measures[f"  processor time of attaching {when}, s"] = processor_seconds(spark) - before
     spark.stop()
-    return found
+    return measures
 
 
 def processor_seconds(spark: SparkSession) -> float:
-    """What this process and its JVM have taken of the processors."""
+    """Return the processor seconds that this process and its JVM have used."""
     jvm: Any = spark._jvm
     taken = jvm.java.lang.ProcessHandle.current().info().totalCpuDuration().get()
     return time.process_time() + float(taken.toNanos()) / 1e9

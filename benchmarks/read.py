@@ -73,18 +73,18 @@ def show(name: str, value: float) -> None:
 
 def main() -> None:
     """Measure, and print."""
-    given = parse_arguments(__doc__, runs=7)
-    scale = "0.01" if given.tiny else given.scale
+    arguments = parse_arguments(__doc__, runs=7)
+    scale = "0.01" if arguments.tiny else arguments.scale
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        parquet = (given.data or generate(scale, folder)) / "lineitem.parquet"
+        parquet = (arguments.data or generate(scale, folder)) / "lineitem.parquet"
         uri = str(folder / "lineitem.lance")
         every = write_lance(parquet, Path(uri), fragments=FRAGMENTS).schema.names
         conf = {"spark.driver.memory": "3g"}
-        target = Target("dev", name, spark_master=f"local[{given.cores}]", spark_conf=conf)
+        target = Target("dev", name, spark_master=f"local[{arguments.cores}]", spark_conf=conf)
         spark = start_session(target, "benchmark")
         ours, theirs = lancestat.read_table(spark, uri), spark.read.parquet(str(parquet))
-        runs = 1 if given.tiny else given.runs
+        runs = 1 if arguments.tiny else arguments.runs
         for label, columns in (
             ("16 columns", every),
             ("10 columns", TEN_COLUMNS),

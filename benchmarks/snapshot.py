@@ -1,4 +1,4 @@
-"""What planning costs before it decides anything: opening many tables, and looking at one huge one.
+"""Measure planning up to its decisions: opening many tables, and observing one huge table.
 
     python benchmarks/snapshot.py [--tiny]
 
@@ -57,8 +57,8 @@ def many(folder: Path, tiny: bool) -> Measures:
     warm_up_seconds, _ = timed(lambda: observe_snapshots(requests[:1]))
     measures = {"import lance and open one table, seconds": warm_up_seconds}
     for threads in (1, 2, 8):
-        seconds, found = timed(partial(observe_snapshots, requests, threads=threads))
-        assert all(isinstance(each, Snapshot) for each in found.values())
+        seconds, snapshots = timed(partial(observe_snapshots, requests, threads=threads))
+        assert all(isinstance(snapshot, Snapshot) for snapshot in snapshots.values())
         measures[f"open {tables:,} tables in {threads} threads, seconds"] = seconds
     measures[f"open {tables:,} tables: peak memory, MB"] = peak_megabytes()
     return measures
@@ -75,16 +75,16 @@ def huge(folder: Path, tiny: bool) -> Measures:
     name = f"{fragments:,} fragments x {columns} columns"
     open_seconds, dataset = timed(lambda: observe_dataset(str(folder / "huge.lance")))
     opened_megabytes = peak_megabytes()
-    snapshot_seconds, found = timed(lambda: snapshot(dataset))
-    groups_seconds, groups = timed(lambda: column_groups(found, found.fields))
+    snapshot_seconds, observed = timed(lambda: snapshot(dataset))
+    groups_seconds, groups = timed(lambda: column_groups(observed, observed.fields))
     digest_seconds, _ = timed(lambda: content_digest(groups))
     estimate_seconds, _ = timed(
         lambda: [
-            estimated_bytes(fragment, group.fields, found.fields)
-            for fragment, group in zip(found.fragments, groups, strict=True)
+            estimated_bytes(fragment, group.fields, observed.fields)
+            for fragment, group in zip(observed.fragments, groups, strict=True)
         ]
     )
-    again_seconds, again = timed(lambda: column_groups(found, found.fields))
+    again_seconds, again = timed(lambda: column_groups(observed, observed.fields))
     assert len(again) == len(groups) == fragments
     return {
         f"{name}: open, seconds": open_seconds,

@@ -1,4 +1,4 @@
-"""What the state costs a plan: the records of many tables, and the index of a huge one.
+"""Measure the cost of the state for a plan: records of many tables, the index of a huge one.
 
     python benchmarks/state.py [--tiny]
 
@@ -39,13 +39,13 @@ def make_records(folder: Path, tiny: bool) -> Measures:
 
 def read_records(folder: Path, tiny: bool) -> Measures:
     """Records of many tables."""
-    warm_up_seconds, found = timed(lambda: opened(folder / "records").records())
+    warm_up_seconds, records = timed(lambda: opened(folder / "records").records())
     state = opened(folder / "records")
     seconds, _ = timed(state.records)
     again_seconds, _ = timed(state.records)
     compact_seconds, _ = timed(lambda: state.expire({}))
     tidy_seconds, _ = timed(lambda: state.expire({}))
-    name = f"records of {len(found):,} tables"
+    name = f"records of {len(records):,} tables"
     return {
         f"{name}: with import of lance, seconds": warm_up_seconds,
         f"{name}: opened anew, seconds": seconds,
@@ -69,12 +69,12 @@ def read_index(folder: Path, tiny: bool) -> Measures:
     state = opened(folder / "index")
     state.partial_index("none")
     before = peak_megabytes()
-    seconds, found = timed(lambda: state.partial_index("t"))
+    seconds, index = timed(lambda: state.partial_index("t"))
     peak = peak_megabytes()
-    fields = len(next(iter(found.singles.values())))
-    live = frozenset(found.singles)
+    fields = len(next(iter(index.singles.values())))
+    live = frozenset(index.singles)
     tidy_seconds, _ = timed(lambda: state.expire({"t": live}))
-    name = f"index of {len(found.singles):,} fragments x {fields} columns"
+    name = f"index of {len(index.singles):,} fragments x {fields} columns"
     return {
         f"{name}: seconds": seconds,
         f"{name}: peak MB": peak,

@@ -112,13 +112,13 @@ def write(folder: Path, project: str = PROJECT, specs: str = SPECS) -> None:
 
 
 def seen(text: str, values: Mapping[str, str]) -> list[str]:
-    """The variables whose values a text gives away, in whichever spelling or case."""
+    """Return the variables whose values occur in a text, in any encoding or case."""
     lowered = text.lower()
     spaceless = re.sub(r"\s+", "", lowered)
     return [
         name
         for name, value in values.items()
-        if any(each in lowered or each in spaceless for each in _spellings(value))
+        if any(spelling in lowered or spelling in spaceless for spelling in _spellings(value))
     ]
 
 

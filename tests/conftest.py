@@ -8,7 +8,7 @@ from typing import Protocol
 
 import pytest
 
-# Text is laid out alike, whatever terminal or test runner there is.
+# The layout of text does not depend on the terminal or test runner.
 os.environ["COLUMNS"] = "100"
 
 GOLDEN = Path(__file__).parent / "golden"

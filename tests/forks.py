@@ -1,4 +1,4 @@
-"""Runs code in forks of one prepared process, since importing takes longer than what it does."""
+"""Run code in forks of one prepared process, since imports take longer than the code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Forks:
 
 @contextmanager
 def forks(code: str) -> Iterator[Forks]:
-    """Start a process that runs the code, which imports what it needs and defines `main`."""
+    """Start a process that runs the code, which does its imports and defines `main`."""
     with subprocess.Popen(
         [sys.executable, "-c", _SERVER, code],
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},

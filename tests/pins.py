@@ -11,5 +11,5 @@ from lancestat.lake.snapshot import Pin, pin_of
 
 
 def pinned(uri: str | Path, version: int | None = None) -> Pin:
-    """What is at a place now, at its latest version or at another."""
+    """Return the pin of the dataset at a URI, at its latest version or at another."""
     return pin_of(lance.dataset(uri, version=version), os.fspath(uri))

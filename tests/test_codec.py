@@ -52,7 +52,7 @@ def test_unknown_keys_are_ignored_and_missing_ones_have_defaults() -> None:
     assert codec.convert(stored, Outer) == Outer("a", Inner(2**70), {"x": ("1", "2")}, AT)
 
 
-def test_texts_may_hold_half_characters() -> None:
+def test_texts_may_hold_lone_surrogates() -> None:
     stored = json.loads(STORED) | {"name": "\ud800", "pairs": {"\udc80": ["\udc80", ""]}}
     value = codec.convert(stored, Outer)
     assert (value.name, value.pairs) == ("\ud800", {"\udc80": ("\udc80", "")})
@@ -74,7 +74,7 @@ def test_texts_may_hold_half_characters() -> None:
         ({"tags": "t"}, "Expected `array`, got `str` - at `$.tags`"),
     ],
 )
-def test_a_wrong_value_is_one_error_that_names_its_place(
+def test_a_wrong_value_is_one_error_that_names_its_path(
     damage: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(ValueError) as caught:
@@ -83,6 +83,6 @@ def test_a_wrong_value_is_one_error_that_names_its_place(
 
 
 @pytest.mark.parametrize("stored", ["", "{", "null", "[]", '"a"', "3"])
-def test_what_is_no_object_is_a_value_error(stored: str) -> None:
+def test_a_value_that_is_not_an_object_is_a_value_error(stored: str) -> None:
     with pytest.raises(ValueError):
         codec.decode(stored, Outer)

@@ -1,4 +1,4 @@
-"""The documents name what is there: files, links, rooms, commands, options, keys and words."""
+"""The documents name existing files, links, rooms, commands, options, keys and words."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PAGES = sorted(
         *ROOT.glob("benchmarks/*.md"),
     )
 )
-# Pages that speak of the repository's own files; the others also speak of users' files.
+# Pages about the repository's own files; others are also about users' files.
 OF_THE_CODE = [page for page in PAGES if page[0].isupper() or page.startswith("docs/")]
 
 _FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
@@ -125,16 +125,16 @@ def test_targets_of_make_that_are_named_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_yaml_that_is_shown_is_valid(page: str) -> None:
     for block in blocks(page, "yaml"):
-        shown = yaml.safe_load(block)
-        kind = "project" if "targets" in shown else "specs"
-        if "repos" not in shown:
+        document = yaml.safe_load(block)
+        kind = "project" if "targets" in document else "specs"
+        if "repos" not in document:
             schema = json.loads(text_of(f"schemas/lancestat_{kind}.schema.json"))
-            jsonschema.validate(shown, schema)
+            jsonschema.validate(document, schema)
 
 
 def test_statistics_explains_every_word_and_key() -> None:
     page = text_of("docs/statistics.md")
-    words = [each.value for each in (*Reason, *GuardReason)]
+    words = [reason.value for reason in (*Reason, *GuardReason)]
     keys = [
         wire.VERSION,
         wire.COMPLETE,

@@ -88,7 +88,9 @@ def test_durations_show_the_two_largest_units(seconds: float, text: str) -> None
         ),
     ],
 )
-def test_staleness_says_what_readers_accept(allowed: bool | StaleBounds, text: str) -> None:
+def test_the_text_of_staleness_names_the_accepted_bounds(
+    allowed: bool | StaleBounds, text: str
+) -> None:
     assert Policy(allow_stale=allowed).accepted_staleness == text
 
 

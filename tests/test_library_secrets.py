@@ -1,4 +1,4 @@
-"""A program that uses lancestat as a library is told no secret by errors, values and logs."""
+"""Errors, values and logs show no secret to a program that uses lancestat as a library."""
 
 from __future__ import annotations
 
@@ -50,29 +50,29 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
         lambda project: project.load_plan(f"{SECRET}.json"),
     ],
 )
-def test_errors_tell_no_secret(project: Project, call: Callable[[Project], object]) -> None:
+def test_errors_show_no_secret(project: Project, call: Callable[[Project], object]) -> None:
     with pytest.raises(LancestatError) as raised:
         call(project)
-    shown = "".join(traceback.format_exception(raised.value))
-    assert "env_var('L_DB_PASSWORD')" in shown
-    assert SECRET not in shown
+    text = "".join(traceback.format_exception(raised.value))
+    assert "env_var('L_DB_PASSWORD')" in text
+    assert SECRET not in text
     assert raised.value.__context__ is None
     # The frames that raised it are still there.
     assert len(traceback.extract_tb(raised.value.__traceback__)) > 2
 
 
-def test_plans_and_reports_tell_no_secret(project: Project) -> None:
+def test_plans_and_reports_show_no_secret(project: Project) -> None:
     plan = project.plan()
     problems = [node.problems for node in project.report().nodes]
     errors = [node.error for node in project.report().nodes]
-    for told in (plan, problems, errors):
-        assert "env_var('L_DB_PASSWORD')" in repr(told)
-        assert SECRET not in repr(told)
+    for value in (plan, problems, errors):
+        assert "env_var('L_DB_PASSWORD')" in repr(value)
+        assert SECRET not in repr(value)
 
 
 @pytest.fixture
 def logged() -> Iterator[io.StringIO]:
-    """What a program logs that has set up its logs before it used lancestat."""
+    """The log of a program that set up logging before it used lancestat."""
     stream, logger = io.StringIO(), logging.getLogger("lancestat")
     before, is_above = logger.handlers, logging.StreamHandler(stream)
     logger.handlers = [logging.StreamHandler(stream)]
@@ -83,18 +83,18 @@ def logged() -> Iterator[io.StringIO]:
 
 
 @pytest.mark.parametrize("name", ["lancestat", "lancestat.run", "lancestat.knn"])
-def test_logs_tell_no_secret(logged: io.StringIO, project: Project, name: str) -> None:
+def test_logs_show_no_secret(logged: io.StringIO, project: Project, name: str) -> None:
     try:
         raise ValueError(f"{SECRET}\n::error::x")
     except ValueError:
         logging.getLogger(name).warning("at %s\n::error::y", SECRET, exc_info=True)
-    told = logged.getvalue()
-    assert told.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
-    assert SECRET not in told
-    assert not any(line.lstrip().startswith("::") for line in told.splitlines())
+    text = logged.getvalue()
+    assert text.count("at {{ env_var('L_DB_PASSWORD') }}\\n::error::y\n") == 2
+    assert SECRET not in text
+    assert not any(line.lstrip().startswith("::") for line in text.splitlines())
 
 
-def test_handlers_of_a_logger_below_get_no_secret(project: Project) -> None:
+def test_handlers_of_a_child_logger_receive_no_secret(project: Project) -> None:
     stream, logger = io.StringIO(), logging.getLogger("lancestat.run")
     handler = logging.StreamHandler(stream)
     logger.addHandler(handler)
@@ -105,16 +105,16 @@ def test_handlers_of_a_logger_below_get_no_secret(project: Project) -> None:
     assert stream.getvalue() == "at {{ env_var('L_DB_PASSWORD') }}\n"
 
 
-def test_warnings_are_seen_where_no_logs_are_set_up(project: Project) -> None:
+def test_warnings_are_printed_without_configured_logging(project: Project) -> None:
     code = (
         "import logging, lancestat; project = lancestat.Project.load('.');"
         f"logging.getLogger('lancestat.state').warning('at {SECRET}')"
     )
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         cwd=project.spec.root,
         capture_output=True,
         text=True,
         check=True,
     )
-    assert ended.stderr == "at {{ env_var('L_DB_PASSWORD') }}\n"
+    assert completed.stderr == "at {{ env_var('L_DB_PASSWORD') }}\n"

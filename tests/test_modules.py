@@ -1,4 +1,4 @@
-"""How modules import each other, beyond the layers that import-linter checks."""
+"""Imports between modules, beyond the layers that import-linter checks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ DOORS = ("lancestat", "lancestat.project", "lancestat.cli", "lancestat.presentat
 
 @dataclass
 class Module:
-    """What a module imports of lancestat, and the heavy libraries that it imports at its top."""
+    """The modules of lancestat and the heavy libraries that a module imports at its top."""
 
     top: set[str] = field(default_factory=set)
     in_functions: set[tuple[str, int]] = field(default_factory=set)
@@ -45,7 +45,7 @@ def modules() -> dict[str, Module]:
 
 
 def _module(path: Path, known: frozenset[str]) -> Module:
-    found = Module()
+    module = Module()
 
     def visit(node: ast.AST, is_function: bool) -> None:
         for child in ast.iter_child_nodes(node):
@@ -54,15 +54,15 @@ def _module(path: Path, known: frozenset[str]) -> Module:
             inside = is_function or isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
             for target in _targets(child, known):
                 if target.split(".")[0] != "lancestat":
-                    found.libraries |= {target.split(".")[0]} & HEAVY if not inside else set()
+                    module.libraries |= {target.split(".")[0]} & HEAVY if not inside else set()
                 elif inside:
-                    found.in_functions.add((target, child.lineno))  # type: ignore[attr-defined]
+                    module.in_functions.add((target, child.lineno))  # type: ignore[attr-defined]
                 else:
-                    found.top.add(target)
+                    module.top.add(target)
             visit(child, inside)
 
     visit(ast.parse(path.read_text(encoding="utf-8")), False)
-    return found
+    return module
 
 
 def _targets(node: ast.AST, known: frozenset[str]) -> Iterator[str]:
@@ -116,7 +116,7 @@ def test_no_modules_import_each_other() -> None:
         pytest.fail(" -> ".join(reversed(error.args[1])))
 
 
-def test_workers_are_prepared_before_heavy_libraries_are_loaded() -> None:
+def test_workers_are_set_up_before_heavy_libraries_are_loaded() -> None:
     """A task's modules are imported when it is unpickled, before it can set its variables."""
     for name in ("lancestat.spark.analyze.scan_task", "lancestat.spark.session.worker"):
         assert libraries(name) == set(), name

@@ -53,7 +53,7 @@ PUBLIC, PERSON = Audience.PUBLIC, Audience.PERSON
         ("PATTERN", False),
     ],
 )
-def test_names_say_whether_they_are_secret(name: str, secret: bool) -> None:
+def test_names_decide_whether_variables_are_secret(name: str, secret: bool) -> None:
     assert is_secret_name(name) is secret
 
 
@@ -77,21 +77,21 @@ TOKEN = KnownValue("to/ken+9 'a\"b", "{{ env_var('TOKEN') }}", is_secret=True, i
         "dG8va2VuKzkgJ2EiYg==",
     ],
 )
-def test_a_secret_is_found_however_it_is_spelled(text: str) -> None:
+def test_a_secret_is_found_in_every_encoding(text: str) -> None:
     for audience in Audience:
-        shown = redactor(TOKEN).text(f"x{text}y", audience)
-        assert "{{ env_var('TOKEN') }}" in shown
-        assert "ken" not in shown.replace("TOKEN", "").lower()
+        redacted = redactor(TOKEN).text(f"x{text}y", audience)
+        assert "{{ env_var('TOKEN') }}" in redacted
+        assert "ken" not in redacted.replace("TOKEN", "").lower()
 
 
-def test_ordinary_values_are_for_persons() -> None:
+def test_ordinary_values_are_shown_to_persons() -> None:
     text = "no dataset at s3://lake-of-mine/x/t, looked at lake-of-mine/x/"
     assert redactor(LAKE).text(text, PERSON) == text
-    shown = redactor(LAKE).text(text, PUBLIC)
-    assert shown == "no dataset at {{ env_var('LAKE') }}/t, looked at {{ env_var('LAKE') }}/"
+    redacted = redactor(LAKE).text(text, PUBLIC)
+    assert redacted == "no dataset at {{ env_var('LAKE') }}/t, looked at {{ env_var('LAKE') }}/"
 
 
-def test_short_and_common_values_do_not_garble_texts() -> None:
+def test_short_and_common_values_do_not_corrupt_texts() -> None:
     values = ["a", "1", "true", "12345", "main", "orders", "warehouse"]
     known = [KnownValue(value, "X") for value in values]
     text = "a table of orders: 1 true 12345 main, warehouses and a warehouse_2"
@@ -122,20 +122,20 @@ def test_the_longest_value_is_replaced_and_nothing_twice() -> None:
     )
 
 
-def test_what_is_cut_short_is_recognised() -> None:
+def test_truncated_values_are_recognised() -> None:
     value = "s3cret" * 20
     long = redactor(KnownValue(value, "X", is_secret=True, is_whole=True))
     assert long.text(f"found '{value[:57]}...' there", PERSON) == "found 'X there"
 
 
-def test_of_a_thousand_values_below_one_only_that_is_looked_for() -> None:
+def test_of_many_values_with_a_common_prefix_only_the_prefix_is_searched() -> None:
     lake = "s3://lake-of-mine/x"
     # A scalar that is nothing but the variable is known as such and as a rendered text.
-    known = [KnownValue(lake, LAKE.replacement), LAKE]
-    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.replacement}/t{n}") for n in range(1000)]
-    shown = Redactor(known)
-    assert shown.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.replacement}/t7!"
-    assert len(shown._of(PUBLIC)) < 10
+    known = [KnownValue(lake, LAKE.shown), LAKE]
+    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
+    redacting = Redactor(known)
+    assert redacting.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.shown}/t7!"
+    assert len(redacting._of(PUBLIC)) < 10
 
 
 def test_equal_values_are_secret_where_any_is() -> None:
@@ -153,23 +153,23 @@ def test_errors_are_redacted_in_all_their_parts() -> None:
         location=Location("lake-of-mine/x/a", 1, 2),
         hint="lake-of-mine/x",
     )
-    [shown] = redactor(LAKE).error(InvalidProject([error]), PUBLIC).errors  # type: ignore[attr-defined]
-    assert isinstance(shown, UnknownKey)
-    assert "mine" not in str(shown)
-    assert shown.location.line == 1
+    [redacted] = redactor(LAKE).error(InvalidProject([error]), PUBLIC).errors  # type: ignore[attr-defined]
+    assert isinstance(redacted, UnknownKey)
+    assert "mine" not in str(redacted)
+    assert redacted.location.line == 1
 
 
 def test_a_redacted_text_can_be_restored() -> None:
-    shown = redactor(LAKE).text("path:s3://lake-of-mine/x/t", PUBLIC)
-    assert redactor(LAKE).restored(shown) == "path:s3://lake-of-mine/x/t"
+    redacted = redactor(LAKE).text("path:s3://lake-of-mine/x/t", PUBLIC)
+    assert redactor(LAKE).restored(redacted) == "path:s3://lake-of-mine/x/t"
 
 
 @given(st.text(min_size=8), st.text(), st.text())
 def test_no_secret_survives(secret: str, before: str, after: str) -> None:
     known = KnownValue(secret, "", is_secret=True)
-    shown = Redactor([known]).text(f"{before}{secret}{after}", PERSON)
+    redacted = Redactor([known]).text(f"{before}{secret}{after}", PERSON)
     if len(secret.strip()) == len(secret) and secret not in before + after:
-        assert len(shown) < len(before) + len(secret) + len(after)
+        assert len(redacted) < len(before) + len(secret) + len(after)
 
 
 def test_a_variable_of_a_computed_name_is_not_named() -> None:
@@ -182,11 +182,11 @@ HIDDEN = ["\x1b[2J", "\x9b1m", "\u202e", "\u2066", "\u200b", "\x00", "\x07", "\u
 
 
 @pytest.mark.parametrize("char", BREAKS + HIDDEN)
-def test_what_cannot_be_seen_is_spelled_out(char: str) -> None:
-    shown = visible(f"a{char}b")
-    assert shown.isprintable()
-    assert shown.splitlines() == [shown]
-    assert "\\" in shown
+def test_invisible_characters_are_escaped(char: str) -> None:
+    escaped = visible(f"a{char}b")
+    assert escaped.isprintable()
+    assert escaped.splitlines() == [escaped]
+    assert "\\" in escaped
 
 
 @given(st.text())
@@ -208,18 +208,20 @@ def test_a_message_has_only_the_lines_that_lancestat_makes(text: str) -> None:
         "##teamcity[message]",
     ],
 )
-def test_no_log_finds_a_command(line: str) -> None:
-    shown = escape_commands(line)
-    assert not shown.lstrip(" \ufdd1").startswith("::")
+def test_no_text_forms_a_command_of_a_log(line: str) -> None:
+    escaped = escape_commands(line)
+    assert not escaped.lstrip(" \ufdd1").startswith("::")
     assert not {"##[", "##vso[", "##VSO[", "##teamcity["} & {
-        shown[at : at + n] for at in range(len(shown)) for n in (3, 6, 11)
+        escaped[at : at + n] for at in range(len(escaped)) for n in (3, 6, 11)
     }
 
 
 @given(st.dictionaries(st.text(), st.text()), st.text(alphabet="#[v]o:\x9b\u202e\x85a"))
-def test_json_means_the_same_and_gives_no_orders(value: dict[str, str], more: str) -> None:
+def test_escaped_json_has_the_same_value_and_forms_no_command(
+    value: dict[str, str], more: str
+) -> None:
     text = json.dumps({**value, "more": more}, indent=2, ensure_ascii=False)
-    shown = escape_json_commands(text)
-    assert json.loads(shown) == {**value, "more": more}
-    assert "##[" not in shown
-    assert all(char.isprintable() or char == "\n" for char in shown)
+    escaped = escape_json_commands(text)
+    assert json.loads(escaped) == {**value, "more": more}
+    assert "##[" not in escaped
+    assert all(char.isprintable() or char == "\n" for char in escaped)

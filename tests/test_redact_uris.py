@@ -7,16 +7,16 @@ from hypothesis import strategies as st
 from lancestat.redact import redact_line, secret_values
 
 
-def test_places_in_rust_sources_go() -> None:
-    found = (
+def test_locations_of_rust_sources_are_removed() -> None:
+    message = (
         "Not found: t.lance/_versions, /home/build/lance/rust/lance-table/src/io/commit.rs:653:26, "
         "/home/build/lance/rust/lance/src/dataset/builder.rs:921:29"
     )
-    assert redact_line(found) == "Not found: t.lance/_versions"
+    assert clean(message) == "Not found: t.lance/_versions"
 
 
 @pytest.mark.parametrize(
-    ("found", "shown"),
+    ("message", "expected"),
     [
         ("GET https://me:pa55@host/b failed", "GET https://***@host/b failed"),
         ("GET https://token@host/b failed", "GET https://***@host/b failed"),
@@ -28,11 +28,11 @@ def test_places_in_rust_sources_go() -> None:
         ("key AKIAIOSFODNN7EXAMPLE is unknown", "key *** is unknown"),
     ],
 )  # fmt: skip
-def test_tokens_are_masked(found: str, shown: str) -> None:
-    assert redact_line(found) == shown
+def test_tokens_are_masked(message: str, expected: str) -> None:
+    assert clean(message) == expected
 
 
-def test_an_xml_error_shrinks_to_code_and_message() -> None:
+def test_an_xml_error_is_reduced_to_code_and_message() -> None:
     body = (
         '403 Forbidden: <?xml version="1.0" encoding="UTF-8"?>\n<Error>'
         "<Code>SignatureDoesNotMatch</Code><Message>The signature does not match.</Message>"
@@ -79,7 +79,7 @@ def test_one_line_of_bounded_length() -> None:
     before=st.text(max_size=50),
     after=st.text(max_size=50),
 )
-def test_a_secret_never_gets_through(secret: str, before: str, after: str) -> None:
+def test_a_secret_is_never_shown(secret: str, before: str, after: str) -> None:
     from urllib.parse import quote
 
     for spelling in (secret, quote(secret, safe=""), quote(secret)):
@@ -87,5 +87,5 @@ def test_a_secret_never_gets_through(secret: str, before: str, after: str) -> No
 
 
 @given(st.text())
-def test_cleaning_twice_changes_nothing_more(text: str) -> None:
-    assert redact_line(redact_line(text)) == redact_line(text)
+def test_cleaning_is_idempotent(text: str) -> None:
+    assert clean(clean(text)) == clean(text)

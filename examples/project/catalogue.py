@@ -1,4 +1,4 @@
-"""What TPC-H lacks: the names of parts as vectors, and customers who spell them as they like."""
+"""Data that TPC-H lacks: names of parts as vectors, and misspelt inquiries of customers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
-# One inquiry for so many parts, and one photograph without a word for so many inquiries.
+# The number of parts per inquiry, and of inquiries per one that is a photograph without text.
 PARTS_PER_INQUIRY = 10
 INQUIRIES_PER_PHOTOGRAPH = 50
 
@@ -27,7 +27,7 @@ def part_names(part: lance.LanceDataset) -> pa.Table:
 
 
 def inquiries(part_name: lance.LanceDataset, count: int, first: int = 1) -> pa.Table:
-    """What customers ask for, from the inquiry `first` on; the same numbers ask the same."""
+    """Return inquiries of customers from number `first` on; equal numbers have equal inquiries."""
     import pyarrow as pa
 
     names = part_name.to_table(columns=["p_name"])["p_name"].to_pylist()
@@ -43,7 +43,7 @@ def inquiries(part_name: lance.LanceDataset, count: int, first: int = 1) -> pa.T
 
 
 def _asked(names: Sequence[str], key: int) -> str | None:
-    """Most words of a part's name, in some order, with a slip here and there."""
+    """Return most words of a part's name, in some order, some of them misspelt."""
     if key % INQUIRIES_PER_PHOTOGRAPH == 0:
         return None
     chance = random.Random(key)
@@ -53,13 +53,13 @@ def _asked(names: Sequence[str], key: int) -> str | None:
 
 
 def _misspelt(word: str, chance: random.Random) -> str:
-    """A word that lacks one of its inner letters."""
+    """Return a word without one of its inner letters."""
     place = chance.randrange(1, len(word) - 1)
     return word[:place] + word[place + 1 :]
 
 
 def _vectors(texts: Sequence[str | None]) -> pa.Array:
-    """As Lance likes them: lists of one length; null where there is no text."""
+    """Return fixed-size lists, as Lance prefers them; null where there is no text."""
     import numpy as np
     import pyarrow as pa
 

@@ -1,4 +1,4 @@
-"""What a day does to the tables: every kind of change that lancestat tells apart."""
+"""The changes of a day: every kind of change that lancestat distinguishes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Change:
-    """What happened to a table, and how one does that with Lance."""
+    """A change of a table, and the calls of Lance that make it."""
 
     table: str
     event: str

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from changes import change
 from load import FRAGMENTS, SCALE, WAREHOUSE, empty, generator, load, opened
-from page import Page, lancestat, typed, way_in
+from page import Page, lancestat, setup_commands, typed
 from readings import readings
 
 FOLDER = Path(__file__).resolve().parent
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def check() -> None:
-    """Find out now what would otherwise stop the walk in the middle."""
+    """Check the requirements of the demo before it starts."""
     from lancestat.errors import LancestatError
     from lancestat.spark.session.start import find_java
 
@@ -49,7 +49,7 @@ def check() -> None:
 def walk(page: Page, scale: Decimal) -> None:
     """From nothing to statistics and a join, and through a day of changes."""
     page.title("lancestat: statistics and KNN joins of Lance tables, only for what changed")
-    page.say(
+    page.paragraph(
         """
         A query is planned well when the planner knows how many rows a table has, how many
         distinct values its columns hold and what their bounds are. This walk finds that out for
@@ -58,11 +58,11 @@ def walk(page: Page, scale: Decimal) -> None:
         """
     )
     load_tables(page, scale)
-    explain_unaware(page)
+    explain_without_statistics(page)
     plan_everything(page)
     first_seconds = run_everything(page)
     show_orders(page)
-    explain_aware(page)
+    explain_with_statistics(page)
     show_suggestions(page)
     change_tables(page, scale)
     plan_changes(page)
@@ -72,16 +72,16 @@ def walk(page: Page, scale: Decimal) -> None:
 
 
 def load_tables(page: Page, scale: Decimal) -> None:
-    """Write the warehouse anew."""
+    """Write all tables of the warehouse again."""
     page.step("Ten tables")
     empty(WAREHOUSE)
     shutil.rmtree(STATE, ignore_errors=True)
     rows = [
-        [each.name, f"{each.rows:,}", str(each.fragments), f"{each.size_bytes / 1e6:.1f} MB"]
-        for each in load(WAREHOUSE, scale)
+        [table.name, f"{table.rows:,}", str(table.fragments), f"{table.size_bytes / 1e6:.1f} MB"]
+        for table in load(WAREHOUSE, scale)
     ]
     page.grid(rows, head=["table", "rows", "fragments", "on disk"], right=(1, 2, 3))
-    page.say(
+    page.paragraph(
         f"""
         The data of TPC-H at scale {scale}, as Lance tables in {typed(WAREHOUSE, Path.cwd())}, and
         two tables of texts with their vectors: the names of the parts, and what customers ask for.
@@ -92,11 +92,11 @@ def load_tables(page: Page, scale: Decimal) -> None:
     )
 
 
-def explain_unaware(page: Page) -> None:
-    """What Spark believes of a join without statistics."""
+def explain_without_statistics(page: Page) -> None:
+    """Show the estimates of Spark for a join without statistics."""
     page.step("What does Spark believe?")
     page.command("sql", "--explain", QUERY)
-    page.say(
+    page.paragraph(
         """
         Not much: the rows of whole tables are known, what a filter leaves of them is not. Spark
         fears that the join gives every pair of rows.
@@ -108,7 +108,7 @@ def plan_everything(page: Page) -> None:
     """The first plan."""
     page.step("What is there to do?")
     page.command("plan")
-    page.say(
+    page.paragraph(
         """
         Everything is new, so all rows will be read, but only of the columns that the YAML
         declares, and every inquiry will be compared with every part. A plan looks at the tables'
@@ -121,7 +121,7 @@ def run_everything(page: Page) -> float:
     """The first run; the seconds that it took."""
     page.step("Do it")
     seconds = page.command("run")
-    page.say(
+    page.paragraph(
         """
         Spark read every table once. Statistics went into each table's own manifest, in one
         commit: hence one version more. The owners of supplier want no commits but their own, so
@@ -135,7 +135,7 @@ def show_orders(page: Page) -> None:
     """One table's statistics."""
     page.step("What a reader finds")
     page.command("show", "orders")
-    page.say(
+    page.paragraph(
         """
         The first line is the verdict. These numbers describe exactly this version of the table,
         so a reader uses them. If they did not, it would refuse them, and say by which rule.
@@ -143,11 +143,11 @@ def show_orders(page: Page) -> None:
     )
 
 
-def explain_aware(page: Page) -> None:
+def explain_with_statistics(page: Page) -> None:
     """The same join with statistics."""
     page.step("What does Spark believe now?")
     page.command("sql", "--explain", QUERY)
-    page.say(
+    page.paragraph(
         """
         The few orders of two months are known to be few, so the join is small, and they are what
         Spark sends to every worker instead of the customers. `lancestat sql` without --explain
@@ -157,10 +157,10 @@ def explain_aware(page: Page) -> None:
 
 
 def show_suggestions(page: Page) -> None:
-    """What the join found."""
+    """Show the neighbours that the join found."""
     page.step("Which parts do customers mean?")
     page.script("suggestions.py", "1", "3", "4", "50")
-    page.say(
+    page.paragraph(
         """
         suggestion is a Lance table like any other: for each inquiry the three parts whose names
         are nearest, by the cosine of vectors that count the trigrams of words. A photograph has
@@ -172,9 +172,12 @@ def show_suggestions(page: Page) -> None:
 def change_tables(page: Page, scale: Decimal) -> None:
     """A day passes."""
     page.step("A day passes")
-    rows = [[each.table, each.event, each.call] for each in change(WAREHOUSE, scale)]
+    rows = [
+        [change_made.table, change_made.event, change_made.call]
+        for change_made in change(WAREHOUSE, scale)
+    ]
     page.grid(rows, head=["table", "what happens", "with Lance"])
-    page.say(
+    page.paragraph(
         """
         Each of these is a commit, and statistics published in a table describe the version before
         it. From now on readers refuse them, unless the table's policy accepts the distance.
@@ -186,7 +189,7 @@ def plan_changes(page: Page) -> None:
     """The plan that matters."""
     page.step("What is there to do now?")
     page.command("plan")
-    page.say(
+    page.paragraph(
         """
         Every line says why. lineitem: only the new fragment is read. orders: only the fragment
         that lost rows. supplier: only the new column. partsupp and customer: compacting and
@@ -201,7 +204,7 @@ def run_changes(page: Page) -> float:
     """The second run; the seconds that it took."""
     page.step("Catch up")
     seconds = page.command("run")
-    page.say(
+    page.paragraph(
         """
         What was read is merged with what was known of all other fragments. The results are what
         reading and comparing everything would have given.
@@ -214,7 +217,7 @@ def plan_nothing(page: Page) -> None:
     """Proof that nothing is left."""
     page.step("Is anything left?")
     page.command("plan", "--check")
-    page.say(
+    page.paragraph(
         """
         No, and the exit code is 0. Before the run it would have been 3: that is how a scheduler
         or a pull request finds out.
@@ -232,22 +235,22 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
         ["pairs compared", first.pairs, second.pairs],
         [
             "tables committed to",
-            *(f"{each.commits} of {len(FRAGMENTS)}" for each in (first, second)),
+            *(f"{reading.commits} of {len(FRAGMENTS)}" for reading in (first, second)),
         ],
         ["seconds", f"{first_seconds:.1f}", f"{second_seconds:.1f}"],
     ]
     page.grid(rows, head=["", "first run", "second run"], right=(1, 2))
-    page.say(
+    page.paragraph(
         f"""
         The second run read {second.share:.1%} of the rows. With tables this small, most of either
         time starts Spark; the rest follows the rows that are read and the pairs that are compared.
         """
     )
     inquiry = opened(WAREHOUSE, "inquiry").count_rows() - 1
-    page.say("The tables are yours now. Change one, and ask for a plan again:")
+    page.paragraph("The tables are yours now. Change one, and ask for a plan again:")
     page.grid(
         [
-            *([line, ""] for line in way_in(FOLDER)),
+            *([line, ""] for line in setup_commands(FOLDER)),
             [f"python suggestions.py {inquiry}", "what one of the new inquiries means"],
             ["lancestat show part", "behind its table, and used: its policy says so"],
             ["lancestat plan --full-refresh", "what reading everything would take"],
@@ -255,7 +258,7 @@ def sum_up(page: Page, first_seconds: float, second_seconds: float) -> None:
             ["lancestat --help", "and all else"],
         ]
     )
-    page.say("Or look at all of them in a browser first:")
+    page.paragraph("Or look at all of them in a browser first:")
     page.command("docs")
 
 

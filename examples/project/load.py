@@ -44,7 +44,7 @@ VECTOR_FRAGMENTS = {"part_name": 4, "inquiry": 2}
 
 @dataclass(frozen=True)
 class Loaded:
-    """A table of the warehouse; `is_new` tells whether it was written just now."""
+    """A table of the warehouse; `is_new` is whether it was written just now."""
 
     name: str
     rows: int
@@ -76,7 +76,7 @@ def empty(warehouse: Path) -> None:
 
 
 def table_path(warehouse: Path, name: str) -> Path:
-    """Where a table is."""
+    """Return the path of a table."""
     return warehouse / f"{name}.lance"
 
 
@@ -85,17 +85,17 @@ def generate(folder: Path, scale: Decimal, *options: str) -> None:
     command = [generator(), "parquet", "--scale-factor", str(scale), "--output-dir", str(folder)]
     made = subprocess.run([*command, "--quiet", *options], capture_output=True, text=True)
     if made.returncode:
-        said = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
-        sys.exit(f"tpchgen-cli failed: {said[-1]}")
+        output = (made.stderr or made.stdout).strip().splitlines() or ["no reason given"]
+        sys.exit(f"tpchgen-cli failed: {output[-1]}")
 
 
 def generator() -> str:
     """The tpchgen-cli of this environment, else of the PATH."""
     beside = Path(sys.executable).parent
-    found = shutil.which("tpchgen-cli", path=beside) or shutil.which("tpchgen-cli")
-    if found is None:
+    path = shutil.which("tpchgen-cli", path=beside) or shutil.which("tpchgen-cli")
+    if path is None:
         sys.exit("tpchgen-cli is missing: pip install tpchgen-cli")
-    return found
+    return path
 
 
 def write(parquet: Path, path: Path, name: str) -> None:
@@ -155,7 +155,7 @@ def next_lineitems(scale: Decimal, folder: Path) -> pa.RecordBatchReader:
 
 
 def look(warehouse: Path, name: str, *, is_new: bool) -> Loaded:
-    """What a table of the warehouse is now."""
+    """Return the rows, fragments and bytes of a table of the warehouse."""
     dataset = opened(warehouse, name)
     size = sum(
         file.file_size_bytes or 0
@@ -166,14 +166,14 @@ def look(warehouse: Path, name: str, *, is_new: bool) -> Loaded:
 
 
 def main() -> None:
-    """Load, and list what is there."""
+    """Load the tables, and list them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scale", type=Decimal, default=SCALE, help="0.1 is about 100 MB")
     parser.add_argument("--fresh", action="store_true", help="write every table anew")
-    given = parser.parse_args()
-    if given.fresh:
+    arguments = parser.parse_args()
+    if arguments.fresh:
         empty(WAREHOUSE)
-    for table in load(WAREHOUSE, given.scale):
+    for table in load(WAREHOUSE, arguments.scale):
         origin = "written" if table.is_new else "was there"
         rows = f"{table.rows:>11,} rows  {table.fragments:>2} fragments"
         sys.stdout.write(f"{table.name:<9}  {rows}  {origin}\n")

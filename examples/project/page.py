@@ -1,4 +1,4 @@
-"""The page that the demo prints: steps, commands as they are typed, what they say, a word on it."""
+"""The page that the demo prints: steps, commands, their output and comments."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ class Page:
         title = click.style(title, bold=True)
         _print("", f"{_blue(_dash() * 2)} {title} {_blue(line)}", "")
 
-    def say(self, text: str) -> None:
-        """A paragraph, filled anew."""
+    def paragraph(self, text: str) -> None:
+        """Print a paragraph, wrapped to the width of the page."""
         words = " ".join(text.split())
         _print(*textwrap.wrap(words, self._width, break_on_hyphens=False), "")
 
@@ -62,7 +62,7 @@ class Page:
         _print("")
 
     def command(self, *arguments: str) -> float:
-        """Run lancestat as a person would and show what it says; the seconds that it took."""
+        """Run lancestat like a user and print its output; return the elapsed seconds."""
         return self._run("lancestat", lancestat(), *arguments)
 
     def script(self, *arguments: str) -> None:
@@ -73,10 +73,10 @@ class Page:
         words = [name, *(f'"{word}"' if " " in word else word for word in arguments)]
         _print(f"{_blue('$')} {click.style(' '.join(words), bold=True)}")
         started = time.monotonic()
-        ended = subprocess.run([program, *arguments], cwd=self._folder, env=_environment())
+        completed = subprocess.run([program, *arguments], cwd=self._folder, env=_environment())
         elapsed_seconds = time.monotonic() - started
-        if ended.returncode:
-            sys.exit(f"the demo ends here: {name} gave exit code {ended.returncode}")
+        if completed.returncode:
+            sys.exit(f"the demo ends here: {name} gave exit code {completed.returncode}")
         _print("")
         return elapsed_seconds
 
@@ -84,14 +84,14 @@ class Page:
 def lancestat() -> str:
     """The lancestat of this environment, else of the PATH."""
     beside = Path(sys.executable).parent
-    found = shutil.which("lancestat", path=beside) or shutil.which("lancestat")
-    if found is None:
+    path = shutil.which("lancestat", path=beside) or shutil.which("lancestat")
+    if path is None:
         sys.exit("lancestat is not installed: make install")
-    return found
+    return path
 
 
-def way_in(folder: Path) -> list[str]:
-    """What to type from here so that `lancestat` is found and sees the project in a folder."""
+def setup_commands(folder: Path) -> list[str]:
+    """Return the commands that put `lancestat` on the path and select the project of a folder."""
     lines = [] if Path.cwd() == folder else [f"cd {typed(folder, Path.cwd())}"]
     activate = Path(lancestat()).with_name("activate")
     if shutil.which("lancestat") != lancestat() and activate.exists():
@@ -105,9 +105,11 @@ def typed(path: str | Path, folder: Path) -> str:
 
 
 def _environment() -> dict[str, str]:
-    # The demo is about its own project, whatever the person's settings say of theirs.
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")}
-    return kept if sys.stdout.isatty() else {"COLUMNS": PIPED, **kept}
+    # The demo uses its own project, regardless of the user's settings.
+    environment = {
+        key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")
+    }
+    return environment if sys.stdout.isatty() else {"COLUMNS": PIPED, **environment}
 
 
 def _print(*lines: str) -> None:

@@ -1,4 +1,4 @@
-"""What the project's latest runs read, from the log in its state."""
+"""The reads of the project's latest runs, from the log in its state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Reading:
-    """What one run read, in words; `share` is that of the rows. `commits` are those to tables."""
+    """The reads of one run as text; `share` is that of the rows, `commits` those to tables."""
 
     rows: str
     fragments: str
@@ -42,7 +42,7 @@ def _reading(results: Sequence[Mapping[str, object]]) -> Reading:
 
 
 def _sum(results: Sequence[Mapping[str, object]], key: str) -> int:
-    return sum(found for result in results if isinstance(found := result.get(key), int))
+    return sum(value for result in results if isinstance(value := result.get(key), int))
 
 
 def _all_pairs(results: Sequence[Mapping[str, object]]) -> int:

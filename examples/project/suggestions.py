@@ -1,4 +1,4 @@
-"""What the join found for some inquiries: `python suggestions.py 1 2 3`."""
+"""Print the neighbours of some inquiries: `python suggestions.py 1 2 3`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from load import WAREHOUSE, opened
 
 
 def suggestions(warehouse: Path, keys: Iterable[int]) -> Iterator[list[str]]:
-    """Inquiry, rank, distance and part, as cells of a grid; an inquiry's text is told once."""
+    """Return inquiry, rank, distance and part as cells; an inquiry's text is shown once."""
     wanted = ", ".join(map(str, keys))
-    found = opened(warehouse, "suggestion").to_table(filter=f"i_inquirykey in ({wanted})")
-    for row in found.to_pylist():
+    rows = opened(warehouse, "suggestion").to_table(filter=f"i_inquirykey in ({wanted})")
+    for row in rows.to_pylist():
         if row["_rank"] is None:
             yield [row["i_text"] or "(a photograph)", "", "", ""]
         else:
@@ -23,7 +23,7 @@ def suggestions(warehouse: Path, keys: Iterable[int]) -> Iterator[list[str]]:
 
 
 def main() -> None:
-    """List what was found."""
+    """Print the suggestions."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("key", type=int, nargs="+", help="an inquiry's")
     head = ["i_text", "_rank", "_distance", "p_name"]

@@ -1,4 +1,4 @@
-"""Texts as vectors, by the parts of their words: near where they are spelled alike."""
+"""Vectors of texts from the trigrams of their words: similar spellings are near each other."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ PROGRAMS = sorted(
 
 @pytest.mark.spark
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_it_runs_at_a_tiny_size(program: str, tmp_path: Path) -> None:
+def test_every_benchmark_runs_at_a_tiny_size(program: str, tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, str(BENCHMARKS / program), "--tiny"],
         cwd=tmp_path,

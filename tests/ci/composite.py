@@ -33,7 +33,7 @@ _KEPT = ("PATH", "HOME", "LANG", "TMPDIR")
 
 @dataclass
 class Ran:
-    """What a job left behind."""
+    """The exit code, log and outputs of a job."""
 
     code: int = 0
     steps: list[str] = field(default_factory=list)
@@ -68,7 +68,7 @@ def run_action(
         return values.get(name, "") if name.startswith("steps.") else values[name]
 
     def text(template: str) -> str:
-        return _EXPRESSION.sub(lambda found: value(found[1]), template)
+        return _EXPRESSION.sub(lambda match: value(match[1]), template)
 
     for name, about in action["inputs"].items():
         values.setdefault(f"inputs.{name}", text(about.get("default", "")))
@@ -83,9 +83,9 @@ def run_action(
         output.touch()
         summary.touch()
         ran.steps.append(name)
-        own = ran.environments[name] = {key: text(each) for key, each in step["env"].items()}
+        own = ran.environments[name] = {key: text(value) for key, value in step["env"].items()}
         assert step["shell"] == "bash"
-        done = subprocess.run(
+        completed = subprocess.run(
             ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", str(script)],
             cwd=work_tree,
             env={
@@ -104,11 +104,11 @@ def run_action(
             text=True,
             check=False,
         )
-        ran.code = done.returncode
-        ran.log += done.stdout
+        ran.code = completed.returncode
+        ran.log += completed.stdout
         ran.summary += summary.read_text()
         for line in output.read_text().splitlines():
             key, _, given = line.partition("=")
             values[f"steps.{name}.outputs.{key}"] = given
-    ran.outputs = {name: text(each["value"]) for name, each in action["outputs"].items()}
+    ran.outputs = {name: text(output["value"]) for name, output in action["outputs"].items()}
     return ran

@@ -29,7 +29,7 @@ tables:
 
 @dataclass
 class Repository:
-    """A pull request's work tree: `origin/main` is where it left, HEAD what it changes."""
+    """A pull request's work tree: `origin/main` is its base, HEAD its last commit."""
 
     folder: Path
 
@@ -61,12 +61,14 @@ class Repository:
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     """A repository whose base holds a project in `statistics/`."""
-    made = Repository(tmp_path / "work tree")
-    made.folder.mkdir()
-    made.git("init", "--quiet", "--initial-branch=feature")
-    made.commit({"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS})
-    made.git("update-ref", "refs/remotes/origin/main", "HEAD")
-    return made
+    work_tree = Repository(tmp_path / "work tree")
+    work_tree.folder.mkdir()
+    work_tree.git("init", "--quiet", "--initial-branch=feature")
+    work_tree.commit(
+        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
+    )
+    work_tree.git("update-ref", "refs/remotes/origin/main", "HEAD")
+    return work_tree
 
 
 @pytest.fixture
@@ -114,7 +116,7 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
 
 
 def _python(folder: Path) -> Path:
-    """A Python whose virtual environments have lancestat at once, and a pip that takes notes."""
+    """Write a Python whose virtual environments have lancestat, and a pip that logs arguments."""
     path = folder / "python"
     lines = [
         "#!/bin/bash",

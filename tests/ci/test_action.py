@@ -29,13 +29,13 @@ def test_every_step_leaves_the_workspace_before_it_runs_a_program() -> None:
         assert set(re.findall(r"/bin/(\w+)", step["run"])) <= {"python"}, step["id"]
 
 
-def test_nothing_from_outside_is_text_of_a_script() -> None:
+def test_no_untrusted_value_is_interpolated_into_a_script() -> None:
     assert SCRIPTS
     for step in SCRIPTS:
         assert "${{" not in step["run"]
 
 
-def test_scripts_have_only_what_their_step_declares() -> None:
+def test_scripts_use_only_variables_declared_by_their_step() -> None:
     for step in SCRIPTS:
         given = {*step["env"], "RUNNER_TEMP", "GITHUB_OUTPUT", "GITHUB_STEP_SUMMARY"}
         given |= {"GITHUB_ACTION_PATH", "GITHUB_BASE_REF", "GITHUB_WORKSPACE"}
@@ -46,7 +46,7 @@ def test_scripts_have_only_what_their_step_declares() -> None:
         assert used <= given, step["id"]
 
 
-def test_the_token_reaches_no_step_but_the_one_that_comments() -> None:
+def test_only_the_comment_step_receives_the_token() -> None:
     holders = [step["id"] for step in STEPS if "token" in str(step.get("env", step.get("with")))]
     assert holders == ["comment"]
 
@@ -64,18 +64,18 @@ def test_every_input_is_described_and_used() -> None:
         assert f"inputs.{name}" in text
 
 
-def test_a_change_is_told_in_a_comment_and_in_the_summary(
+def test_a_change_is_reported_in_a_comment_and_in_the_summary(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
-    ran = act()
-    assert ran.code == 0, ran.log
-    assert ran.steps == ["install", "validate", "diff", "comment"]
-    assert ran.outputs["changed"] == "true"
+    job = act()
+    assert job.code == 0, job.log
+    assert job.steps == ["install", "validate", "diff", "comment"]
+    assert job.outputs["changed"] == "true"
     [body] = github.bodies
-    assert body == MARKER + ran.summary
+    assert body == MARKER + job.summary
     assert "staleness\\_loosened" in body or "staleness_loosened" in body
-    assert Path(ran.outputs["markdown-file"]).read_text() == ran.summary
+    assert Path(job.outputs["markdown-file"]).read_text() == job.summary
 
 
 def test_the_comment_follows_the_change(
@@ -84,36 +84,36 @@ def test_the_comment_follows_the_change(
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     act()
     repository.commit({"statistics/specs/shop.yml": f"# as it was\n{SPECS}"})
-    ran = act()
-    assert ran.code == 0, ran.log
-    assert ran.outputs["changed"] == "false"
+    job = act()
+    assert job.code == 0, job.log
+    assert job.outputs["changed"] == "false"
     [body] = github.bodies
     assert "Nothing changes" in body
 
 
-def test_where_nothing_changes_nobody_is_told(
+def test_without_changes_no_comment_is_made(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"README.md": "of another part of the repository"})
-    ran = act()
-    assert (ran.code, ran.outputs["changed"]) == (0, "false"), ran.log
+    job = act()
+    assert (job.code, job.outputs["changed"]) == (0, "false"), job.log
     assert github.bodies == []
 
 
-def test_a_feared_risk_fails_the_job_once_it_has_been_told(
+def test_a_risk_named_in_fail_on_fails_the_job_after_the_comment(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
-    ran = act(fail_on="dataset_moved, staleness_loosened", target="dev")
-    assert (ran.code, ran.steps[-2:]) == (3, ["comment", "judge"])
-    assert "::error title=lancestat::" in ran.log
+    job = act(fail_on="dataset_moved, staleness_loosened", target="dev")
+    assert (job.code, job.steps[-2:]) == (3, ["comment", "judge"])
+    assert "::error title=lancestat::" in job.log
     assert len(github.bodies) == 1
 
 
-def test_other_risks_do_not_fail_it(act: Act, repository: Repository) -> None:
+def test_other_risks_do_not_fail_the_job(act: Act, repository: Repository) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
-    ran = act(fail_on="dataset_moved", comment="false")
-    assert (ran.code, ran.steps) == (0, ["install", "validate", "diff"]), ran.log
+    job = act(fail_on="dataset_moved", comment="false")
+    assert (job.code, job.steps) == (0, ["install", "validate", "diff"]), job.log
 
 
 def test_a_fork_reads_the_change_in_the_summary(
@@ -121,72 +121,74 @@ def test_a_fork_reads_the_change_in_the_summary(
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     github.script = [None, Reply(403, {"message": "Resource not accessible by integration"})]
-    ran = act()
-    assert ran.code == 0, ran.log
-    [warning] = [line for line in ran.log.splitlines() if line.startswith("::warning")]
+    job = act()
+    assert job.code == 0, job.log
+    [warning] = [line for line in job.log.splitlines() if line.startswith("::warning")]
     assert "may only read" in warning
-    assert ran.summary.count("### lancestat") == 1
+    assert job.summary.count("### lancestat") == 1
 
 
-def test_an_invalid_project_fails_with_its_places_before_anything_else(
+def test_an_invalid_project_fails_first_with_the_locations_of_its_errors(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": SPECS.replace("owner", "ownr")})
-    ran = act()
-    assert (ran.code, ran.steps[-1]) == (1, "validate")
-    assert "LS103 specs/shop.yml:4:5" in ran.log
+    job = act()
+    assert (job.code, job.steps[-1]) == (1, "validate")
+    assert "LS103 specs/shop.yml:4:5" in job.log
     assert github.seen == []
 
 
 @pytest.mark.parametrize(
-    ("base", "told"),
+    ("base", "text"),
     [
         ({"statistics/lancestat_project.yml": None}, "every node is new"),
         ({"statistics/specs/shop.yml": "tables: [{}]\n"}, "nothing was compared"),
     ],
 )
-def test_a_project_that_the_base_lacks_or_has_broken_is_let_in(
-    base: dict[str, str | None], told: str, act: Act, repository: Repository, github: GitHubStub
+def test_a_project_that_is_missing_or_broken_in_the_base_is_accepted(
+    base: dict[str, str | None], text: str, act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit(base)
     repository.git("update-ref", "refs/remotes/origin/main", "HEAD")
     repository.commit(
         {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
     )
-    ran = act(fail_on="staleness_loosened,coverage_lost,dataset_moved")
-    assert ran.code == 0, ran.log
+    job = act(fail_on="staleness_loosened,coverage_lost,dataset_moved")
+    assert job.code == 0, job.log
     [body] = github.bodies
-    assert told in body
+    assert text in body
 
 
 def test_a_base_that_was_not_fetched_is_one_clear_error(act: Act, repository: Repository) -> None:
     repository.git("update-ref", "-d", "refs/remotes/origin/main")
-    ran = act()
-    assert (ran.code, ran.steps[-1]) == (2, "diff")
-    assert "origin/main" in ran.log
+    job = act()
+    assert (job.code, job.steps[-1]) == (2, "diff")
+    assert "origin/main" in job.log
 
 
 def test_without_a_pull_request_the_project_is_validated(act: Act, github: GitHubStub) -> None:
-    ran = act(pull_request=False)
-    assert (ran.code, ran.steps) == (0, ["install", "validate"]), ran.log
-    assert ran.outputs == {"changed": "", "markdown-file": ""}
+    job = act(pull_request=False)
+    assert (job.code, job.steps) == (0, ["install", "validate"]), job.log
+    assert job.outputs == {"changed": "", "markdown-file": ""}
 
 
 def test_a_base_can_be_named_without_a_pull_request(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
-    ran = act(pull_request=False, base="HEAD~1")
-    assert (ran.code, ran.steps[-1], ran.outputs["changed"]) == (0, "diff", "true"), ran.log
+    job = act(pull_request=False, base="HEAD~1")
+    assert (job.code, job.steps[-1], job.outputs["changed"]) == (0, "diff", "true"), job.log
     assert github.seen == []
 
 
 @pytest.mark.parametrize(
     ("requirement", "asked"), [("", str(ROOT)), ("lancestat==0.1.0", "lancestat==0.1.0")]
 )
-def test_what_is_installed(requirement: str, asked: str, act: Act, tmp_path: Path) -> None:
-    ran = act(pull_request=False, requirement=requirement, project_dir="nowhere")
-    assert ran.steps == ["install", "validate"]
+def test_the_requested_requirement_is_installed(
+    requirement: str, asked: str, act: Act, tmp_path: Path
+) -> None:
+    job = act(pull_request=False, requirement=requirement, project_dir="nowhere")
+    assert job.steps == ["install", "validate"]
     assert (tmp_path / "temporary" / "pip").read_text().splitlines()[-1] == asked
 
 
@@ -194,29 +196,29 @@ HOSTILE = "\"; touch pwned; $(touch pwned) `touch pwned` ' && touch pwned #"
 
 
 @pytest.mark.parametrize("name", ["project_dir", "target", "base", "fail_on", "requirement"])
-def test_no_input_is_run(name: str, act: Act, repository: Repository, tmp_path: Path) -> None:
+def test_no_input_is_executed(name: str, act: Act, repository: Repository, tmp_path: Path) -> None:
     act(**{name: HOSTILE})
     assert not [*tmp_path.rglob("pwned")]
 
 
-def test_a_branch_with_a_hostile_name_is_no_script(
+def test_the_name_of_a_branch_is_not_executed(
     act: Act, repository: Repository, tmp_path: Path
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     base = "a;touch${IFS}pwned;$(touch${IFS}pwned)"
     repository.git("update-ref", f"refs/remotes/origin/{base}", "HEAD~1")
-    ran = act(base=f"origin/{base}")
-    assert (ran.code, ran.outputs["changed"]) == (0, "true"), ran.log
+    job = act(base=f"origin/{base}")
+    assert (job.code, job.outputs["changed"]) == (0, "true"), job.log
     assert not [*tmp_path.rglob("pwned")]
 
 
-def test_a_project_that_asks_for_the_token_gets_none(
+def test_a_project_that_reads_the_token_gets_none(
     act: Act, repository: Repository, github: GitHubStub
 ) -> None:
     asks = PROJECT.replace("shop", "\"{{ env_var('GITHUB_TOKEN', 'none') }}\"")
     repository.commit({"statistics/lancestat_project.yml": asks})
-    ran = act()
-    assert ran.code == 0, ran.log
+    job = act()
+    assert job.code == 0, job.log
     [body] = github.bodies
     assert body.startswith("<!-- lancestat:diff:none -->")
     assert TOKEN not in body
@@ -228,10 +230,10 @@ def test_the_token_is_nowhere_but_in_requests(
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     echo = {"message": f"no: Bearer {TOKEN}", "errors": [{"message": TOKEN}]}
     github.script = [None, Reply(422, echo)]
-    ran = act()
-    assert ran.code == 1
+    job = act()
+    assert job.code == 1
     assert {seen.headers["Authorization"] for seen in github.seen} == {f"Bearer {TOKEN}"}
-    assert TOKEN not in ran.log + ran.summary + str(ran.outputs)
-    assert [step for step, own in ran.environments.items() if TOKEN in own.values()] == ["comment"]
+    assert TOKEN not in job.log + job.summary + str(job.outputs)
+    assert [step for step, own in job.environments.items() if TOKEN in own.values()] == ["comment"]
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if TOKEN.encode() in path.read_bytes()]

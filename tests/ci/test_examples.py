@@ -31,7 +31,7 @@ def test_every_action_of_the_workflow_is_pinned() -> None:
     assert all(re.fullmatch(r"[\w-]+/[\w-]+@v[0-9]+", name) for name in used)
 
 
-def test_the_workflow_fetches_the_base_and_gives_inputs_that_there_are() -> None:
+def test_the_workflow_fetches_the_base_and_uses_existing_inputs() -> None:
     checkout, review = WORKFLOW["jobs"]["review"]["steps"]
     assert checkout["with"]["fetch-depth"] == 0
     assert set(review["with"]) <= set(ACTION["inputs"])
@@ -54,22 +54,24 @@ def test_the_gitlab_job_is_a_script_that_bash_understands() -> None:
 
 
 def test_the_gitlab_job_runs_nothing_of_the_work_tree(tmp_path: Path) -> None:
-    """The script itself, with pip that installs nothing and a server that is not asked."""
-    made = Repository(tmp_path / "tree")
-    made.folder.mkdir()
-    made.git("init", "--quiet", "--initial-branch=feature")
-    made.commit({"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS})
-    base = made.git("rev-parse", "HEAD").strip()
+    """The script runs with a pip that installs nothing and a server that receives no request."""
+    repository = Repository(tmp_path / "tree")
+    repository.folder.mkdir()
+    repository.git("init", "--quiet", "--initial-branch=feature")
+    repository.commit(
+        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
+    )
+    base = repository.git("rev-parse", "HEAD").strip()
     traps = ("venv/__init__.py", "pip/__init__.py", "json.py", "lancestat/__init__.py", "click.py")
     sprung = tmp_path / "sprung"
     trap = f"open({str(sprung)!r}, 'w')\n"
-    made.commit(
+    repository.commit(
         {**dict.fromkeys(traps, trap), "statistics/specs/shop.yml": SPECS.replace("24h", "48h")}
     )
     victim = tmp_path / "victim"
     victim.write_text("kept")
     for name in ("lancestat.md", "note.json"):
-        (made.folder / name).symlink_to(victim)
+        (repository.folder / name).symlink_to(victim)
     job = GITLAB["lancestat"]
     script = "\n".join(["set -e", *job["before_script"], *job["script"]])
     bin_folder = tmp_path / "bin"
@@ -92,14 +94,14 @@ from lancestat.cli.main import main; main()' "$@"
         "LANCESTAT_TARGET": "dev",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
     }
-    done = subprocess.run(
-        ["bash"], input=script, cwd=made.folder, env=environment, capture_output=True, text=True,
-        check=False,
+    completed = subprocess.run(
+        ["bash"], input=script, cwd=repository.folder, env=environment, capture_output=True,
+        text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 3, done.stderr
+    assert completed.returncode == 3, completed.stderr
     assert not sprung.exists()
     assert victim.read_text() == "kept"
-    assert "staleness_loosened" in (made.folder / "lancestat.md").read_text()
+    assert "staleness_loosened" in (repository.folder / "lancestat.md").read_text()
 
 
 def test_the_hook_runs_the_command_and_passes_no_files() -> None:
@@ -109,8 +111,8 @@ def test_the_hook_runs_the_command_and_passes_no_files() -> None:
     scripts = {script.name for script in metadata.entry_points(group="console_scripts")}
     assert hook["entry"].split()[0] in scripts
     command = [sys.executable, "-m", *hook["entry"].split()]
-    done = subprocess.run(
+    completed = subprocess.run(
         command, cwd=ROOT / "examples" / "project", capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("valid ")
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("valid ")

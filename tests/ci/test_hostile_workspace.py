@@ -1,4 +1,4 @@
-"""The steps of the action in a workspace that brings all that might be run instead of our own.
+"""The steps of the action in a workspace with files that could be run in place of lancestat's.
 
 Here Python, its virtual environment, pip and git are the real ones. What pip installs is a wheel
 that leads to the code under test.
@@ -120,7 +120,7 @@ def test_nothing_of_the_workspace_is_run_or_imported(
     wheel: Path,
     tmp_path: Path,
 ) -> None:
-    """In an environment that leads nowhere, and in one whose variables lead to the workspace."""
+    """The environment has no such variables, or variables that name the workspace."""
     here = repository.folder
     home = tmp_path / "home"
     home.mkdir()
@@ -143,13 +143,13 @@ def test_nothing_of_the_workspace_is_run_or_imported(
         "NETRC": str(here / ".netrc"),
     }
     variables |= back if leads_back else {}
-    ran = act(python=Path(sys.executable), environment=variables, requirement=str(wheel))
+    job = act(python=Path(sys.executable), environment=variables, requirement=str(wheel))
     assert not sprung.exists(), sprung.read_text()
-    assert ran.code == 0, ran.log
-    assert ran.steps == ["install", "validate", "diff", "comment"]
+    assert job.code == 0, job.log
+    assert job.steps == ["install", "validate", "diff", "comment"]
     [body] = github.bodies
     assert "staleness" in body
-    assert ran.outputs["changed"] == "true"
+    assert job.outputs["changed"] == "true"
     output = (tmp_path / "temporary" / "diff.output").read_text().splitlines()
     assert [line.partition("=")[0] for line in output] == ["markdown-file", "changed", "status"]
     assert not (here / "stolen").exists()
@@ -173,9 +173,9 @@ def test_names_that_look_like_options_are_names(
     repository.commit({f"{name}/lancestat_project.yml": PROJECT, f"{name}/specs/a.yml": SPECS})
     repository.git("update-ref", f"refs/remotes/origin/{branch}", "HEAD")
     repository.commit({f"{name}/specs/a.yml": LOOSER})
-    ran = act(project_dir=name, base_ref=branch, fail_on="coverage_lost")
-    assert ran.code == 0, ran.log
-    assert ran.outputs["changed"] == "true"
+    job = act(project_dir=name, base_ref=branch, fail_on="coverage_lost")
+    assert job.code == 0, job.log
+    assert job.outputs["changed"] == "true"
     assert len(github.bodies) == 1
 
 
@@ -185,17 +185,17 @@ def test_inputs_that_look_like_options_are_refused(
     name: str, value: str, act: Act, repository: Repository
 ) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
-    ran = act(**{name: value})
-    assert ran.code == 2, ran.log
-    assert "Usage:" not in ran.log
+    job = act(**{name: value})
+    assert job.code == 2, job.log
+    assert "Usage:" not in job.log
 
 
-def test_a_tag_of_the_branchs_name_is_not_taken_for_it(act: Act, repository: Repository) -> None:
+def test_a_tag_with_the_name_of_the_branch_is_not_used(act: Act, repository: Repository) -> None:
     repository.commit({"statistics/specs/shop.yml": LOOSER})
     repository.git("update-ref", "refs/tags/origin/main", "HEAD")
-    ran = act()
-    assert ran.outputs["changed"] == "true", ran.log
-    assert "where origin/main and HEAD went apart" in ran.summary
+    job = act()
+    assert job.outputs["changed"] == "true", job.log
+    assert "where origin/main and HEAD went apart" in job.summary
 
 
 def test_python_with_the_option_m_imports_nothing_of_the_current_folder(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_python_with_the_option_m_imports_nothing_of_the_current_folder(tmp_path
     trap(here / "specs/shop.yml", SPECS)
     for name in ("json.py", "click/__init__.py", "yaml/__init__.py", "jinja2/__init__.py"):
         trap(here / name, f"open({str(sprung)!r}, 'a').write({name!r} + '\\n')\n")
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "lancestat", "validate"],
         cwd=here,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -214,4 +214,4 @@ def test_python_with_the_option_m_imports_nothing_of_the_current_folder(tmp_path
         text=True,
         check=False,
     )
-    assert (done.returncode, sprung.exists()) == (0, False), done.stderr
+    assert (completed.returncode, sprung.exists()) == (0, False), completed.stderr

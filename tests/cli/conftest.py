@@ -53,12 +53,12 @@ def spec(target: Target | None = None) -> ProjectSpec:
 
 @dataclass
 class FakeProject:
-    """Answers like a project, and remembers what it was asked."""
+    """A stub of a project that records its calls."""
 
     spec: ProjectSpec = field(default_factory=spec)
     planned: Plan = field(default_factory=make_plan)
     result: RunResult = field(default_factory=lambda: RunResult("shop", "dev", ()))
-    shown: TableStatus | None = None
+    table_status: TableStatus | None = None
     report: GarbageReport = field(default_factory=lambda: GarbageReport(0, 0, 0, 0))
     failure: BaseException | None = None
     loaded: dict[str, object] = field(default_factory=dict)
@@ -95,9 +95,9 @@ class FakeProject:
         return self.result
 
     def show(self, table: str) -> TableStatus:
-        assert self.shown is not None
-        assert table == self.shown.table
-        return self.shown
+        assert self.table_status is not None
+        assert table == self.table_status.table
+        return self.table_status
 
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         self.asked["dry_run"] = dry_run
@@ -106,7 +106,7 @@ class FakeProject:
 
 @pytest.fixture
 def project(monkeypatch: pytest.MonkeyPatch) -> FakeProject:
-    """Whatever folder is named, this project is loaded from it."""
+    """Load the stub of a project from every folder."""
     fake = FakeProject()
 
     def load(

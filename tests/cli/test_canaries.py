@@ -1,4 +1,4 @@
-"""What came from the environment does not show: every command, every form, every mistake."""
+"""No command, format or error shows values of the environment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
 
-# Those that only a person sees, and those that may be published.
+# Commands whose output stays private, and commands whose output may be published.
 PERSONAL = (
     ("plan",),
     ("plan", "--output", "json"),
@@ -69,7 +69,7 @@ def git(folder: Path, *args: str) -> None:
 
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("command", PERSONAL, ids=" ".join)
-def test_a_person_sees_no_secret(
+def test_no_command_shows_a_secret(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...], verbose: bool
 ) -> None:
     result = lancestat(*(("--verbose",) if verbose else ()), *command)
@@ -78,16 +78,16 @@ def test_a_person_sees_no_secret(
     assert seen(result.output, SECRET) == []
 
 
-def test_a_person_sees_ordinary_values(folder: Path, lancestat: Lancestat) -> None:
+def test_commands_show_ordinary_values(folder: Path, lancestat: Lancestat) -> None:
     assert f"{ORDINARY['C_LAKE']}/{ORDINARY['C_UPPER'].upper()}" in lancestat("plan").stdout
     assert ORDINARY["C_OWNER"] in lancestat("list", "--output", "json").stdout
-    shown = lancestat("--verbose", "list").stdout
-    assert "{{ env_var('C_DESCRIPTION') }} and {{ env_var('C_DB_PASSWORD')" in shown
+    output = lancestat("--verbose", "list").stdout
+    assert "{{ env_var('C_DESCRIPTION') }} and {{ env_var('C_DB_PASSWORD')" in output
 
 
 @pytest.mark.parametrize("verbose", [False, True])
 @pytest.mark.parametrize("command", PUBLIC, ids=" ".join)
-def test_the_public_sees_no_value(
+def test_public_outputs_show_no_value_of_the_environment(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...], verbose: bool
 ) -> None:
     result = lancestat(*(("--verbose",) if verbose else ()), *command)
@@ -100,10 +100,10 @@ def test_the_public_sees_no_value(
 
 
 def test_the_variables_are_named(folder: Path, lancestat: Lancestat) -> None:
-    shown = lancestat("diff", "HEAD~1", "--output", "markdown").stdout
+    output = lancestat("diff", "HEAD~1", "--output", "markdown").stdout
     for name in ("C_STATE", "C_LAKE", "C_OWNER", "C_UPPER", "C_NESTED", "C_OUTPUT", "C_SQL"):
-        assert f"env_var('{name}')" in shown
-    assert "`{{ env_var('C_LAKE') }}/orders.lance`" in shown
+        assert f"env_var('{name}')" in output
+    assert "`{{ env_var('C_LAKE') }}/orders.lance`" in output
     plan = lancestat("plan", "--output", "markdown").stdout
     assert "env\\_var('C\\_LAKE')" in plan
     lancestat("docs", "--out", "site")
@@ -113,7 +113,9 @@ def test_the_variables_are_named(folder: Path, lancestat: Lancestat) -> None:
     assert "{{ env_var('C_STATE') }}/state" in (folder / "plan.json").read_text()
 
 
-def test_a_plan_file_names_variables_and_still_holds(folder: Path, lancestat: Lancestat) -> None:
+def test_a_plan_file_names_variables_and_can_still_be_run(
+    folder: Path, lancestat: Lancestat
+) -> None:
     selector = f"tag:{ORDINARY['C_TAG']}"
     assert lancestat("plan", "-s", selector, "--out", "plan.json").exit_code == 0
     assert seen((folder / "plan.json").read_text(), ENVIRONMENT) == []
@@ -175,7 +177,7 @@ MISTAKES = (
 
 
 @pytest.mark.parametrize(("old", "new"), MISTAKES, ids=[new for _, new in MISTAKES])
-def test_a_mistake_names_the_variable(
+def test_an_error_names_the_variable(
     folder: Path, lancestat: Lancestat, old: str, new: str
 ) -> None:
     assert (old in PROJECT) != (old in SPECS)

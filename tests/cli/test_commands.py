@@ -33,15 +33,15 @@ def test_list_selects(lancestat: Lancestat, project: FakeProject) -> None:
     assert [node["name"] for node in rest["nodes"]] == ["part"]
 
 
-def test_validate_tells_errors_as_json_too(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_validate_prints_errors_as_json(lancestat: Lancestat, tmp_path: Path) -> None:
     (tmp_path / "lancestat_project.yml").write_text(
         "name: shop\ntargets: {dev: {state: s, staet: t}}\n"
     )
     result = lancestat("validate", "--output", "json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["status"] == "error"
-    places = [(error["file"], error["line"]) for error in told["errors"]]
+    payload = json.loads(result.stdout)
+    assert payload["status"] == "error"
+    places = [(error["file"], error["line"]) for error in payload["errors"]]
     assert ("lancestat_project.yml", 2) in places
     assert "staet" in result.stderr
 
@@ -113,7 +113,7 @@ def result_of(status: Status) -> RunResult:
         rows_scanned=0,
         elapsed_seconds=0.02,
     )
-    kept = replace(refreshed, name="lineitem", version_published=None, elapsed_seconds=75.0)
+    unpublished = replace(refreshed, name="lineitem", version_published=None, elapsed_seconds=75.0)
     idle = replace(
         restamped, name="supplier", action="skip", reasons=("unchanged",), version_published=None
     )
@@ -121,7 +121,7 @@ def result_of(status: Status) -> RunResult:
     if status is Status.ERROR:
         message = "LS201  there is no Lance dataset at customer.lance\n      hint: is it moved?"
         last = replace(last, message=message, elapsed_seconds=None)
-    return RunResult("shop", "dev", (refreshed, restamped, kept, idle, last))
+    return RunResult("shop", "dev", (refreshed, restamped, unpublished, idle, last))
 
 
 def result_of_joins() -> RunResult:
@@ -165,7 +165,7 @@ def result_of_joins() -> RunResult:
     return RunResult("shop", "dev", (made, near, more, idle, last))
 
 
-def test_run_tells_what_joins_did(
+def test_run_prints_the_results_of_joins(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
     project.result = result_of_joins()
@@ -174,14 +174,16 @@ def test_run_tells_what_joins_did(
     golden("cli/run_joins.txt", result.stdout)
 
 
-def test_the_json_of_joins_has_more(
+def test_the_json_of_joins_has_additional_fields(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
     project.result = result_of_joins()
     golden("cli/run_joins.json", lancestat("run", "--output", "json").stdout)
 
 
-def test_joins_and_tables_are_counted_apart(lancestat: Lancestat, project: FakeProject) -> None:
+def test_joins_and_tables_are_counted_separately(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
     nodes = (*result_of(Status.SUCCESS).nodes[:3], *result_of_joins().nodes[:2])
     project.result = RunResult("shop", "dev", nodes)
     lines = lancestat("run").stdout.splitlines()
@@ -189,7 +191,9 @@ def test_joins_and_tables_are_counted_apart(lancestat: Lancestat, project: FakeP
     assert lines[-1] == "Read 2 fragments, 500,000 rows. Compared 2.3 billion pairs."
 
 
-def test_run_tells_what_it_did(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
+def test_run_prints_the_results_of_tables(
+    lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
     project.result = result_of(Status.ERROR)
     result = lancestat("run")
     assert (result.exit_code, result.stderr) == (1, "")
@@ -251,7 +255,7 @@ SHOWN = TableStatus(
 def test_show_gives_verdict_facts_and_columns(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = SHOWN
+    project.table_status = SHOWN
     result = lancestat("show", "orders")
     assert (result.exit_code, result.stderr) == (0, "")
     assert "secret" not in result.stdout
@@ -261,7 +265,7 @@ def test_show_gives_verdict_facts_and_columns(
 def test_show_of_a_table_without_statistics(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = replace(
+    project.table_status = replace(
         SHOWN,
         use=False,
         reason="absent",
@@ -276,14 +280,18 @@ def test_show_of_a_table_without_statistics(
         changed_rows=None,
     )
     golden("cli/show_absent.txt", lancestat("show", "orders").stdout)
-    told = json.loads(lancestat("show", "orders", "--output", "json").stdout)
-    assert (told["verdict"], told["reason"], told["computedAt"]) == ("refuse", "absent", None)
+    payload = json.loads(lancestat("show", "orders", "--output", "json").stdout)
+    assert (payload["verdict"], payload["reason"], payload["computedAt"]) == (
+        "refuse",
+        "absent",
+        None,
+    )
 
 
 def test_the_json_of_show_is_a_contract(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = SHOWN
+    project.table_status = SHOWN
     golden("cli/show.json", lancestat("show", "orders", "--output", "json").stdout)
 
 
@@ -301,7 +309,7 @@ def test_the_json_of_show_is_a_contract(
         ),
     ],
 )
-def test_gc_tells_what_it_dropped(
+def test_gc_prints_the_number_of_dropped_items(
     report: GarbageReport,
     args: tuple[str, ...],
     text: str,

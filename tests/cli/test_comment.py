@@ -39,14 +39,14 @@ def job(
     }
 
 
-def test_it_says_what_became_of_the_comment(
+def test_the_outcome_of_the_comment_is_printed(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     first = lancestat("comment", "--body-file", "diff.md", **job)
     assert (first.exit_code, first.stdout, first.stderr) == (0, f"created  {PAGE}\n", "")
     again = lancestat("comment", "--body-file", "diff.md", "--output", "json", **job)
-    told = {"format_version": 1, "command": "comment", "outcome": "unchanged", "url": PAGE}
-    assert json.loads(again.stdout) == told
+    expected = {"format_version": 1, "command": "comment", "outcome": "unchanged", "url": PAGE}
+    assert json.loads(again.stdout) == expected
     assert stub.bodies == ["<!-- lancestat:diff:shop -->\n### one change\n"]
 
 
@@ -58,17 +58,17 @@ def test_the_body_may_come_from_standard_input(
     from lancestat.cli.main import cli
 
     text = "### übrigens\n".encode() + b"\xff"
-    done = CliRunner().invoke(cli, ["comment", "--body-file", "-"], input=text, env=job)
-    assert done.exit_code == 0, done.output
+    result = CliRunner().invoke(cli, ["comment", "--body-file", "-"], input=text, env=job)
+    assert result.exit_code == 0, result.output
     assert stub.bodies == ["<!-- lancestat:diff:shop -->\n### übrigens\n\ufffd\n"]
 
 
-def test_where_there_is_nothing_to_say_it_says_that(
+def test_without_changes_the_output_says_that_no_comment_was_made(
     lancestat: Lancestat, job: dict[str, str], tmp_path: Path
 ) -> None:
     (tmp_path / "diff.md").write_text("")
-    done = lancestat("comment", "--body-file", "diff.md", **job)
-    assert (done.exit_code, done.stdout) == (0, "not needed\n")
+    result = lancestat("comment", "--body-file", "diff.md", **job)
+    assert (result.exit_code, result.stdout) == (0, "not needed\n")
 
 
 def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
@@ -77,9 +77,9 @@ def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
     stub.script = [None, FORBIDDEN]
     summary = tmp_path / "summary.md"
     summary.write_text("of another step\n")
-    done = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_STEP_SUMMARY=str(summary))
-    assert (done.exit_code, done.stdout) == (0, "")
-    [line] = done.stderr.splitlines()
+    result = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_STEP_SUMMARY=str(summary))
+    assert (result.exit_code, result.stdout) == (0, "")
+    [line] = result.stderr.splitlines()
     assert line.startswith("warning: no comment was made, since the token may only read")
     assert summary.read_text() == "of another step\n### one change\n"
 
@@ -88,56 +88,56 @@ def test_in_a_job_the_warning_is_on_its_page(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     stub.script = [None, Reply(403, {"message": "100%\n::error::no ##[error]no"})]
-    done = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_ACTIONS="true")
-    assert done.exit_code == 0
-    [line] = done.stderr.splitlines()
+    result = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_ACTIONS="true")
+    assert result.exit_code == 0
+    [line] = result.stderr.splitlines()
     assert line.startswith("::warning title=lancestat::no comment was made")
     assert line.endswith("403 100%25 ::error::no #\\x23[error]no")
 
 
-def test_under_strict_it_is_an_error(
+def test_under_strict_a_read_only_token_is_an_error(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     stub.script = [None, FORBIDDEN]
-    done = lancestat("comment", "--body-file", "diff.md", "--strict", **job)
-    assert done.exit_code == 1
-    assert done.stderr.startswith("LS613  GitHub refused POST")
-    assert "pull-requests: write" in done.stderr
+    result = lancestat("comment", "--body-file", "diff.md", "--strict", **job)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("LS613  GitHub refused POST")
+    assert "pull-requests: write" in result.stderr
 
 
 @pytest.mark.parametrize(
-    ("without", "told"),
+    ("without", "message"),
     [
         ("GITHUB_TOKEN", "LS610  GITHUB_TOKEN is not set"),
         ("GITHUB_REPOSITORY", "LS610  GITHUB_REPOSITORY is not set; expected OWNER/NAME"),
         ("GITHUB_EVENT_PATH", "LS610  the event (this job's) is not about a pull request"),
     ],
 )
-def test_what_the_job_lacks_is_named(
+def test_a_missing_variable_of_the_job_is_named(
     without: str,
-    told: str,
+    message: str,
     lancestat: Lancestat,
     job: dict[str, str],
     stub: GitHubStub,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv("GITHUB_EVENT_NAME", raising=False)
-    done = lancestat("comment", "--body-file", "diff.md", **{**job, without: ""})
-    assert (done.exit_code, done.stderr.splitlines()[0]) == (1, told)
+    result = lancestat("comment", "--body-file", "diff.md", **{**job, without: ""})
+    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, message)
     assert stub.seen == []
 
 
-def test_a_body_that_is_not_there_is_wrong_usage(
+def test_a_missing_body_file_is_wrong_usage(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
-    done = lancestat("comment", "--body-file", "nowhere.md", **job)
-    assert (done.exit_code, stub.seen) == (2, [])
-    assert done.stderr == "LS616  cannot read nowhere.md: No such file or directory\n"
+    result = lancestat("comment", "--body-file", "nowhere.md", **job)
+    assert (result.exit_code, stub.seen) == (2, [])
+    assert result.stderr == "LS616  cannot read nowhere.md: No such file or directory\n"
 
 
-def test_the_token_is_no_option(lancestat: Lancestat, job: dict[str, str]) -> None:
-    done = lancestat("comment", "--body-file", "diff.md", "--token", TOKEN, **job)
-    assert done.exit_code == 2
+def test_the_token_cannot_be_given_as_an_option(lancestat: Lancestat, job: dict[str, str]) -> None:
+    result = lancestat("comment", "--body-file", "diff.md", "--token", TOKEN, **job)
+    assert result.exit_code == 2
     assert "--token" not in lancestat("comment", "--help").stdout
 
 
@@ -155,13 +155,13 @@ def test_the_token_is_never_shown(
     for reply in (Reply(401, echo), Reply(403, echo), Reply(422, echo), Reply(302, None, away)):
         for position in (0, 1):
             stub.script = [None] * position + [reply]
-            done = lancestat(
+            result = lancestat(
                 *("--verbose", "comment", "--body-file", "diff.md"),
                 **job,
                 GITHUB_STEP_SUMMARY=str(summary),
             )
-            assert done.stderr
-            assert TOKEN not in done.output
+            assert result.stderr
+            assert TOKEN not in result.output
     assert TOKEN not in caplog.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if TOKEN in path.read_text()]

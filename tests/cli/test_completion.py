@@ -50,7 +50,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
-    """What is offered for the last of some words."""
+    """Return the completions of the last of some words."""
     monkeypatch.chdir(folder)
 
     def offered(*words: str) -> list[str]:
@@ -88,18 +88,20 @@ def complete(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Complete:
         (["--vars", "{", "plan", "-s", "near"], ["near"]),
     ],
 )
-def test_what_is_offered(words: list[str], expected: list[str], complete: Complete) -> None:
+def test_completion_offers_the_expected_words(
+    words: list[str], expected: list[str], complete: Complete
+) -> None:
     assert sorted(complete(*words)) == sorted(expected)
 
 
-def test_all_selectors_are_offered_where_none_has_begun(complete: Complete) -> None:
+def test_all_selectors_are_offered_for_an_empty_word(complete: Complete) -> None:
     assert sorted(complete("plan", "--select", "")) == sorted(SELECTORS)
 
 
 @pytest.mark.parametrize(
     "words", [["--project-dir", "{}", "show", "o"], ["show", "--project-dir", "{}", "o"]]
 )
-def test_the_project_that_the_line_names_is_looked_at(
+def test_completion_reads_the_project_of_the_option_project_dir(
     words: list[str],
     folder: Path,
     complete: Complete,
@@ -122,7 +124,7 @@ def test_the_project_that_the_line_names_is_looked_at(
         ("specs/shop.yml", b""),
     ],
 )
-def test_a_file_that_cannot_be_read_hides_no_other(
+def test_an_unreadable_file_hides_no_other(
     file: str, content: bytes, folder: Path, complete: Complete
 ) -> None:
     (folder / file).write_bytes(content)
@@ -130,17 +132,19 @@ def test_a_file_that_cannot_be_read_hides_no_other(
 
 
 @pytest.mark.parametrize("content", ["", "name: [", "spec-paths: 3\n", "- a\n", "targets: 3\n"])
-def test_a_broken_project_file_is_no_error(content: str, folder: Path, complete: Complete) -> None:
+def test_a_broken_project_file_is_not_an_error(
+    content: str, folder: Path, complete: Complete
+) -> None:
     (folder / "lancestat_project.yml").write_text(content)
     assert complete("plan", "--target", "") == []
 
 
 @pytest.mark.parametrize("place", ["nowhere", "specs"])
-def test_no_project_at_all_is_no_error(place: str, complete: Complete) -> None:
+def test_a_missing_project_is_not_an_error(place: str, complete: Complete) -> None:
     assert complete("--project-dir", place, "show", "") == []
 
 
-def test_an_error_in_the_code_is_no_error_at_a_prompt(
+def test_an_internal_error_prints_nothing_at_a_prompt(
     complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(root: Path) -> None:
@@ -151,7 +155,7 @@ def test_an_error_in_the_code_is_no_error_at_a_prompt(
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_a_shell_is_told_one_line_per_word_without_control_characters(
+def test_the_shell_receives_one_line_per_word_without_control_characters(
     shell: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder)
@@ -163,13 +167,15 @@ def test_a_shell_is_told_one_line_per_word_without_control_characters(
     }
     environment = {**os.environ, **asked}
     command = [sys.executable, "-m", "lancestat"]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    told = {
+    completed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    expected = {
         "bash": "plain,orders\nplain,order_lines\n",
         "zsh": "plain\norders\nOne per order.[31m\nplain\norder_lines\ntable\n",
         "fish": "plain,orders\tOne per order.[31m\nplain,order_lines\ttable\n",
     }
-    assert (done.stdout, done.stderr) == (told[shell], "")
+    assert (completed.stdout, completed.stderr) == (expected[shell], "")
 
 
 def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
@@ -178,7 +184,7 @@ def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
         "finally:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
     )
     asked = {"_LANCESTAT_COMPLETE": "bash_complete", "COMP_LINE": "lancestat run -s ord"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", code],
         cwd=folder,
         env={**os.environ, **asked},
@@ -186,32 +192,32 @@ def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
         text=True,
         check=False,
     )
-    assert done.stdout == "plain,orders\nplain,order_lines\n"
-    assert set(done.stderr.splitlines()).isdisjoint({*HEAVY} - {"yaml"})
+    assert completed.stdout == "plain,orders\nplain,order_lines\n"
+    assert set(completed.stderr.splitlines()).isdisjoint({*HEAVY} - {"yaml"})
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_is_the_one_that_click_gives(shell: str, lancestat: Lancestat) -> None:
-    done = lancestat("completion", shell)
+def test_the_script_equals_that_of_click(shell: str, lancestat: Lancestat) -> None:
+    result = lancestat("completion", shell)
     asked = {"_LANCESTAT_COMPLETE": f"{shell}_source"}
     ours = CliRunner().invoke(cli, prog_name="lancestat", env=asked)
-    assert (done.exit_code, done.stdout) == (0, ours.stdout)
-    assert f"_LANCESTAT_COMPLETE={shell}_complete" in done.stdout
+    assert (result.exit_code, result.stdout) == (0, ours.stdout)
+    assert f"_LANCESTAT_COMPLETE={shell}_complete" in result.stdout
 
 
-def test_the_script_is_printed_whatever_the_form_of_other_results(lancestat: Lancestat) -> None:
+def test_the_script_is_printed_in_every_output_format(lancestat: Lancestat) -> None:
     plain = lancestat("completion", "bash").stdout
     assert lancestat("completion", "bash", LANCESTAT_OUTPUT="json").stdout == plain
 
 
-def test_words_with_commas_are_whole_in_fish(lancestat: Lancestat) -> None:
+def test_words_with_commas_are_not_split_in_fish(lancestat: Lancestat) -> None:
     assert 'string split -m 1 "," $completion' in lancestat("completion", "fish").stdout
 
 
 def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
-    done = lancestat("completion", "tcsh")
-    assert done.exit_code == 2
-    assert "bash" in done.stderr
+    result = lancestat("completion", "tcsh")
+    assert result.exit_code == 2
+    assert "bash" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -228,7 +234,7 @@ def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
         ("", [], ""),
     ],
 )
-def test_the_words_of_a_line_of_bash(
+def test_a_bash_line_is_split_into_words(
     line: str, words: list[str], incomplete: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COMP_LINE", line)
@@ -237,7 +243,7 @@ def test_the_words_of_a_line_of_bash(
 
 
 class Terminal:
-    """Bash with a person at it, who types a line, presses Tab and looks at what stands there."""
+    """Bash in a pseudo-terminal: types a line, presses Tab and reads the line."""
 
     def __init__(self, folder: Path, setup: str) -> None:
         (folder / "bin").mkdir()
@@ -263,24 +269,24 @@ class Terminal:
         self.wait("ready> ")
 
     def tab(self, line: str) -> str:
-        """What the line is after Tab at its end."""
-        # At the line's start: what follows is a text that is printed.
+        """Return the line after Tab at its end."""
+        # At the start of the line: the rest is a text that is printed.
         self.type(f"{line}\t\x01printf '<%q>' \r")
-        shown = self.wait(">ready> ")
-        words = shown[shown.rindex("<lancestat>") :].removesuffix(">ready> ").split("><")
+        output = self.wait(">ready> ")
+        words = output[output.rindex("<lancestat>") :].removesuffix(">ready> ").split("><")
         return " ".join(word.strip("<>").replace("\\", "") for word in words)
 
     def type(self, keys: str) -> None:
         os.write(self.terminal, keys.encode())
 
     def wait(self, end: str) -> str:
-        shown = ""
+        output = ""
         until = time.monotonic() + 60
-        while not shown.endswith(end):
+        while not output.endswith(end):
             ready, _, _ = select.select([self.terminal], [], [], until - time.monotonic())
-            assert ready, f"bash shows {shown!r}"
-            shown += os.read(self.terminal, 4096).decode(errors="replace")
-        return shown
+            assert ready, f"bash shows {output!r}"
+            output += os.read(self.terminal, 4096).decode(errors="replace")
+        return output
 
     def close(self) -> None:
         self.process.kill()
@@ -290,13 +296,13 @@ class Terminal:
 
 @pytest.fixture(params=["", "COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}; "])
 def terminal(folder: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
-    """With the words that bash has by default, and as some people set them."""
+    """A terminal with the default word breaks of bash, and with customized ones."""
     at = Terminal(folder, f"{request.param}source <(lancestat completion bash)")
     yield at
     at.close()
 
 
-def test_in_bash_itself(terminal: Terminal) -> None:
+def test_completion_works_in_bash(terminal: Terminal) -> None:
     lines = {
         "lancestat show orde": "lancestat show order",
         "lancestat show order_": "lancestat show order_lines",

@@ -9,8 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.cli import checks as reach
-from lancestat.cli import checks as surroundings
+from lancestat.cli import checks
 from lancestat.errors import (
     InvalidProject,
     Location,
@@ -45,24 +44,32 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_every_line_passes_or_says_what_to_do(
+def test_every_check_passes_or_has_advice(
     shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "check_spark", lambda target: Check("Spark", True, "starts"))
+    monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", True, "starts"))
     result = lancestat("debug", "--output", "json", "--quiet")
     assert (result.exit_code, result.stderr) == (1, "")
-    checks = {check["subject"]: check for check in json.loads(result.stdout)["checks"]}
-    assert {"Python", "Java", "pylance", "pyspark", "project", "state", "Spark"} <= checks.keys()
-    failed = {name: check for name, check in checks.items() if not check["passed"]}
+    by_subject = {check["subject"]: check for check in json.loads(result.stdout)["checks"]}
+    assert {
+        "Python",
+        "Java",
+        "pylance",
+        "pyspark",
+        "project",
+        "state",
+        "Spark",
+    } <= by_subject.keys()
+    failed = {name: check for name, check in by_subject.items() if not check["passed"]}
     assert list(failed) == ["table gone"]
     assert failed["table gone"]["advice"] == "did you mean 'orders.lance'?"
-    assert checks["table orders"]["finding"] == "version 1"
+    assert by_subject["table orders"]["finding"] == "version 1"
 
 
-def test_for_people_it_is_a_line_each_with_advice_below(
+def test_the_text_has_a_line_per_check_with_advice_below(
     shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reach, "check_spark", lambda target: Check("Spark", False, "no", "wait"))
+    monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", False, "no", "wait"))
     lines = lancestat("debug").stdout.splitlines()
     assert re.fullmatch(r"ok  Python +3\.\d+\.\d+", lines[0])
     assert [line.split("-> ")[1] for line in lines if "-> " in line] == [
@@ -71,7 +78,7 @@ def test_for_people_it_is_a_line_each_with_advice_below(
     ]
 
 
-def test_outside_a_project_the_machine_is_looked_at_all_the_same(lancestat: Lancestat) -> None:
+def test_outside_a_project_the_machine_is_still_checked(lancestat: Lancestat) -> None:
     result = lancestat("debug")
     assert result.exit_code == 1
     assert "no  project" in result.stdout
@@ -97,7 +104,7 @@ def test_a_project_with_many_errors_shows_the_first_and_their_number() -> None:
     def load() -> Project:
         raise InvalidProject(errors)
 
-    check, project = reach.check_project(load)
+    check, project = checks.check_project(load)
     assert project is None
     assert check == Check(
         "project", False, "specs/x.yml:2:1  unknown key 'a' (and 1 more)", "lancestat validate"
@@ -108,15 +115,15 @@ def test_a_target_that_does_not_exist_fails_the_project() -> None:
     def load() -> Project:
         raise UnknownTarget("unknown target 'x'", hint="targets: dev")
 
-    assert reach.check_project(load) == (
+    assert checks.check_project(load) == (
         Check("project", False, "unknown target 'x'", "targets: dev"),
         None,
     )
 
 
-def test_a_state_that_is_no_folder_fails(shop: Path) -> None:
+def test_a_state_that_is_not_a_folder_fails_its_check(shop: Path) -> None:
     (shop / "state").write_text("a file")
-    check = reach.check_state(Project.load(shop))
+    check = checks.check_state(Project.load(shop))
     assert not check.passed
     assert check.advice
 
@@ -128,50 +135,50 @@ def test_a_state_that_is_no_folder_fails(shop: Path) -> None:
         ("no-such-distribution", "1", "not installed"),
     ],
 )
-def test_a_library_that_is_missing_or_old_says_how_to_get_it(
+def test_a_missing_or_old_library_has_advice_for_its_installation(
     name: str, needed: str, finding: str
 ) -> None:
-    check = surroundings.check_library(name, needed)
+    check = checks.check_library(name, needed)
     assert not check.passed
     assert finding in check.finding
     assert check.advice == f"pip install '{name}>={needed}'"
 
 
-def test_a_library_that_does_not_load_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_that_does_not_load_fails_its_check(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(name: str) -> None:
         raise ImportError("undefined\nsymbol")
 
-    monkeypatch.setattr(surroundings, "import_module", fail)
-    check = surroundings.check_library("pylance", "1")
+    monkeypatch.setattr(checks, "import_module", fail)
+    check = checks.check_library("pylance", "1")
     assert not check.passed
     assert check.finding.endswith("does not load: undefined symbol")
 
 
-def test_all_requirements_are_looked_at() -> None:
-    subjects = {check.subject for check in surroundings.check_libraries()}
+def test_all_requirements_are_checked() -> None:
+    subjects = {check.subject for check in checks.check_libraries()}
     required = {re.split(r"[<>=!~; ]", line)[0] for line in metadata.requires("lancestat") or ()}
     assert subjects == required
 
 
 @pytest.mark.parametrize(
-    ("found", "needed", "enough"),
+    ("version", "needed", "enough"),
     [("14", "14.0.0", True), ("4.10", "4.9", True), ("4.2rc1", "4.2", True), ("3.9.9", "4", False)],
 )
 def test_versions_are_compared_as_numbers(
-    found: str, needed: str, enough: bool, monkeypatch: pytest.MonkeyPatch
+    version: str, needed: str, enough: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(metadata, "version", lambda name: found)
-    assert surroundings.check_library("click", needed).passed is enough
+    monkeypatch.setattr(metadata, "version", lambda name: version)
+    assert checks.check_library("click", needed).passed is enough
 
 
 def test_spark_home_must_agree_with_pyspark(tmp_path: Path) -> None:
     (tmp_path / "RELEASE").write_text("Spark 3.1.2 built for Hadoop\n")
-    (check,) = surroundings.check_spark_home({"SPARK_HOME": str(tmp_path)})
+    (check,) = checks.check_spark_home({"SPARK_HOME": str(tmp_path)})
     assert not check.passed
     assert "is Spark 3.1.2, the pyspark library" in check.finding
-    (check,) = surroundings.check_spark_home({"SPARK_HOME": str(tmp_path / "none")})
+    (check,) = checks.check_spark_home({"SPARK_HOME": str(tmp_path / "none")})
     assert not check.passed
-    assert list(surroundings.check_spark_home({})) == []
+    assert list(checks.check_spark_home({})) == []
 
 
 @pytest.mark.parametrize(
@@ -181,7 +188,7 @@ def test_spark_home_must_agree_with_pyspark(tmp_path: Path) -> None:
         (RuntimeError("refused: k3y-of-the-lake"), "refused: ***", "look at the target's spark"),
     ],
 )
-def test_spark_that_does_not_start_fails_without_telling_secrets(
+def test_a_failed_start_of_spark_shows_no_secrets(
     raised: Exception, finding: str, advice: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(target: Target, app_name: str) -> None:
@@ -190,4 +197,4 @@ def test_spark_that_does_not_start_fails_without_telling_secrets(
     monkeypatch.setattr(session, "running_session", lambda: None)
     monkeypatch.setattr(session, "start_session", fail)
     target = Target("dev", "state", storage_options={"aws_secret_access_key": "k3y-of-the-lake"})
-    assert reach.check_spark(target) == Check("Spark", False, finding, advice)
+    assert checks.check_spark(target) == Check("Spark", False, finding, advice)

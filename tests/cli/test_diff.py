@@ -34,9 +34,9 @@ def test_the_page_is_printed_in_three_forms(lancestat: Lancestat, project: Path)
     assert text.stderr == ""
     markdown = lancestat("diff", "main", "--output", "markdown")
     assert markdown.stdout.startswith("### lancestat: shop, target dev\n")
-    found = json.loads(lancestat("diff", "main", "--output", "json").stdout)
-    assert (found["format_version"], found["command"]) == (1, "diff")
-    assert found["risks"] == ["staleness_loosened"]
+    payload = json.loads(lancestat("diff", "main", "--output", "json").stdout)
+    assert (payload["format_version"], payload["command"]) == (1, "diff")
+    assert payload["risks"] == ["staleness_loosened"]
 
 
 @pytest.mark.parametrize(
@@ -49,14 +49,16 @@ def test_the_page_is_printed_in_three_forms(lancestat: Lancestat, project: Path)
         ("", 0),
     ],
 )
-def test_feared_risks_fail(lancestat: Lancestat, project: Path, feared: str, code: int) -> None:
+def test_risks_named_in_fail_on_fail_the_diff(
+    lancestat: Lancestat, project: Path, feared: str, code: int
+) -> None:
     result = lancestat("diff", "main", "--fail-on", feared)
     assert result.exit_code == code
     assert "staleness_loosened" in result.stdout
     assert lancestat("diff", "main", LANCESTAT_FAIL_ON=feared.replace(" ", "")).exit_code == code
 
 
-def test_an_unknown_risk_is_told(lancestat: Lancestat, project: Path) -> None:
+def test_an_unknown_risk_is_wrong_usage(lancestat: Lancestat, project: Path) -> None:
     result = lancestat("diff", "main", "--fail-on", "staleness_losened")
     assert result.exit_code == 2
     assert "LS666  unknown risk 'staleness_losened'" in result.stderr
@@ -64,7 +66,7 @@ def test_an_unknown_risk_is_told(lancestat: Lancestat, project: Path) -> None:
     assert result.stdout == ""
 
 
-def test_exit_codes_of_sides_that_are_not_there(lancestat: Lancestat, project: Path) -> None:
+def test_exit_codes_of_missing_sides(lancestat: Lancestat, project: Path) -> None:
     assert lancestat("diff", "mian").exit_code == 2
     write(project, {"specs/shop.yml": "tables: 3"})
     result = lancestat("diff", "main")
@@ -113,13 +115,15 @@ def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
         assert "is not opened" in result.stdout
 
 
-def test_nothing_obeys_what_a_specification_says(lancestat: Lancestat, project: Path) -> None:
+def test_control_characters_of_a_specification_are_escaped(
+    lancestat: Lancestat, project: Path
+) -> None:
     evil = LOOSE.replace("columns", 'description: "\\e[31m\\u202e\\x9b1m\\a", columns')
     write(project, {"specs/shop.yml": evil})
     for form in ("text", "markdown"):
-        shown = lancestat("diff", "main", "--output", form).stdout
-        assert "\\x1b[31m\\u202e\\x9b1m\\x07" in shown
-        assert all(char.isprintable() or char in "\n\u200b" for char in shown)
+        output = lancestat("diff", "main", "--output", form).stdout
+        assert "\\x1b[31m\\u202e\\x9b1m\\x07" in output
+        assert all(char.isprintable() or char in "\n\u200b" for char in output)
 
 
 def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
@@ -128,7 +132,7 @@ def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
     assert "'diff' prints text, json or markdown, not csv." in result.stderr
 
 
-def test_only_datasets_load_what_reads_them_and_nothing_starts_spark(project: Path) -> None:
+def test_lance_is_loaded_only_to_open_datasets_and_spark_is_never_started(project: Path) -> None:
     engines = {"pyspark", "py4j", "faiss", "polars"}
     readers = {"lance", "pyarrow", "numpy"}
     assert loaded("diff", "main", folder=project).isdisjoint(engines | readers)

@@ -49,16 +49,16 @@ def test_pages_are_written_and_the_first_is_named(lancestat: Lancestat, shop: Pa
     assert "unreadable" in gone
 
 
-def test_scripts_are_told_of_the_pages(lancestat: Lancestat, shop: Path, tmp_path: Path) -> None:
+def test_json_output_names_the_pages(lancestat: Lancestat, shop: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     result = lancestat(
         "docs", "--project-dir", str(shop), "--out", str(out), "-s", "orders", "--output", "json"
     )
-    told = json.loads(result.stdout)
-    assert told["command"] == "docs"
-    assert told["page"] == str(out / "index.html")
-    assert told["pages"] == 4
-    assert [node["name"] for node in told["nodes"]] == ["orders"]
+    payload = json.loads(result.stdout)
+    assert payload["command"] == "docs"
+    assert payload["page"] == str(out / "index.html")
+    assert payload["pages"] == 4
+    assert [node["name"] for node in payload["nodes"]] == ["orders"]
     assert not (out / "tables" / "gone.html").exists()
 
 

@@ -24,7 +24,7 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("paln",), "No such command 'paln'. Did you mean 'plan'?"),
         (("xyzzy",), f"There are {', '.join(COMMANDS)}."),
@@ -46,12 +46,12 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
         (("list", "--vars", "plain"), "write 'name: value'"),
     ],
 )
-def test_wrong_usage_exits_with_2_and_says_what_is_near(
-    args: tuple[str, ...], said: str, lancestat: Lancestat
+def test_wrong_usage_exits_with_2_and_suggests_similar_names(
+    args: tuple[str, ...], message: str, lancestat: Lancestat
 ) -> None:
     result = lancestat(*args)
     assert result.exit_code == 2
-    assert said in " ".join(result.stderr.split())
+    assert message in " ".join(result.stderr.split())
     assert result.stdout == ""
 
 
@@ -73,7 +73,9 @@ def test_all_errors_of_a_project_are_printed(
     golden("cli/invalid_project.txt", result.stderr)
 
 
-def test_an_error_of_ours_is_its_text(lancestat: Lancestat, project: FakeProject) -> None:
+def test_a_lancestat_error_is_printed_as_its_text(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
     project.failure = StoreUnreachable("the store does not answer", hint="is it up?")
     result = lancestat("plan")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -85,7 +87,9 @@ def test_a_wrong_selector_is_wrong_usage(lancestat: Lancestat, project: FakeProj
     assert lancestat("plan", "--select", "ordres").exit_code == 2
 
 
-def test_the_unexpected_is_one_line_and_a_hint(lancestat: Lancestat, project: FakeProject) -> None:
+def test_an_unexpected_error_is_one_line_and_a_hint(
+    lancestat: Lancestat, project: FakeProject
+) -> None:
     project.failure = ZeroDivisionError("division\nby zero")
     result = lancestat("plan")
     assert (result.exit_code, result.stdout) == (1, "")
@@ -96,7 +100,7 @@ def test_the_unexpected_is_one_line_and_a_hint(lancestat: Lancestat, project: Fa
 
 
 @pytest.mark.parametrize("args", [("--verbose", "plan"), ("plan", "--verbose")])
-def test_verbose_shows_where(
+def test_verbose_shows_the_traceback(
     args: tuple[str, ...], lancestat: Lancestat, project: FakeProject
 ) -> None:
     project.failure = ZeroDivisionError("by zero")
@@ -133,18 +137,18 @@ def test_secrets_in_a_librarys_exception_are_masked(
     assert "aws_region" in stderr
 
 
-def test_no_project_here(lancestat: Lancestat) -> None:
+def test_a_folder_without_a_project_is_an_error(lancestat: Lancestat) -> None:
     result = lancestat("list")
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no lancestat_project.yml in" in result.stderr
     assert "lancestat init" in result.stderr
 
 
-def test_a_reader_that_went_away_is_no_error(tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     try:
-        ran = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-m", "lancestat", "init"],
             cwd=tmp_path,
             stdout=writer,
@@ -153,4 +157,4 @@ def test_a_reader_that_went_away_is_no_error(tmp_path: Path) -> None:
         )
     finally:
         os.close(writer)
-    assert (ran.returncode, ran.stderr) == (141, "")
+    assert (completed.returncode, completed.stderr) == (141, "")

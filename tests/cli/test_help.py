@@ -29,7 +29,7 @@ def test_the_summary_in_the_list_is_the_beginning_of_the_commands_own_help(name:
     assert own.startswith(entry.summary.rstrip("."))
 
 
-def test_no_command_at_all_shows_the_help(lancestat: Lancestat) -> None:
+def test_without_a_command_the_help_is_shown(lancestat: Lancestat) -> None:
     result = lancestat()
     assert result.exit_code == 2
     assert "Commands:" in result.output

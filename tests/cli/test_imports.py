@@ -34,14 +34,14 @@ finally:
 def loaded(*args: str, folder: Path) -> set[str]:
     """The modules in a process that ran a command."""
     command = [sys.executable, "-c", LOADED, *args]
-    ran = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return set(ran.stderr.splitlines())
+    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return set(completed.stderr.splitlines())
 
 
-def test_as_a_user_would_look_at_it(tmp_path: Path) -> None:
+def test_python_importtime_reports_no_heavy_library(tmp_path: Path) -> None:
     command = [sys.executable, "-X", "importtime", "-m", "lancestat", "--help"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    lines = [line for line in ran.stderr.splitlines() if line.startswith("import time:")]
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    lines = [line for line in completed.stderr.splitlines() if line.startswith("import time:")]
     modules = {line.rpartition("|")[2].strip() for line in lines}
     assert "click" in modules
     assert modules.isdisjoint(HEAVY)
@@ -55,7 +55,7 @@ def test_help_loads_nothing_heavy(args: tuple[str, ...], tmp_path: Path) -> None
     assert not [name for name in modules if name.startswith("lancestat.cli.commands.")]
 
 
-def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
+def test_planning_a_join_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None:
     import lance
 
     from tests.execution.joined import vectors
@@ -75,7 +75,7 @@ def test_planning_a_join_loads_neither_spark_nor_what_searches(tmp_path: Path) -
     assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
 
 
-def test_a_status_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
+def test_status_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None:
     import lance
 
     from tests.execution.world import orders, write_project
@@ -83,9 +83,9 @@ def test_a_status_loads_neither_spark_nor_what_searches(tmp_path: Path) -> None:
     write_project(tmp_path, "orders")
     lance.write_dataset(orders(0, 5), str(tmp_path / "orders.lance"))
     command = [sys.executable, "-c", LOADED, "status"]
-    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert ran.returncode == 1
-    modules = set(ran.stderr.splitlines())
+    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert completed.returncode == 1
+    modules = set(completed.stderr.splitlines())
     assert "lancestat.report.gather" in modules
     assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
 

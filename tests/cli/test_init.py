@@ -23,14 +23,14 @@ def test_a_new_project_is_valid_and_lists_an_example_of_each_kind(
     assert {node["kind"] for node in listed["nodes"]} == {"table", "knn_join"}
 
 
-def test_init_tells_its_files(lancestat: Lancestat, tmp_path: Path) -> None:
-    told = json.loads(lancestat("init", "--output", "json").stdout)
+def test_init_prints_the_files_it_wrote(lancestat: Lancestat, tmp_path: Path) -> None:
+    payload = json.loads(lancestat("init", "--output", "json").stdout)
     there = [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()]
-    assert sorted(told["files"]) == sorted(there)
-    assert told["files"][0] == "lancestat_project.yml"
+    assert sorted(payload["files"]) == sorted(there)
+    assert payload["files"][0] == "lancestat_project.yml"
 
 
-def test_nothing_is_overwritten_and_nothing_half_written(
+def test_existing_files_stop_init_before_it_writes_anything(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     mine = tmp_path / "specs" / "tables.yml"
@@ -59,36 +59,36 @@ def test_a_file_where_the_folder_should_be_is_one_clear_error(
     assert result.stderr.startswith("LS403  cannot write to ")
 
 
-def test_an_editors_settings_are_left_as_they_are(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_existing_editor_settings_are_not_changed(lancestat: Lancestat, tmp_path: Path) -> None:
     mine = tmp_path / ".vscode" / "settings.json"
     mine.parent.mkdir()
     mine.write_text("// mine\n{}\n")
-    done = lancestat("init")
-    assert done.exit_code == 0, done.output
+    result = lancestat("init")
+    assert result.exit_code == 0, result.output
     assert mine.read_text() == "// mine\n{}\n"
-    assert ".vscode/settings.json stays as it is" in done.stderr
-    assert ".vscode/extensions.json" in done.stdout
-    assert "yaml.schemas" in done.stderr
+    assert ".vscode/settings.json stays as it is" in result.stderr
+    assert ".vscode/extensions.json" in result.stdout
+    assert "yaml.schemas" in result.stderr
 
 
 def test_an_editor_finds_the_schema_of_every_file(lancestat: Lancestat, tmp_path: Path) -> None:
     assert lancestat("init").exit_code == 0
     settings = json.loads((tmp_path / ".vscode" / "settings.json").read_text())["yaml.schemas"]
-    found = {
+    schemas = {
         path: schema
         for schema, globs in settings.items()
         for pattern in globs
         for path in tmp_path.glob(pattern)
     }
-    assert set(found) == {*tmp_path.rglob("*.yml")}
-    for path, schema in found.items():
+    assert set(schemas) == {*tmp_path.rglob("*.yml")}
+    for path, schema in schemas.items():
         json.loads((tmp_path / schema).read_text())
-        # The files say it themselves, too, for editors that open another folder.
+        # The files also name their schema, for editors that open another folder.
         named = path.read_text().splitlines()[0].partition("$schema=")[2]
         assert (path.parent / named).resolve() == (tmp_path / schema).resolve()
 
 
-def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_init_completes_a_killed_init(lancestat: Lancestat, tmp_path: Path) -> None:
     """It writes the project's file last: a folder without it is not a project yet."""
     assert lancestat("init").exit_code == 0
     whole = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
@@ -103,14 +103,14 @@ def test_an_init_that_was_killed_is_gone_on_with(lancestat: Lancestat, tmp_path:
 _MARK = "from lancestat.lake.lease import this_process; print(this_process().tag)"
 
 
-def test_an_init_that_is_refused_removes_what_a_killed_one_has_left(
+def test_a_refused_init_removes_the_drafts_of_a_killed_one(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     assert lancestat("init").exit_code == 0
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _MARK], capture_output=True, text=True, check=True
     )
-    mark = ended.stdout.strip()
+    mark = completed.stdout.strip()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     for path in files:
         name = path.name.lstrip(".")

@@ -50,7 +50,7 @@ def check(text: str) -> None:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A project that holds such texts wherever they are allowed, and a table with such a column."""
+    """A project with such texts in every place that allows them, and a table with such a column."""
     quoted = json.dumps(EVIL)
     for name, text in (
         ("lancestat_project.yml", PROJECT.format(evil=quoted)),
@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
     ],
     ids=lambda command: " ".join(command)[:30].encode("unicode_escape").decode(),
 )
-def test_no_text_starts_a_line(
+def test_texts_with_line_breaks_start_no_line(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...]
 ) -> None:
     assert lancestat("validate").exit_code == 0
@@ -118,7 +118,7 @@ def test_no_text_starts_a_line(
 @pytest.mark.parametrize(
     "command", [("list",), ("plan",), ("status",), ("show", "all"), ("diff", "main")]
 )
-def test_json_is_one_value_whatever_it_holds(
+def test_json_with_line_breaks_is_one_value(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...]
 ) -> None:
     result = lancestat(*command, "--output", "json")
@@ -138,7 +138,7 @@ def test_errors_and_tracebacks_start_no_line(
     check(result.stderr)
 
 
-def test_what_is_logged_is_one_line(project: FakeProject, lancestat: Lancestat) -> None:
+def test_a_logged_message_is_one_line(project: FakeProject, lancestat: Lancestat) -> None:
     def warn(*args: object, **options: object) -> object:
         logging.getLogger("lancestat.state").warning("it said %s", EVIL)
         raise DatasetMissing("x")
@@ -153,8 +153,8 @@ def test_the_name_of_a_file_starts_no_line(lancestat: Lancestat, tmp_path: Path)
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text("name: shop\ntargets: {dev: {}}\n")
     (tmp_path / "specs" / "x\n      evil line.yml").write_text("tables: [{nam: orders}]\n")
-    ran = lancestat("--verbose", "--project-dir", str(tmp_path), "validate")
-    assert ran.exit_code == 1
-    said = ran.stdout + ran.stderr
-    assert "evil line.yml" in said
-    assert not [line for line in said.splitlines() if line.strip().startswith("evil")]
+    result = lancestat("--verbose", "--project-dir", str(tmp_path), "validate")
+    assert result.exit_code == 1
+    output = result.stdout + result.stderr
+    assert "evil line.yml" in output
+    assert not [line for line in output.splitlines() if line.strip().startswith("evil")]

@@ -40,7 +40,7 @@ def test_vars_are_read_as_project_files_are(
     assert project.loaded["vars"] == expected
 
 
-def test_what_stands_later_wins_and_vars_add_up(lancestat: Lancestat, project: FakeProject) -> None:
+def test_later_options_win_and_vars_accumulate(lancestat: Lancestat, project: FakeProject) -> None:
     args = ("-t", "dev", "--vars", "{a: 1, b: 1}", "plan", "-t", "prod", "--vars", "b: 2")
     assert lancestat(*args).exit_code == 0
     assert project.loaded["target"] == "prod"

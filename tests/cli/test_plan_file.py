@@ -59,16 +59,14 @@ def test_a_blocked_plan_is_written_and_fails(folder: Path, lancestat: Lancestat)
     assert (result.exit_code, "LS201" in result.stdout) == (1, True)
 
 
-def test_a_plan_that_holds_is_run(folder: Path, lancestat: Lancestat) -> None:
+def test_a_current_plan_is_run(folder: Path, lancestat: Lancestat) -> None:
     lancestat("plan", "-s", "orders", "--out", "plan.json")
     result = lancestat("run", "--plan-file", "plan.json", "--output", "json")
     assert result.exit_code == 0
     assert [node["name"] for node in json.loads(result.stdout)["nodes"]] == ["orders"]
 
 
-def test_a_plan_that_does_not_hold_is_refused(
-    folder: Path, lancestat: Lancestat, golden: Golden
-) -> None:
+def test_an_outdated_plan_is_refused(folder: Path, lancestat: Lancestat, golden: Golden) -> None:
     lancestat("plan", "--out", "plan.json")
     append(folder)
     lance.LanceDataset.drop(str(folder / "returns.lance"), {})
@@ -95,7 +93,7 @@ def test_a_bad_plan_file_is_one_error(
     assert result.stderr.startswith(code)
 
 
-def test_what_is_no_plan_is_not_replaced(folder: Path, lancestat: Lancestat) -> None:
+def test_a_file_that_is_not_a_plan_is_not_replaced(folder: Path, lancestat: Lancestat) -> None:
     result = lancestat("plan", "--out", "specs/shop.yml")
     assert (result.exit_code, result.stdout) == (1, "")
     assert result.stderr.startswith("LS621  cannot write the plan to specs/shop.yml: it holds")
@@ -135,7 +133,9 @@ def test_a_retry_without_a_run_succeeds(tmp_path: Path, lancestat: Lancestat) ->
     assert result.stderr == "no run of target dev is recorded\n"
 
 
-def test_a_retry_of_what_succeeded_says_when_that_was(folder: Path, lancestat: Lancestat) -> None:
+def test_a_retry_after_a_successful_run_prints_the_time_of_that_run(
+    folder: Path, lancestat: Lancestat
+) -> None:
     add_run(folder)
     result = lancestat("retry")
     assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
@@ -143,7 +143,9 @@ def test_a_retry_of_what_succeeded_says_when_that_was(folder: Path, lancestat: L
     assert result.stderr == f"nothing failed in the last run of target dev, {ended}\n"
 
 
-def test_a_retry_names_what_is_declared_no_more(folder: Path, lancestat: Lancestat) -> None:
+def test_a_retry_names_nodes_that_are_no_longer_declared(
+    folder: Path, lancestat: Lancestat
+) -> None:
     add_run(folder, "gone")
     result = lancestat("retry")
     assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
@@ -154,7 +156,7 @@ def test_a_retry_names_what_is_declared_no_more(folder: Path, lancestat: Lancest
     assert lancestat("--quiet", "retry").stderr == ""
 
 
-def test_a_retry_prints_what_a_run_prints(folder: Path, lancestat: Lancestat) -> None:
+def test_a_retry_has_the_output_of_a_run(folder: Path, lancestat: Lancestat) -> None:
     add_run(folder, "orders", "gone")
     result = lancestat("retry")
     assert result.exit_code == 0
@@ -167,10 +169,10 @@ def test_a_retry_as_json(folder: Path, lancestat: Lancestat) -> None:
     lance.LanceDataset.drop(str(folder / "orders.lance"), {})
     result = lancestat("retry", "--output", "json")
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["command"], told["status"]) == ("retry", "error")
-    assert [(node["name"], node["action"]) for node in told["nodes"]] == [("orders", "blocked")]
+    payload = json.loads(result.stdout)
+    assert (payload["command"], payload["status"]) == ("retry", "error")
+    assert [(node["name"], node["action"]) for node in payload["nodes"]] == [("orders", "blocked")]
 
 
-def test_an_empty_retry_is_no_failed_run() -> None:
+def test_an_empty_retry_succeeds() -> None:
     assert RunResult("shop", "dev", (), "retry").status is Status.SUCCESS

@@ -48,16 +48,16 @@ def lancestat(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 def spark_is_starting(group: int) -> bool:
-    """Whether a process of the group has become Spark's JVM."""
-    shown = subprocess.run(
+    """Return whether a process of the group has become Spark's JVM."""
+    listing = subprocess.run(
         ["ps", "-A", "-ww", "-o", "pgid=,args="], capture_output=True, text=True, check=True
     )
-    lines = (line.split(maxsplit=1) for line in shown.stdout.splitlines())
+    lines = (line.split(maxsplit=1) for line in listing.stdout.splitlines())
     return any(int(line[0]) == group and "SparkSubmit" in line[-1] for line in lines)
 
 
 @pytest.mark.spark
-def test_stdout_is_payload_and_nothing_else_while_tables_change(shop: Path) -> None:
+def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
     assert lancestat(shop, "plan", "--check").returncode == 3
     first = lancestat(shop, "run", "--output", "json")
     assert (first.returncode, first.stderr) == (0, "")
@@ -84,14 +84,14 @@ def test_stdout_is_payload_and_nothing_else_while_tables_change(shop: Path) -> N
         "1 table brought up to date, 1 unchanged.\nRead 1 fragment, 100 rows.\n"
     )
 
-    shown = json.loads(lancestat(shop, "show", "orders", "--output", "json").stdout)
-    assert (shown["verdict"], shown["reason"], shown["numRows"]) == ("use", "current", 1100)
-    assert shown["columns"]["o_id"]["max"] == "1099"
+    payload = json.loads(lancestat(shop, "show", "orders", "--output", "json").stdout)
+    assert (payload["verdict"], payload["reason"], payload["numRows"]) == ("use", "current", 1100)
+    assert payload["columns"]["o_id"]["max"] == "1099"
     assert lancestat(shop, "gc", "--dry-run").stdout == "Nothing to sweep.\n"
 
 
 @pytest.mark.spark
-def test_debug_starts_spark_and_asks_its_workers(shop: Path) -> None:
+def test_debug_starts_spark_and_checks_its_workers(shop: Path) -> None:
     looked = lancestat(shop, "debug")
     assert looked.returncode == 0, looked.stdout
     assert looked.stdout.splitlines()[-1].startswith("ok  Spark")
@@ -100,11 +100,11 @@ def test_debug_starts_spark_and_asks_its_workers(shop: Path) -> None:
 @pytest.mark.spark
 @pytest.mark.fault
 @pytest.mark.parametrize(
-    ("sent", "code", "said"),
+    ("sent", "code", "message"),
     [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
 )
-def test_an_interrupted_run_says_so_and_the_next_one_finishes(
-    shop: Path, sent: signal.Signals, code: int, said: str
+def test_an_interrupted_run_reports_it_and_the_next_one_finishes(
+    shop: Path, sent: signal.Signals, code: int, message: str
 ) -> None:
     command = [sys.executable, "-m", "lancestat", "run"]
     run = subprocess.Popen(
@@ -121,6 +121,6 @@ def test_an_interrupted_run_says_so_and_the_next_one_finishes(
     # A terminal interrupts the whole group; a scheduler terminates the process that it started.
     (os.killpg if sent is signal.SIGINT else os.kill)(run.pid, sent)
     stdout, stderr = run.communicate(timeout=120)
-    assert (run.returncode, stdout, stderr) == (code, "", said)
+    assert (run.returncode, stdout, stderr) == (code, "", message)
     again = lancestat(shop, "run")
     assert again.returncode == 0, again.stdout

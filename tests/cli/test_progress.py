@@ -42,7 +42,7 @@ def ended(name: str, status: Status = Status.SUCCESS) -> NodeResult:
 TABLES = [TableProgress("a", 4, 4_000), TableProgress("b", 6, 6_000), TableProgress("[red]", 1, 1)]
 
 
-def test_until_something_is_read_spark_is_being_started() -> None:
+def test_progress_shows_the_start_of_spark_until_data_is_read() -> None:
     terminal = Terminal()
     terminal.progress.started(TABLES, [])
     assert terminal.lines == ["starting Spark"]
@@ -60,7 +60,7 @@ def test_tables_appear_as_they_are_read_below_a_line_for_all() -> None:
     assert terminal.lines[-1] == "[red] 0 of 1 fragment, 0 B of 1 B"
 
 
-def test_a_table_that_ended_counts_in_full_and_makes_room() -> None:
+def test_a_finished_table_counts_in_full_and_frees_its_bar() -> None:
     terminal = Terminal()
     terminal.progress.started(TABLES, [])
     terminal.progress.advanced("a", 1, 1_000)
@@ -69,7 +69,7 @@ def test_a_table_that_ended_counts_in_full_and_makes_room() -> None:
     assert terminal.lines == ["3 tables 4 of 11 fragments, 4.0 kB of 10 kB"]
 
 
-def test_a_failure_is_told_at_once() -> None:
+def test_a_failure_is_printed_at_once() -> None:
     terminal = Terminal()
     terminal.progress.started(TABLES, [])
     terminal.progress.finished(ended("gone", Status.ERROR))
@@ -87,14 +87,14 @@ def test_no_more_than_ten_bars_are_shown_at_once() -> None:
     assert terminal.lines[-1].startswith("t10 ")
 
 
-def test_with_nothing_to_read_nothing_is_shown() -> None:
+def test_with_nothing_to_read_no_progress_is_shown() -> None:
     terminal = Terminal()
     terminal.progress.started([], [])
     terminal.progress.finished(ended("a"))
     assert terminal.lines == []
 
 
-def test_without_a_terminal_nobody_is_told() -> None:
+def test_without_a_terminal_no_progress_is_shown() -> None:
     with progress_display(quiet=False) as progress:
         assert isinstance(progress, SilentProgress)
 

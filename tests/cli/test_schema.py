@@ -11,40 +11,40 @@ from tests.cli.conftest import Lancestat
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_schema_of_a_kind_is_printed(kind: str, lancestat: Lancestat) -> None:
-    done = lancestat("schema", kind)
-    assert (done.exit_code, done.stderr) == (0, "")
-    assert json.loads(done.stdout) == editor_schema(kind)
+    result = lancestat("schema", kind)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert json.loads(result.stdout) == editor_schema(kind)
 
 
-def test_without_a_kind_they_are_listed(lancestat: Lancestat) -> None:
+def test_without_a_kind_schemas_are_listed(lancestat: Lancestat) -> None:
     text = lancestat("schema").stdout
-    told = json.loads(lancestat("schema", "--output", "json").stdout)
-    assert [kind["name"] for kind in told["kinds"]] == list(KINDS)
+    payload = json.loads(lancestat("schema", "--output", "json").stdout)
+    assert [kind["name"] for kind in payload["kinds"]] == list(KINDS)
     assert [line.split()[0] for line in text.splitlines()[1:]] == list(KINDS)
 
 
-def test_they_are_written_and_written_anew(lancestat: Lancestat, tmp_path: Path) -> None:
+def test_schemas_are_written_and_overwritten(lancestat: Lancestat, tmp_path: Path) -> None:
     (tmp_path / "schemas").mkdir()
     old = tmp_path / "schemas" / "lancestat_specs.schema.json"
     old.write_text("of an older version")
     other = tmp_path / "schemas" / "of_another_program.json"
     other.write_text("{}")
-    done = lancestat("schema", "--out", "schemas")
-    assert done.exit_code == 0, done.output
-    assert done.stdout.split() == [f"schemas/{name}" for name in editor_schemas()]
+    result = lancestat("schema", "--out", "schemas")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.split() == [f"schemas/{name}" for name in editor_schemas()]
     for name, schema in editor_schemas().items():
         assert json.loads((tmp_path / "schemas" / name).read_text()) == schema
     assert other.read_text() == "{}"
 
 
-def test_a_new_folder_is_made_for_them(lancestat: Lancestat, tmp_path: Path) -> None:
-    told = json.loads(lancestat("schema", "--out", "a/b", "--output", "json").stdout)
-    assert (told["folder"], told["files"]) == ("a/b", list(editor_schemas()))
-    assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == sorted(told["files"])
+def test_a_new_folder_is_made_for_schemas(lancestat: Lancestat, tmp_path: Path) -> None:
+    payload = json.loads(lancestat("schema", "--out", "a/b", "--output", "json").stdout)
+    assert (payload["folder"], payload["files"]) == ("a/b", list(editor_schemas()))
+    assert sorted(path.name for path in (tmp_path / "a/b").iterdir()) == sorted(payload["files"])
 
 
 @pytest.mark.parametrize(
-    ("args", "told"),
+    ("args", "message"),
     [
         (("tabel",), "LS617  there is no schema of 'tabel'\n      hint: did you mean 'table'?"),
         (("x",), "LS617  there is no schema of 'x'\n      hint: kinds: project, specs, table"),
@@ -52,10 +52,10 @@ def test_a_new_folder_is_made_for_them(lancestat: Lancestat, tmp_path: Path) -> 
         (("--out", "file/below"), "LS618  cannot write to file/below: Not a directory"),
     ],
 )
-def test_wrong_usage(
-    args: tuple[str, ...], told: str, lancestat: Lancestat, tmp_path: Path
+def test_unknown_kinds_and_folders_are_wrong_usage(
+    args: tuple[str, ...], message: str, lancestat: Lancestat, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    done = lancestat("schema", *args)
-    assert done.exit_code == 2
-    assert told in done.stderr
+    result = lancestat("schema", *args)
+    assert result.exit_code == 2
+    assert message in result.stderr

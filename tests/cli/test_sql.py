@@ -73,16 +73,16 @@ def queried(form: str, result: QueryResult, *, verbose: bool = False) -> QueryVi
     return view
 
 
-def printed(form: str, shown: Callable[[], object], *, verbose: bool = False) -> str:
-    """What an output puts on stdout."""
+def printed(form: str, show: Callable[[], object], *, verbose: bool = False) -> str:
+    """Return the stdout of an output."""
 
     @click.command()
     def run() -> None:
-        shown()
+        show()
 
-    done = CliRunner().invoke(run, catch_exceptions=False)
-    assert done.exit_code == 0
-    return done.stdout
+    outcome = CliRunner().invoke(run, catch_exceptions=False)
+    assert outcome.exit_code == 0
+    return outcome.stdout
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ def test_rows_in_every_form(form: str, name: str, golden: Golden) -> None:
     golden(f"cli/sql.{name}", text)
 
 
-def test_verbose_shortens_nothing(golden: Golden) -> None:
+def test_verbose_truncates_no_value(golden: Golden) -> None:
     views: list[QueryView] = []
     text = printed("text", lambda: views.append(queried("text", result(), verbose=True)))
     assert "x" * 70 in text
@@ -106,21 +106,21 @@ def test_verbose_shortens_nothing(golden: Golden) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json", "csv", "markdown"])
 @pytest.mark.parametrize(
-    ("limit", "told"), [(2, (2, False)), (4, (4, True)), (0, (0, False)), (None, (4, True))]
+    ("limit", "expected"), [(2, (2, False)), (4, (4, True)), (0, (0, False)), (None, (4, True))]
 )
-def test_a_limit_says_whether_there_is_more(
-    form: str, limit: int | None, told: tuple[int, bool]
+def test_a_limit_reports_whether_more_rows_exist(
+    form: str, limit: int | None, expected: tuple[int, bool]
 ) -> None:
-    found: list[QueryView] = []
-    text = printed(form, lambda: found.append(queried(form, result(limit))))
-    assert [(each.printed, each.is_complete) for each in found] == [told]
+    views: list[QueryView] = []
+    text = printed(form, lambda: views.append(queried(form, result(limit))))
+    assert [(view.printed, view.is_complete) for view in views] == [expected]
     if form == "json":
         payload = json.loads(text)
-        assert (payload["row_count"], payload["complete"]) == told
-        assert len(payload["rows"]) == told[0]
+        assert (payload["row_count"], payload["complete"]) == expected
+        assert len(payload["rows"]) == expected[0]
 
 
-def test_csv_is_read_back_by_a_reader_of_csv() -> None:
+def test_csv_is_read_back_by_the_csv_module() -> None:
     text = printed("csv", lambda: queried("csv", result()))
     rows = list(csv.reader(io.StringIO(text)))
     assert rows[0] == [column.name for column in COLUMNS]
@@ -174,14 +174,14 @@ def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
         (True, "boolean", True),
     ],
 )
-def test_values_as_json(value: ResultValue, kind: str, json_form: object) -> None:
-    found = json_value(value, Scalar(kind))
-    assert found == json_form
-    assert type(found) is type(json_form)
-    assert str(found) == str(json_form)
+def test_values_as_json(value: Plain, kind: str, json_form: object) -> None:
+    converted = json_value(value, Scalar(kind))
+    assert converted == json_form
+    assert type(converted) is type(json_form)
+    assert str(converted) == str(json_form)
 
 
-def test_fields_that_share_a_name_are_all_there() -> None:
+def test_fields_with_equal_names_are_all_printed() -> None:
     twins = Struct((("a", Scalar("int")), ("a", Scalar("int"))))
     assert json_value((1, 2), twins) == [1, 2]
 
@@ -258,7 +258,7 @@ def test_an_explanation_as_json(golden: Golden) -> None:
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         ((), "Give a query or --file; neither was given."),
         (("select 1", "--file", "q.sql"), "Give a query or --file; both were given."),
@@ -268,28 +268,28 @@ def test_an_explanation_as_json(golden: Golden) -> None:
         (("--file", "missing.sql"), "cannot read missing.sql"),
     ],
 )
-def test_wrong_usage_is_told_before_spark_starts(
-    args: tuple[str, ...], said: str, lancestat: Lancestat
+def test_wrong_usage_is_reported_before_spark_starts(
+    args: tuple[str, ...], message: str, lancestat: Lancestat
 ) -> None:
-    ran = lancestat("sql", *args)
-    assert ran.exit_code == 2
-    assert said in ran.stderr
-    assert ran.stdout == ""
+    outcome = lancestat("sql", *args)
+    assert outcome.exit_code == 2
+    assert message in outcome.stderr
+    assert outcome.stdout == ""
 
 
 def test_other_commands_print_no_csv(lancestat: Lancestat) -> None:
-    ran = lancestat("plan", "--output", "csv")
-    assert ran.exit_code == 2
-    assert "'plan' prints text, json or markdown, not csv." in ran.stderr
+    outcome = lancestat("plan", "--output", "csv")
+    assert outcome.exit_code == 2
+    assert "'plan' prints text, json or markdown, not csv." in outcome.stderr
 
 
 def test_a_query_that_is_not_utf_8_is_named_with_its_place(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:
     (tmp_path / "q.sql").write_bytes(b"select 1,\n  '\xff'")
-    ran = lancestat("sql", "--file", "q.sql")
-    assert (ran.exit_code, ran.stdout) == (2, "")
-    assert ran.stderr.startswith("LS420 q.sql:2:4  byte 0xff is not UTF-8")
+    outcome = lancestat("sql", "--file", "q.sql")
+    assert (outcome.exit_code, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("LS420 q.sql:2:4  byte 0xff is not UTF-8")
 
 
 def test_help_of_sql_loads_nothing_heavy(tmp_path: Path) -> None:

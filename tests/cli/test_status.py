@@ -25,7 +25,7 @@ from tests.execution.world import orders, write_project
 class Watched:
     """A project of which everything is known."""
 
-    found: ProjectReport = field(default_factory=every_kind)
+    project_report: ProjectReport = field(default_factory=every_kind)
     spec: ProjectSpec = field(default_factory=spec)
     asked: dict[str, object] = field(default_factory=dict)
 
@@ -33,7 +33,7 @@ class Watched:
         self, select: Sequence[str] | None, exclude: Sequence[str] | None, *, runs: int
     ) -> ProjectReport:
         self.asked |= {"select": select, "exclude": exclude, "runs": runs}
-        return self.found
+        return self.project_report
 
 
 @pytest.fixture
@@ -58,17 +58,17 @@ def test_every_kind_of_node_has_its_line(
     golden("cli/status_narrow.txt", narrow)
 
 
-def test_programs_get_every_figure(lancestat: Lancestat, watched: Watched, golden: Golden) -> None:
-    told = lancestat("status", "--output", "json")
-    assert told.exit_code == 1
-    golden("cli/status.json", told.stdout)
-    found = json.loads(told.stdout)
-    assert found["status"] == "error"
-    tables = [set(node) for node in found["nodes"] if node["kind"] == "table"]
+def test_json_has_every_figure(lancestat: Lancestat, watched: Watched, golden: Golden) -> None:
+    result = lancestat("status", "--output", "json")
+    assert result.exit_code == 1
+    golden("cli/status.json", result.stdout)
+    payload = json.loads(result.stdout)
+    assert payload["status"] == "error"
+    tables = [set(node) for node in payload["nodes"] if node["kind"] == "table"]
     assert all(keys == tables[0] for keys in tables)
 
 
-def test_chats_get_a_table_with_what_is_wrong_first(
+def test_markdown_is_a_table_with_problems_first(
     lancestat: Lancestat, watched: Watched, golden: Golden
 ) -> None:
     golden("cli/status.md", lancestat("status", "--output", "markdown").stdout)
@@ -79,57 +79,59 @@ def test_chats_get_a_table_with_what_is_wrong_first(
 def test_only_errors_fail(
     health: Health, code: int, form: str, lancestat: Lancestat, watched: Watched
 ) -> None:
-    watched.found = of(table("orders"), join("near", health=health))
+    watched.project_report = of(table("orders"), join("near", health=health))
     assert lancestat("status", "--output", form).exit_code == code
 
 
-def test_selection_is_passed_on_and_one_run_of_each_is_enough(
+def test_the_selection_is_passed_on_with_one_run_per_node(
     lancestat: Lancestat, watched: Watched
 ) -> None:
     lancestat("status", "-s", "tag:x", "--exclude", "y")
     assert watched.asked == {"select": ["tag:x"], "exclude": ["y"], "runs": 1}
 
 
-def test_no_nodes_at_all(lancestat: Lancestat, watched: Watched) -> None:
-    watched.found = of()
+def test_a_project_without_nodes_has_an_empty_status(
+    lancestat: Lancestat, watched: Watched
+) -> None:
+    watched.project_report = of()
     assert lancestat("status").stdout == "No nodes declared.\n"
     assert "No nodes declared." in lancestat("status", "--output", "markdown").stdout
 
 
-def test_many_nodes_that_are_well_are_counted(lancestat: Lancestat, watched: Watched) -> None:
+def test_many_healthy_nodes_are_counted(lancestat: Lancestat, watched: Watched) -> None:
     well = [table(f"t{number:03}") for number in range(40)]
-    watched.found = of(*well, table("late", "It is late.", health=Health.WARN))
-    told = lancestat("status").stdout
-    assert "t000" not in told
-    assert "40 more are well (--verbose lists them)" in told
-    assert "late" in told
-    assert told.splitlines()[-1] == "40 ok, 1 warning."
+    watched.project_report = of(*well, table("late", "It is late.", health=Health.WARN))
+    output = lancestat("status").stdout
+    assert "t000" not in output
+    assert "40 more are well (--verbose lists them)" in output
+    assert "late" in output
+    assert output.splitlines()[-1] == "40 ok, 1 warning."
     assert "t039" in lancestat("status", "--verbose").stdout
     page = lancestat("status", "--output", "markdown").stdout
     assert "t000" not in page
     assert page.splitlines()[-1] == "40 nodes are well and not listed."
-    watched.found = of(*well)
+    watched.project_report = of(*well)
     assert "40 are well (--verbose lists them)" in lancestat("status").stdout
 
 
-def test_texts_that_are_not_ours_cannot_draw_or_tell_secrets(
+def test_foreign_texts_show_no_control_characters_or_secrets(
     lancestat: Lancestat, watched: Watched
 ) -> None:
     evil = table("orders", "It \x1b[2J\nfailed at s3://key:hunter2@b/x.", health=Health.ERROR)
-    watched.found = replace(of(evil), name="sh\x1b[31mop")
+    watched.project_report = replace(of(evil), name="sh\x1b[31mop")
     for form in ("text", "markdown"):
-        told = lancestat("status", "--output", form).stdout
-        assert "\x1b" not in told
-        assert "hunter2" not in told
+        output = lancestat("status", "--output", form).stdout
+        assert "\x1b" not in output
+        assert "hunter2" not in output
 
 
 def test_csv_of_show_has_a_row_per_column(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
-    project.shown = replace(SHOWN, missing=("o_new",))
-    told = lancestat("show", "orders", "--output", "csv").stdout
-    golden("cli/show.csv", told)
-    rows = list(csv.DictReader(io.StringIO(told)))
+    project.table_status = replace(SHOWN, missing=("o_new",))
+    output = lancestat("show", "orders", "--output", "csv").stdout
+    golden("cli/show.csv", output)
+    rows = list(csv.DictReader(io.StringIO(output)))
     assert [row["column"] for row in rows] == ["o_id", "o_comment", "o_new"]
     assert [row["fragments_covered"] for row in rows] == ["17", "16", "0"]
 
@@ -137,17 +139,17 @@ def test_csv_of_show_has_a_row_per_column(
 def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
     write_project(tmp_path, "orders", "gone")
     lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
-    told = lancestat("status", "--output", "json")
-    assert told.exit_code == 1
-    found = {node["name"]: node for node in json.loads(told.stdout)["nodes"]}
-    assert (found["orders"]["reason"], found["orders"]["rows"]) == ("absent", 10)
-    assert found["orders"]["columns_missing"] == ["o_id", "o_status", "o_total"]
-    assert found["gone"]["reason"] == "unreadable"
+    result = lancestat("status", "--output", "json")
+    assert result.exit_code == 1
+    nodes = {node["name"]: node for node in json.loads(result.stdout)["nodes"]}
+    assert (nodes["orders"]["reason"], nodes["orders"]["rows"]) == ("absent", 10)
+    assert nodes["orders"]["columns_missing"] == ["o_id", "o_status", "o_total"]
+    assert nodes["gone"]["reason"] == "unreadable"
     assert lancestat("status", "-s", "orders", "--exclude", "gone").exit_code == 1
 
 
 @pytest.mark.parametrize(
-    ("args", "said"),
+    ("args", "message"),
     [
         (("-s", "ordres"), "did you mean 'orders'?"),
         (("-s", "tag:none"), "LS40"),
@@ -155,10 +157,10 @@ def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
         (("orders",), "unexpected extra argument"),
     ],
 )
-def test_wrong_usage_is_told(
-    args: tuple[str, ...], said: str, lancestat: Lancestat, tmp_path: Path
+def test_wrong_usage_is_an_error(
+    args: tuple[str, ...], message: str, lancestat: Lancestat, tmp_path: Path
 ) -> None:
     write_project(tmp_path, "orders")
     result = lancestat("status", *args)
     assert (result.exit_code, result.stdout) == (2, "")
-    assert said in result.stderr
+    assert message in result.stderr

@@ -17,7 +17,7 @@ def before() -> Iterator[None]:
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_a_block_is_left_as_by_an_interrupt() -> None:
+def test_sigterm_leaves_a_block_like_an_interrupt() -> None:
     cleaned = []
     with pytest.raises(KeyboardInterrupt) as caught, termination_raised():
         try:
@@ -30,13 +30,13 @@ def test_a_block_is_left_as_by_an_interrupt() -> None:
     assert cleaned == [signal.SIG_DFL]
 
 
-def test_afterwards_all_is_as_before() -> None:
+def test_the_previous_handler_is_restored_afterwards() -> None:
     with termination_raised():
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_the_handler_of_a_host_stays_in_charge() -> None:
+def test_the_handler_of_the_host_program_is_kept() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     with termination_raised():
         os.kill(os.getpid(), signal.SIGTERM)

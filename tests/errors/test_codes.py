@@ -1,4 +1,4 @@
-"""Codes are declared once, in `lancestat.errors`, and errors keep their class wherever they go."""
+"""Codes are declared once, in `lancestat.errors`, and errors keep their class when pickled."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CLASSES = error_classes()
 
 
 @pytest.mark.parametrize("kind", CLASSES)
-def test_a_code_is_of_its_modules_hundred_and_has_a_meaning_and_a_remedy(
+def test_a_code_is_in_the_range_of_its_module_and_has_a_meaning_and_a_remedy(
     kind: type[LancestatError],
 ) -> None:
     module = kind.__module__.rpartition(".")[2]
@@ -57,7 +57,7 @@ def test_a_code_is_declared_once() -> None:
     assert error_class("LS554") is None
 
 
-def test_an_area_is_no_error_of_its_own() -> None:
+def test_an_area_is_not_an_error() -> None:
     with pytest.raises(AttributeError, match="code"):
         RunError("something failed")
 
@@ -72,7 +72,7 @@ def codes_in(path: Path) -> list[str]:
     ]
 
 
-def test_codes_stand_nowhere_else() -> None:
+def test_codes_are_written_nowhere_else() -> None:
     """Not in docstrings either: classes have names."""
     assert codes_in(PACKAGE / "errors" / "lake.py")
     paths = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "errors"]

@@ -30,14 +30,14 @@ class Counted(MemoryState):
     def partials(
         self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
     ) -> Iterator[StoredPartials]:
-        for found in super().partials(table, wanted):
-            self.partials_read += len(found.partials)
-            yield found
+        for entry in super().partials(table, wanted):
+            self.partials_read += len(entry.partials)
+            yield entry
 
     def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        for found in super().summary_blocks(table, wanted):
+        for block in super().summary_blocks(table, wanted):
             self.blocks_read += 1
-            yield found
+            yield block
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
@@ -53,6 +53,6 @@ class Counted(MemoryState):
 
 
 def check(world: World) -> None:
-    """What the state knows by group is what one pass over the table gives."""
-    found = load_groups(world.state, table_identity(str(world.path)), snapshot(world.dataset))
-    check_whole(found, world.dataset)
+    """Check that the groups of the state equal one pass over the table."""
+    summary = load_groups(world.state, table_identity(str(world.path)), snapshot(world.dataset))
+    check_whole(summary, world.dataset)

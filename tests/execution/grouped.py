@@ -1,4 +1,4 @@
-"""What is known by group of fragments, held against the rows themselves."""
+"""Statistics by group of fragments, compared with the rows."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.optimizer.values import holds
 def one_pass(dataset: lance.LanceDataset, ids: Sequence[int] | None) -> dict[str, ColumnPartial]:
     """Partials of all columns over some fragments, all when None, without fragments or state."""
     schema = pa.schema([field for field in dataset.schema if column_type(field.type)])
-    fragments = [dataset.get_fragment(each) for each in ids] if ids is not None else None
+    fragments = [dataset.get_fragment(id) for id in ids] if ids is not None else None
     scanner = dataset.scanner(columns=schema.names, fragments=fragments)
     return analyze([] if ids == () else scanner.to_batches(), schema)
 
 
 def without_quantiles(partial: ColumnPartial | None) -> ColumnPartial | None:
-    """The partial as `one_pass` makes it, whatever a histogram asked for."""
+    """Return the partial without quantiles, as `one_pass` computes it."""
     return None if partial is None else replace(partial, quantiles=None)
 
 
 def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
-    """Merged groups are what one pass over the table gives."""
+    """Check that merged groups equal one pass over the table."""
     expected = one_pass(dataset, None) if dataset.get_fragments() else {}
     assert {name: known.partial(name) for name in expected} == expected
 
@@ -40,7 +40,7 @@ def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
 def check_filter(
     known: FragmentStatistics, dataset: lance.LanceDataset, filters: Sequence[Filter]
 ) -> RemainingFragments | None:
-    """No fragment with a matching row is ruled out, and survivors are what their rows say."""
+    """Check that every matching row is in a remaining fragment, and partials by their rows."""
     left = known.prune(filters)
     if left is None:
         return None
@@ -52,19 +52,19 @@ def check_filter(
         for row in dataset.get_fragment(gone).to_table(columns=columns).to_pylist():
             assert not all(holds(filter, row) is True for filter in filters), (filters, row)
     ids = tuple(left.fragment_ids)
-    assert left.rows == sum(dataset.get_fragment(each).count_rows() for each in ids)
+    assert left.rows == sum(dataset.get_fragment(id).count_rows() for id in ids)
     for name, expected in one_pass(dataset, ids).items():
-        found, range = without_quantiles(left.partial(name)), left.range(name)
-        assert found in (None, expected), name
+        partial, range = without_quantiles(left.partial(name)), left.range(name)
+        assert partial in (None, expected), name
         if range is not None:
             check_range(range, expected)
-        knows = found is not None or range is not None
+        knows = partial is not None or range is not None
         assert knows or not left.is_known or name not in columns
     return left
 
 
 def check_range(range: ColumnRange, rows: ColumnPartial) -> None:
-    """A range encloses what the rows say, whose bounds of text and bytes are shortened."""
+    """Check that a range encloses the rows; bounds of text and bytes are shortened."""
     assert range.nulls >= rows.nulls
     low, high = range.minimum, range.maximum
     if isinstance(low, bytes) and isinstance(high, bytes):

@@ -50,7 +50,7 @@ Engine = Callable[[JoinWork, OnStage], JoinOutcome]
 
 @dataclass
 class JoinWorld:
-    """A join of `l.lance` and `r.lance` below `folder`, and a log of what the engine was told."""
+    """A join of `l.lance` and `r.lance` below `folder`, and a log of the calls of the engine."""
 
     folder: Path
     state: StateWriter = field(default_factory=MemoryState)
@@ -61,9 +61,9 @@ class JoinWorld:
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     # Called before the engine starts.
     before: Any = None
-    # What keeps queries from being proven unchanged, as the engine tells.
+    # The reasons of the engine for which queries are not proven unchanged.
     unproven: tuple[str, ...] = ()
-    # The recall and the number of probes that the engine tells.
+    # The recall and the number of probes that the engine reports.
     measured: tuple[float | None, int | None] = (None, None)
 
     def __post_init__(self) -> None:
@@ -135,8 +135,8 @@ class JoinWorld:
         return node
 
     def replan(self, name: str, full_refresh: bool) -> Action:
-        [found] = self.plan(name, full_refresh=full_refresh).actions
-        return found
+        [action] = self.plan(name, full_refresh=full_refresh).actions
+        return action
 
     def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
         return opened(self.engine)(work, on_stage)
@@ -156,13 +156,13 @@ class JoinWorld:
         return [work.scope.value for work in self.works]
 
     def rows(self) -> list[Row]:
-        """The result as readers see it."""
+        """Return the result as readers see it."""
         if self.join.output_format == "parquet":
             return parquet.read_table(self.join.output_uri).to_pylist()
         return lance.dataset(self.join.output_uri).to_table().to_pylist()
 
     def expected(self) -> list[Row]:
-        """What joining everything gives now."""
+        """Return the rows of a full join of the current sides."""
         action = self.action(full_refresh=True)
         assert isinstance(action, JoinAction), action
         work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())
@@ -170,7 +170,7 @@ class JoinWorld:
 
 
 def joined(work: JoinWork) -> JoinOutcome:
-    """Do what the work says, and commit it."""
+    """Join the rows of the work, and commit the result."""
     joining = _Joining(work)
     writer = output.begin(work.output_format, work.output_uri, "test", {}, work.remembered)
     match work.scope:
@@ -241,7 +241,7 @@ class _Joining:
         left, right = columns_of(work.left, self.left), columns_of(work.right, self.right)
         self.names = output_names(left, right, with_rank=work.request.with_rank)
         self.sources = dict(zip(self.names.left, left, strict=True))
-        self.found = dict(zip(self.names.right, right, strict=True))
+        self.right_values = dict(zip(self.names.right, right, strict=True))
 
     def counts(self) -> JoinCounts:
         known, work = self.work.known, self.work
@@ -303,24 +303,24 @@ class _Joining:
         return pa.Table.from_pylist(rows, self._schema())
 
     def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
-        kept = list(ranked)[: self.work.request.k]
-        if not kept and self.work.request.kind is JoinKind.LEFT_OUTER:
+        nearest = list(ranked)[: self.work.request.k]
+        if not nearest and self.work.request.kind is JoinKind.LEFT_OUTER:
             return [self._left(number)]
         with_rank = self.work.request.with_rank
         return [
             {**self._left(number), **line, **({"_rank": rank} if with_rank else {})}
-            for rank, line in enumerate(kept, 1)
+            for rank, line in enumerate(nearest, 1)
         ]
 
     def _neighbours(self, number: int) -> list[Row]:
         query = self.left.column(self.work.left.vector)[number].as_py()
         metric = self.work.request.metric.value
-        found = [
+        neighbours = [
             {**self._right(other), "_distance": distance(query, vector, metric)}
             for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
             if is_usable(vector, metric)
         ]
-        return sorted(found, key=lambda line: line["_distance"])
+        return sorted(neighbours, key=lambda line: line["_distance"])
 
     def _left(self, number: int) -> Row:
         return {name: self.left.column(source)[number].as_py()
@@ -328,7 +328,7 @@ class _Joining:
 
     def _right(self, number: int) -> Row:
         return {name: self.right.column(source)[number].as_py()
-                for name, source in self.found.items()}  # fmt: skip
+                for name, source in self.right_values.items()}  # fmt: skip
 
     def _valid(self, side: SideSource) -> list[bool]:
         table = self.left if side is self.work.left else self.right
@@ -343,13 +343,13 @@ class _Joining:
             ),
             *(
                 self.right.schema.field(source).with_name(name)
-                for name, source in self.found.items()
+                for name, source in self.right_values.items()
             ),
             pa.field("_distance", pa.float32()),
         ]
         if self.work.request.with_rank:
             fields.append(pa.field("_rank", pa.int32()))
-        return pa.schema([each.with_nullable(True) for each in fields])
+        return pa.schema([column.with_nullable(True) for column in fields])
 
 
 def columns_of(side: SideSource, table: pa.Table) -> list[str]:
@@ -369,9 +369,9 @@ def rows_of(side: SideSource, only: frozenset[int] | None) -> pa.Table:
 
 def pinned_rows(table: PinnedTable, only: frozenset[int] | None) -> pa.Table:
     dataset = open_pinned(table.pin)
-    kept = [each for each in table.fragments if only is None or each.id in only]
-    tables = [dataset.get_fragment(each.id).to_table() for each in kept]
-    assert [len(found) for found in tables] == [each.rows for each in kept]
+    fragments = [fragment for fragment in table.fragments if only is None or fragment.id in only]
+    tables = [dataset.get_fragment(fragment.id).to_table() for fragment in fragments]
+    assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
     return pa.concat_tables(tables) if tables else dataset.schema.empty_table()
 
 
@@ -391,13 +391,13 @@ def distance(a: Sequence[float], b: Sequence[float], metric: str) -> float:
     left, right = np.array(a, np.float64), np.array(b, np.float64)
     match metric:
         case "l2":
-            found = ((left - right) ** 2).sum()
+            value = ((left - right) ** 2).sum()
         case "dot":
-            found = 1 - (left * right).sum()
+            value = 1 - (left * right).sum()
         case _:
             lengths = np.sqrt((left**2).sum()) * np.sqrt((right**2).sum())
-            found = 1 - (left * right).sum() / lengths
-    return float(np.float32(found))
+            value = 1 - (left * right).sum() / lengths
+    return float(np.float32(value))
 
 
 def vectors(start: int, count: int, *, name: str, dimension: int = 2) -> pa.Table:

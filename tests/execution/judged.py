@@ -1,4 +1,4 @@
-"""Random histories of a table, with what its statistics truly describe."""
+"""Random histories of a table, with the rows that its statistics describe."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def policy(allow_stale: bool | StaleBounds) -> Policy:
 
 @dataclass
 class JudgedTable:
-    """A table that anything may happen to; `described` are the rows that a tag stands for."""
+    """A table with random changes; `described` are the rows of the version of a tag."""
 
     world: World
     draw: random.Random
@@ -63,26 +63,26 @@ class JudgedTable:
         ids = range(self.next_id, self.next_id + count)
         self.next_id += count
         arrays = [
-            pa.array(ids if each.name == "id" else [one % 3 for one in ids], each.type)
-            for each in schema
+            pa.array(ids if column.name == "id" else [one % 3 for one in ids], column.type)
+            for column in schema
         ]
         return pa.Table.from_arrays(arrays, schema=schema)
 
     def columns(self) -> Columns:
-        found: Columns = self.dataset.to_table().to_pydict()
-        return found
+        values: Columns = self.dataset.to_table().to_pydict()
+        return values
 
     def statistics(self) -> TableStatistics:
         return self.world.observer.assess(self.world.table)[0].statistics
 
     def remember(self) -> None:
-        """What was read just now, if statistics of it were kept."""
+        """Remember the version that was just read, if its statistics were kept."""
         published, version = self.statistics().published, self.dataset.version
         if published is not None and published.version_tag == version:
             self.described.setdefault(version, self.columns())
 
     def truly_changed(self, tag: int, names: Collection[str]) -> float:
-        """The least share of rows that changed, in some columns, since what a tag stands for."""
+        """Return the least share of rows that changed in some columns since a tag's version."""
         now, then = (
             Counter(zip(*(columns[name] for name in sorted(names)), strict=True))
             for columns in (self.columns(), self.described[tag])
@@ -155,11 +155,13 @@ def add_and_drop(table: JudgedTable) -> None:
 
 def restore(table: JudgedTable) -> None:
     uri = table.dataset.uri
-    versions = [each["version"] for each in table.dataset.versions()]
+    versions = [version["version"] for version in table.dataset.versions()]
     # Steps take several commits; what lies between them lacks a column that other steps need.
     names = set(SCHEMA.names)
     whole = [
-        each for each in versions if set(lance.dataset(uri, version=each).schema.names) == names
+        version
+        for version in versions
+        if set(lance.dataset(uri, version=version).schema.names) == names
     ]
     lance.dataset(uri, version=table.draw.choice(whole)).restore()
 

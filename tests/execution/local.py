@@ -25,7 +25,7 @@ Before = Callable[[str], None]
 def scan_locally(
     monkeypatch: pytest.MonkeyPatch, before: Before, open_join: OpenJoin = no_join
 ) -> None:
-    """Scan in this process, after whatever a test wants to happen first."""
+    """Scan in this process, after a call-back of the test."""
 
     class LocalScanner:
         def __init__(self, target: object, on_progress: object, *, has_joins: bool) -> None:

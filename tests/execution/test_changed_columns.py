@@ -1,4 +1,4 @@
-"""A name that passes to another column: what is kept of the old column is never taken for it."""
+"""A name that passes to another column: statistics of the old column are never used for it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Step = Callable[[World], None]
 def small(tmp_path: Path) -> World:
     """A table of five fragments whose column `x` has three values."""
     path = tmp_path / "t.lance"
-    columns = {"id": range(1000), "x": [each % 3 for each in range(1000)]}
+    columns = {"id": range(1000), "x": [number % 3 for number in range(1000)]}
     lance.write_dataset(pa.table(columns), path, max_rows_per_file=200)
     return World(path, policy=Policy(allow_stale=LITTLE, refresh=Refresh.WHEN_STALE))
 
@@ -69,7 +69,7 @@ def judged(world: World) -> TableStatistics:
 
 
 def expected_of(world: World) -> dict[str, str]:
-    """What a project without any state would make of the table as it is."""
+    """Return the entries that a project without any state would publish."""
     fresh = World(world.path, clock=world.clock, publish=Publish.NONE)
     assert fresh.run().status == "success"
     return columns_of(fresh)
@@ -90,10 +90,10 @@ def test_a_bound_on_changed_rows_refuses_statistics_of_a_column_that_was_replace
     small.publish = publish
     assert small.run().status == "success"
     replace_column(small)
-    found = judged(small)
-    assert found.schema_hash == found.entries["lance.stats.schemaHash"], "only names are the same"
-    assert found.changed_rows == 1.0
-    assert found.judge(small.clock()).reason is GuardReason.STALE
+    known = judged(small)
+    assert known.schema_hash == known.entries["lance.stats.schemaHash"], "only names are the same"
+    assert known.changed_rows == 1.0
+    assert known.judge(small.clock()).reason is GuardReason.STALE
     assert Reason.POLICY_ACCEPTS not in small.action().reasons
     assert small.run().status == "success"
     assert columns_of(small) == expected_of(small)
@@ -101,7 +101,7 @@ def test_a_bound_on_changed_rows_refuses_statistics_of_a_column_that_was_replace
 
 
 @pytest.mark.parametrize("publish", Publish)
-def test_a_replaced_column_without_statistics_leaves_the_others_as_they_were(
+def test_a_replaced_column_without_statistics_does_not_affect_others(
     small: World, publish: Publish
 ) -> None:
     small.publish = publish
@@ -113,7 +113,7 @@ def test_a_replaced_column_without_statistics_leaves_the_others_as_they_were(
 
 
 @pytest.mark.parametrize("publish", Publish)
-def test_partials_of_a_dropped_column_are_not_carried_over_to_the_one_that_gets_its_id(
+def test_partials_of_a_dropped_column_are_not_used_for_a_column_with_its_id(
     small: World, publish: Publish
 ) -> None:
     small.policy = Policy()
@@ -125,10 +125,10 @@ def test_partials_of_a_dropped_column_are_not_carried_over_to_the_one_that_gets_
     assert columns_of(small) == expected_of(small)
 
 
-def test_statistics_of_the_state_describe_their_own_version_and_not_the_one_before(
+def test_statistics_of_the_state_describe_their_own_version(
     small: World,
 ) -> None:
-    """Nothing was committed: a look from the version before would count half of the table."""
+    """Nothing was committed: relative to the version before, half of the table has changed."""
     lance.write_dataset(
         pa.table({"id": range(1000, 2000), "x": [0] * 1000}), small.path, mode="append"
     )
@@ -139,7 +139,7 @@ def test_statistics_of_the_state_describe_their_own_version_and_not_the_one_befo
     assert judged(small).judge(small.clock()).reason is GuardReason.STALE_ACCEPTED
 
 
-def test_what_was_published_once_is_not_current_after_a_version_that_nobody_looked_at(
+def test_published_statistics_are_stale_after_an_unobserved_version(
     small: World,
 ) -> None:
     """A full refresh that finds the same commits nothing, so no version has its tag yet."""
@@ -152,7 +152,7 @@ def test_what_was_published_once_is_not_current_after_a_version_that_nobody_look
     assert judged(small).judge(small.clock()).reason is GuardReason.STALE
 
 
-def test_a_record_of_a_table_that_was_made_anew_bounds_nothing(small: World) -> None:
+def test_a_record_of_a_recreated_table_bounds_nothing(small: World) -> None:
     small.publish = Publish.NONE
     small.policy = Policy(allow_stale=StaleBounds(max_changed_rows=1.0))
     assert small.run().status == "success"
@@ -160,6 +160,6 @@ def test_a_record_of_a_table_that_was_made_anew_bounds_nothing(small: World) -> 
     lance.LanceDataset.drop(str(small.path), {})
     lance.write_dataset(other, small.path)
     small.dataset.delete("id < 5001")
-    found = judged(small)
-    assert found.changed_rows is None
-    assert found.judge(small.clock()).reason is GuardReason.STALE
+    statistics = judged(small)
+    assert statistics.changed_rows is None
+    assert statistics.judge(small.clock()).reason is GuardReason.STALE

@@ -1,4 +1,4 @@
-"""The stages of joins, and what becomes of a plan when the facts are other ones."""
+"""The stages of joins, and plans whose assumptions turn out to be wrong."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
 
 @dataclass
 class Session:
-    """Notes the stages that it is told to do."""
+    """A session that records the executed stages."""
 
     facts: JoinSize
     works: list[JoinWork] = field(default_factory=list)
@@ -86,9 +86,9 @@ def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -
 
 
 def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StageProgress]]:
-    told: list[StageProgress] = []
-    done, _ = JoinEvaluation(session.open, told.append).run(planned)
-    return done, told
+    progress: list[StageProgress] = []
+    done, _ = JoinEvaluation(session.open, progress.append).run(planned)
+    return done, progress
 
 
 @pytest.mark.parametrize(
@@ -116,29 +116,29 @@ def test_a_join_goes_through_the_stages_of_its_plan(
 ) -> None:
     planned = action(request_, sizes, scope)
     session = Session(sizes)
-    done, told = run(planned, session)
+    done, progress = run(planned, session)
     assert session.done == [*stages, "closed"]
-    assert [stage.stage for stage in told] == [Stage.GATE]
+    assert [stage.stage for stage in progress] == [Stage.GATE]
     if scope is Scope.FULL:
         assert done == planned
     assert not caplog.records
 
 
-def test_facts_that_contradict_a_decision_have_the_join_planned_again(
+def test_facts_that_contradict_a_decision_replan_the_join(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     planned = action(APPROXIMATE, FEW)
     assert planned.decision.strategy == "spark"
     session = Session(MANY)
     with caplog.at_level(logging.INFO, "lancestat.run"):
-        done, told = run(planned, session)
+        done, progress = run(planned, session)
     assert session.done == ["prepare", "lay out", "probe partitioned", "replace", "closed"]
     assert done.figures.strategy == "partitioned"
     [record] = caplog.records
     assert record.levelno == logging.WARNING
     lists = f"partitioned in {done.decision.lists:,} lists"
     assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
-    assert told[0].note == f"partitioned: {done.decision.why}"
+    assert progress[0].note == f"partitioned: {done.decision.why}"
 
 
 def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:
@@ -163,7 +163,7 @@ def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptur
         (MANY, {"finds_rows": False}, "lay out", "no right row can match"),
     ],
 )
-def test_a_strategy_that_turns_out_not_to_do_leaves_the_join_to_the_exact_one(
+def test_an_unsuitable_strategy_falls_back_to_exact_search(
     sizes: JoinSize,
     wrong: dict[str, bool],
     stage: str,
@@ -179,7 +179,7 @@ def test_a_strategy_that_turns_out_not_to_do_leaves_the_join_to_the_exact_one(
     ]
 
 
-def test_a_join_whose_last_result_has_gone_is_planned_in_full(
+def test_a_join_whose_last_result_is_gone_is_planned_in_full(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     session = Session(FEW, has_last_result=False)
@@ -192,7 +192,7 @@ def test_a_join_whose_last_result_has_gone_is_planned_in_full(
     assert "is planned again, in full: the result has gone" in caplog.text
 
 
-def test_a_join_in_full_whose_result_is_not_what_it_was_taken_for_fails() -> None:
+def test_a_full_join_whose_result_was_replaced_fails() -> None:
     class Failing(Session):
         def commit(self, stage: CommitResult) -> JoinOutcome:
             raise StaleBase("the result has been replaced")
@@ -201,7 +201,7 @@ def test_a_join_in_full_whose_result_is_not_what_it_was_taken_for_fails() -> Non
         run(action(EXACT, FEW), Failing(FEW))
 
 
-def test_a_parquet_side_that_is_read_in_place_was_planned_so_and_is_reported(
+def test_a_parquet_side_is_planned_and_reported_as_read_in_place(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     planned = action(EXACT, MANY)

@@ -1,4 +1,4 @@
-"""Writers, other runs and SIGKILL amid a run: no reader ever accepts what is not true."""
+"""Writers, other runs and SIGKILL during a run: no reader ever accepts false statistics."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = pytest.mark.fault
 
 
 def check_no_reader_is_misled(path: Path) -> bool:
-    """Judge what is published at every version there is; whether the newest is accepted."""
+    """Check published statistics of all versions; return whether the newest are accepted."""
     use = False
     for version in range(1, lance.dataset(str(path)).version + 1):
         dataset = lance.dataset(str(path), version=version)
@@ -39,7 +39,7 @@ def check_no_reader_is_misled(path: Path) -> bool:
     return use
 
 
-def test_appends_while_runs_go_on(world: World) -> None:
+def test_runs_converge_while_rows_are_appended(world: World) -> None:
     stop = threading.Event()
 
     def append() -> None:
@@ -72,10 +72,10 @@ def test_an_append_between_plan_and_run_is_read_too(world: World) -> None:
     assert check_no_reader_is_misled(world.path)
 
 
-def test_a_table_that_never_rests_is_reported(
+def test_a_table_that_changes_on_every_attempt_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a bounded number of attempts the run gives up; what it leaves is refused by readers."""
+    """After a bounded number of attempts the run fails; its statistics are refused by readers."""
     from lancestat.execution import assembly
 
     commit = assembly.commit
@@ -96,12 +96,12 @@ def test_a_table_that_never_rests_is_reported(
     assert len(world.reads) == 1, "all but the last append was remembered"
 
 
-def test_two_runs_at_once(world: World, tmp_path: Path) -> None:
+def test_two_concurrent_runs_converge(world: World, tmp_path: Path) -> None:
     state = open_state(str(tmp_path / "state"))
     worlds = [World(world.path, state=state), World(world.path, state=state)]
     for round in range(4):
         lance.write_dataset(orders(100 + round, 1), str(world.path), mode="append")
-        threads = [threading.Thread(target=each.run) for each in worlds]
+        threads = [threading.Thread(target=one.run) for one in worlds]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -126,7 +126,9 @@ while True:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_killed_at_a_random_moment(world: World, tmp_path: Path, seed: int) -> None:
+def test_a_run_killed_at_a_random_moment_is_recovered(
+    world: World, tmp_path: Path, seed: int
+) -> None:
     state = tmp_path / "state"
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     command = [sys.executable, "-c", RUN, str(world.path), str(state)]
@@ -136,7 +138,7 @@ def test_killed_at_a_random_moment(world: World, tmp_path: Path, seed: int) -> N
         time.sleep(random.Random(seed).uniform(0, 0.6))
         process.send_signal(signal.SIGKILL)
     check_no_reader_is_misled(world.path)
-    survivor = World(world.path, state=open_state(str(state)))
-    assert survivor.run().status == "success"
+    next_run = World(world.path, state=open_state(str(state)))
+    assert next_run.run().status == "success"
     assert check_no_reader_is_misled(world.path)
-    assert isinstance(survivor.action(), Skip)
+    assert isinstance(next_run.action(), Skip)

@@ -43,22 +43,24 @@ def left_in(root: Path) -> Path:
     return folder
 
 
-def test_declared_and_default_scratch_are_swept(folder: Path) -> None:
+def test_declared_and_default_scratch_folders_are_swept(folder: Path) -> None:
     declared = left_in(folder / "scratch")
     default = left_in(default_root({"spark.local.dir": str(folder / "spark")}))
     project = Project.load(folder)
-    told = project.sweep(dry_run=True)
-    assert (told.scratch_dropped, told.scratch_left) == (2, 0)
-    assert told.bytes > 2000
+    report = project.sweep(dry_run=True)
+    assert (report.scratch_dropped, report.scratch_left) == (2, 0)
+    assert report.bytes > 2000
     assert declared.exists()
     assert default.exists()
-    assert project.sweep() == told
+    assert project.sweep() == report
     assert not declared.exists()
     assert not default.exists()
     assert project.sweep().scratch_dropped == 0
 
 
-def test_what_is_left_is_counted_and_logged(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_scratch_that_was_not_removed_is_counted_and_logged(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     left = left_in(folder / "scratch")
     (left / MARKER).write_text("{")
     assert Project.load(folder).sweep().scratch_left == 1

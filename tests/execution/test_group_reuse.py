@@ -30,12 +30,12 @@ def world(tmp_path: Path, state: Counted, monkeypatch: pytest.MonkeyPatch) -> Wo
     lance.dataset(str(path)).add_columns([pa.field("o_note", pa.string())])
     world = World(path, state=state)
     assert world.run().status == "success"
-    assert [len(each.groups) for each in state.summaries] == [3]
+    assert [len(summary.groups) for summary in state.summaries] == [3]
     return world
 
 
 def run(world: World, state: Counted) -> None:
-    """Run, count what that took, and hold it against a full refresh."""
+    """Run, count the reads, and compare the result with a full refresh."""
     world.reads.clear()
     state.reset()
     assert world.run().status == "success"
@@ -59,7 +59,7 @@ def test_an_append_reads_groups_and_not_partials(world: World, state: Counted) -
     assert state.partials_read <= 8
 
 
-def test_a_group_that_lost_rows_is_read_one_by_one(world: World, state: Counted) -> None:
+def test_a_group_that_lost_rows_is_read_by_fragment(world: World, state: Counted) -> None:
     world.dataset.delete("o_id = 12")
     run(world, state)
     assert 7 * 3 <= state.partials_read <= 2 * 8 * 4
@@ -72,14 +72,16 @@ def test_a_restamp_reads_groups(world: World, state: Counted) -> None:
     assert state.partials_read == 0
 
 
-def test_what_has_to_be_scanned_is_not_counted_twice(world: World, state: Counted) -> None:
+def test_scanned_fragments_are_not_counted_again_in_their_group(
+    world: World, state: Counted
+) -> None:
     """Partials of one fragment are lost, which its group still sums up."""
     table = table_identity(str(world.path))
-    kept = [each for each in state._partials[table] if "0:bigint" in each.partials]
-    lost, *others = kept
+    stored = [entry for entry in state._partials[table] if "0:bigint" in entry.partials]
+    lost, *others = stored
     rest = {key: partial for key, partial in lost.partials.items() if key != "0:bigint"}
     state._partials[table] = [
-        each for each in state._partials[table] if "0:bigint" not in each.partials
+        entry for entry in state._partials[table] if "0:bigint" not in entry.partials
     ] + [*others, StoredPartials(lost.fingerprints, rest)]
     world.dataset.update_config({"lance.stats.column.o_id.max": "7"})
     run(world, state)
@@ -87,7 +89,7 @@ def test_what_has_to_be_scanned_is_not_counted_twice(world: World, state: Counte
     assert world.published()["lance.stats.numRows"] == "100"
 
 
-def test_groups_whose_blocks_are_gone_are_read_one_by_one(world: World, state: Counted) -> None:
+def test_groups_whose_blocks_are_gone_are_read_by_fragment(world: World, state: Counted) -> None:
     class Forgetful(Counted):
         """Lists blocks that it then does not have."""
 

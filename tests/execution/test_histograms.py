@@ -1,4 +1,4 @@
-"""`histogram: true`: what is read for it, once, and that the manifest never says."""
+"""`histogram: true`: its reads, and that it is never published."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = {"o_id", "o_total"}
 
 
 def settle(world: World) -> None:
-    """Run, and forget what was read so far."""
+    """Run, and clear the log of reads."""
     assert world.run().status == "success"
     world.reads.clear()
 
@@ -47,7 +47,7 @@ def whole(world: World, name: str) -> ColumnPartial:
     return merge(partial for entry in stored for partial in entry.partials.values())
 
 
-def test_a_first_run_has_them_and_the_manifest_does_not(world: World) -> None:
+def test_a_first_run_stores_quantiles_but_does_not_publish_them(world: World) -> None:
     world.histogram = True
     assert world.action().verb == "analyze"
     settle(world)
@@ -61,12 +61,12 @@ def test_a_first_run_has_them_and_the_manifest_does_not(world: World) -> None:
     assert isinstance(world.action(), Skip)
 
 
-def test_without_it_nothing_has_quantiles(world: World) -> None:
+def test_without_a_histogram_no_column_has_quantiles(world: World) -> None:
     settle(world)
     assert {whole(world, name).quantiles for name in NUMBERS} == {None}
 
 
-def test_asking_for_it_reads_numbers_once(world: World) -> None:
+def test_requesting_a_histogram_reads_numeric_columns_once(world: World) -> None:
     settle(world)
     published, version = world.published(), world.dataset.version
     world.histogram = True
@@ -86,7 +86,7 @@ def settle_reads(world: World) -> None:
     world.reads.clear()
 
 
-def test_asking_for_it_no_more_reads_nothing(world: World) -> None:
+def test_dropping_the_request_reads_nothing(world: World) -> None:
     world.histogram = True
     settle(world)
     world.histogram = False
@@ -112,7 +112,7 @@ def test_append_reads_the_new_fragment(world: World) -> None:
     assert quantiles.quantiles([0, 0.25, 0.5, 1]) == [0, 49, 99, 199]
 
 
-def test_it_is_asked_for_while_rows_change(world: World) -> None:
+def test_a_histogram_is_requested_while_rows_change(world: World) -> None:
     settle(world)
     world.histogram = True
     world.dataset.create_scalar_index("o_id", "BTREE")
@@ -142,7 +142,7 @@ def test_compaction_carries_quantiles_over(world: World) -> None:
     assert fragments_read(world) == 1
 
 
-def test_tables_that_are_not_published_have_them(world: World) -> None:
+def test_unpublished_tables_have_quantiles(world: World) -> None:
     world.publish, world.histogram = Publish.NONE, True
     settle(world)
     assert isinstance(world.action(), Skip)
@@ -150,7 +150,7 @@ def test_tables_that_are_not_published_have_them(world: World) -> None:
     assert not world.published()
 
 
-def test_asking_for_it_of_a_table_that_is_not_published(world: World) -> None:
+def test_requesting_a_histogram_of_an_unpublished_table_reads_it_once(world: World) -> None:
     world.publish = Publish.NONE
     settle(world)
     world.histogram = True
@@ -159,7 +159,7 @@ def test_asking_for_it_of_a_table_that_is_not_published(world: World) -> None:
     assert isinstance(world.action(), Skip)
 
 
-def test_a_policy_that_waits_does_not_wait_with_them(world: World) -> None:
+def test_refresh_when_stale_does_not_delay_a_histogram(world: World) -> None:
     world.policy = Policy(allow_stale=True, refresh=RefreshWhen.WHEN_STALE)
     settle(world)
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
@@ -171,7 +171,7 @@ def test_a_policy_that_waits_does_not_wait_with_them(world: World) -> None:
     assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
 
 
-def test_a_lost_state_is_made_again(world: World) -> None:
+def test_a_lost_state_is_rebuilt(world: World) -> None:
     world.histogram = True
     settle(world)
     world.state = MemoryState()
@@ -181,8 +181,8 @@ def test_a_lost_state_is_made_again(world: World) -> None:
     assert whole(world, "o_id").quantiles is not None
 
 
-def test_statistics_that_others_published_leave_the_histogram_to_us(world: World) -> None:
-    """The manifest is true of the appended rows, but our state has no quantiles of them."""
+def test_statistics_published_by_others_still_need_a_histogram(world: World) -> None:
+    """The manifest describes the appended rows, but the state has no quantiles of them."""
     world.histogram = True
     settle(world)
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
@@ -198,7 +198,7 @@ def test_statistics_that_others_published_leave_the_histogram_to_us(world: World
 
 
 @pytest.mark.parametrize("asked_first", [True, False])
-def test_a_stored_state_does_what_memory_does(world: World, asked_first: bool) -> None:
+def test_a_stored_state_behaves_like_one_in_memory(world: World, asked_first: bool) -> None:
     folder = Path(world.path).parent / "stored"
     world.state, world.histogram = open_state(str(folder), {}), asked_first
     settle(world)

@@ -89,7 +89,7 @@ def rows(seed: int, count: int) -> pa.Table:
 
 
 def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]:
-    """What one pass over the whole table gives, without fragments, partials or state."""
+    """Return statistics of one pass over the whole table, without fragments, partials or state."""
     types = {field.name: column_type(field.type) for field in dataset.schema}
     schema = pa.schema([field for field in dataset.schema if types[field.name]])
     partials = analyze(dataset.to_batches(columns=schema.names), schema)
@@ -108,7 +108,7 @@ def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]
 
 
 class History(RuleBasedStateMachine):
-    """`known` is content that some run has seen, `joint` what compactions made of such content."""
+    """`known` is content that some run has read, `joint` content of compactions of it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -128,17 +128,17 @@ class History(RuleBasedStateMachine):
 
     def content(self) -> dict[tuple[int, str], Content]:
         """Content by (fragment id, column name)."""
-        found = {}
+        contents = {}
         names = {field.id(): field.name() for field in self.dataset.lance_schema.fields()}
         for fragment in self.dataset.get_fragments():
-            told = fragment.metadata.to_json()
+            metadata = fragment.metadata.to_json()
             for field_id, name in names.items():
-                paths = [f["path"] for f in told["files"] if field_id in f["fields"]]
-                # An overwrite gives field ids anew, so a column without file is told by its type.
+                paths = [f["path"] for f in metadata["files"] if field_id in f["fields"]]
+                # Overwrites assign new field ids: its type identifies a column without a file.
                 type = str(self.dataset.schema.field(name).type)
-                key = (paths, told["deletion_file"], told["physical_rows"], type)
-                found[(fragment.fragment_id, name)] = (field_id, repr(key))
-        return found
+                key = (paths, metadata["deletion_file"], metadata["physical_rows"], type)
+                contents[(fragment.fragment_id, name)] = (field_id, repr(key))
+        return contents
 
     @initialize(seed=SEEDS, count=st.integers(1, 40), most_groups=st.sampled_from([2, 512]))
     def create(self, seed: int, count: int, most_groups: int) -> None:
@@ -246,14 +246,14 @@ class History(RuleBasedStateMachine):
         self.dataset.update_config({"owner": str(value)})
 
     def is_known(self, content: set[Content]) -> bool:
-        joined = {each for joint in self.joint if joint <= content for each in joint}
+        joined = {file for joint in self.joint if joint <= content for file in joint}
         return content <= self.known | joined
 
     @rule()
     def run(self) -> None:
         content = self.content()
         current = set(content.values())
-        joined = {each for joint in self.joint if joint <= current for each in joint}
+        joined = {file for joint in self.joint if joint <= current for file in joint}
         fresh = {key for key, value in content.items() if value not in self.known | joined}
         self.world.reads.clear()
         result = self.world.run()
@@ -272,13 +272,13 @@ class History(RuleBasedStateMachine):
 
     @rule(filters=st.lists(st.sampled_from(FILTERS), min_size=1, max_size=2))
     def prune(self, filters: list[Filter]) -> None:
-        """However far the table has moved on: no row is lost, and what is told is true."""
+        """Check after any changes that no matching row is lost, and that partials are true."""
         names = self.dataset.schema.names
         if set().union(*map(columns_of, filters)) <= set(names):
             check_filter(self.grouped, self.dataset, filters)
 
     @invariant()
-    def nothing_is_ever_accepted_that_is_not_true(self) -> None:
+    def false_statistics_are_never_accepted(self) -> None:
         if not hasattr(self, "world"):
             return
         assessment, _ = self.world.observer.assess(self.world.table)

@@ -1,4 +1,4 @@
-"""Each kind of change: what the plan says, what is read, and the result of a full refresh."""
+"""Each kind of change: its plan, its reads, and the result, which equals a full refresh."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from tests.execution.world import World, orders
 
 
 def settle(world: World) -> None:
-    """Run, and forget what was read so far."""
+    """Run, and clear the log of reads."""
     assert world.run().status == "success"
     world.reads.clear()
 
 
 def check_converged(world: World) -> None:
-    """A run leaves nothing to do, and what it published is what a full refresh gives."""
+    """Check that a run leaves nothing to do, and publishes the statistics of a full refresh."""
     assert world.run().status == "success"
     assert isinstance(world.action(), Skip)
     published = world.published()
@@ -103,7 +103,7 @@ def test_update_reads_old_and_new_fragment(world: World) -> None:
     assert fragments_read(world) == 2
 
 
-def test_merge_insert_reads_what_it_touched(world: World) -> None:
+def test_merge_insert_reads_the_touched_fragments(world: World) -> None:
     settle(world)
     merge = world.dataset.merge_insert("o_id").when_matched_update_all()
     merge.when_not_matched_insert_all().execute(orders(99, 3))
@@ -112,7 +112,7 @@ def test_merge_insert_reads_what_it_touched(world: World) -> None:
     assert fragments_read(world) == 2
 
 
-def test_added_column_alone_is_read(world: World) -> None:
+def test_only_the_added_column_is_read(world: World) -> None:
     settle(world)
     world.dataset.add_columns({"o_double": "o_id * 2"})
     assert world.action().reasons == (Reason.COLUMNS_ADDED, Reason.SCHEMA_CHANGED)
@@ -120,7 +120,7 @@ def test_added_column_alone_is_read(world: World) -> None:
     assert columns_read(world) == {"o_double"}
 
 
-def test_added_null_column_alone_is_read(world: World) -> None:
+def test_only_the_added_null_column_is_read(world: World) -> None:
     settle(world)
     world.dataset.add_columns([pa.field("o_note", pa.string())])
     check_converged(world)
@@ -196,7 +196,7 @@ def test_restore_reads_nothing(world: World) -> None:
     assert world.published()["lance.stats.numRows"] == "100"
 
 
-def test_compaction_is_stamped_anew_and_carried_over(world: World) -> None:
+def test_compaction_is_restamped_and_carried_over(world: World) -> None:
     settle(world)
     world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
     action = world.action()
@@ -241,7 +241,7 @@ def test_append_and_compaction_between_runs(world: World) -> None:
 
 
 @pytest.mark.parametrize("change", ["index", "config", "metadata"])
-def test_commits_that_leave_rows_alone_are_stamped_anew(world: World, change: str) -> None:
+def test_commits_that_keep_rows_are_restamped(world: World, change: str) -> None:
     settle(world)
     before = world.published()
     match change:
@@ -260,7 +260,7 @@ def test_commits_that_leave_rows_alone_are_stamped_anew(world: World, change: st
     assert world.published() == before
 
 
-def test_stamping_anew_needs_no_state(world: World) -> None:
+def test_a_restamp_needs_no_state(world: World) -> None:
     settle(world)
     world.state = MemoryState()
     world.dataset.create_scalar_index("o_id", "BTREE")
@@ -270,7 +270,7 @@ def test_stamping_anew_needs_no_state(world: World) -> None:
     assert isinstance(world.action(), Skip)
 
 
-def test_lost_state_costs_time_only(world: World) -> None:
+def test_a_lost_state_only_costs_time(world: World) -> None:
     settle(world)
     world.state = MemoryState()
     assert isinstance(world.action(), Skip)
@@ -344,7 +344,7 @@ def test_publish_none_commits_nothing(world: World) -> None:
     assert not world.published()
 
 
-def test_publish_none_then_manifest(world: World) -> None:
+def test_publish_none_then_manifest_publishes_without_reading(world: World) -> None:
     world.publish = Publish.NONE
     settle(world)
     world.publish = Publish.MANIFEST
@@ -353,7 +353,7 @@ def test_publish_none_then_manifest(world: World) -> None:
     assert not world.reads
 
 
-def test_publish_none_notices_a_dataset_made_anew(world: World) -> None:
+def test_publish_none_notices_a_recreated_dataset(world: World) -> None:
     world.publish = Publish.NONE
     settle(world)
     lance.LanceDataset.drop(str(world.path), {})

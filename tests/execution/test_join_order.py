@@ -1,4 +1,4 @@
-"""Nodes that read what a join of the same run writes."""
+"""Nodes that read the result of a join of the same run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ALL = ("before", "near", "made")
 
 @pytest.fixture
 def world(tmp_path: Path) -> JoinWorld:
-    """`near` reads what `before` writes, spelled otherwise; `made` is a table over its result."""
+    """`near` reads the result of `before` by another spelling; `made` is a table over it."""
     lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"))
     lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"))
     world = JoinWorld(tmp_path)
@@ -52,7 +52,7 @@ def ran(world: JoinWorld) -> list[tuple[str, str]]:
     return [(work.node, work.scope.value) for work in world.works]
 
 
-def test_what_reads_a_result_awaits_it(world: JoinWorld) -> None:
+def test_readers_of_a_result_are_deferred_after_it(world: JoinWorld) -> None:
     plan = world.plan(*ALL)
     assert [action.node for action in plan.actions] == ["near", "before", "made"]
     assert kinds(plan) == {"near": Deferred, "before": JoinAction, "made": Deferred}
@@ -72,7 +72,7 @@ def test_awaited_nodes_run_one_after_the_other(world: JoinWorld) -> None:
     assert lance.dataset(world.join.output_uri).config()["lance.stats.numRows"]
 
 
-def test_what_is_planned_again_tells_what_it_found(world: JoinWorld) -> None:
+def test_a_deferred_node_reports_the_reasons_of_its_new_plan(world: JoinWorld) -> None:
     world.run(*ALL)
     lance.write_dataset(vectors(50, 5, name="v"), world.uri("l"), mode="append")
     plan = world.plan(*ALL)
@@ -85,7 +85,7 @@ def test_what_is_planned_again_tells_what_it_found(world: JoinWorld) -> None:
     assert world.rows() == world.expected()
 
 
-def test_a_full_refresh_reaches_what_awaits(world: JoinWorld) -> None:
+def test_a_full_refresh_applies_to_deferred_nodes(world: JoinWorld) -> None:
     world.run(*ALL)
     world.works.clear()
     result = world.run(*ALL, full_refresh=True)
@@ -93,13 +93,13 @@ def test_a_full_refresh_reaches_what_awaits(world: JoinWorld) -> None:
     assert ran(world) == [("before", "full"), ("near", "full")]
 
 
-def test_without_the_first_join_the_others_read_what_is_there(world: JoinWorld) -> None:
+def test_without_the_first_join_others_read_the_existing_result(world: JoinWorld) -> None:
     world.run(*ALL)
     lance.write_dataset(vectors(50, 5, name="v"), world.uri("l"), mode="append")
     assert kinds(world.plan("near", "made")) == {"near": Skip, "made": Skip}
 
 
-def test_what_awaits_a_join_that_fails_is_not_run(world: JoinWorld) -> None:
+def test_nodes_that_depend_on_a_failed_join_are_skipped(world: JoinWorld) -> None:
     def fail(work: JoinWork) -> None:
         raise ValueError("no")
 
@@ -117,7 +117,7 @@ def test_what_awaits_a_join_that_fails_is_not_run(world: JoinWorld) -> None:
     assert statuses(world.run(*ALL)) == dict.fromkeys(ALL, Status.SUCCESS)
 
 
-def test_a_blocked_join_does_not_hold_up_what_reads_its_last_result(world: JoinWorld) -> None:
+def test_a_blocked_join_does_not_block_readers_of_its_last_result(world: JoinWorld) -> None:
     world.run(*ALL)
     broken = KnnSide("nope", ("id",), ("l",), table="l")
     world.others = (before(world, left=broken), world.others[1])
@@ -131,8 +131,8 @@ def test_a_blocked_join_does_not_hold_up_what_reads_its_last_result(world: JoinW
     assert world.rows() == world.expected()
 
 
-def test_joins_that_read_each_other_end(world: JoinWorld) -> None:
-    """Their specification is refused where they spell each other's places alike."""
+def test_joins_that_read_each_other_terminate(world: JoinWorld) -> None:
+    """Their specification is refused if they spell the URIs alike."""
     circle = KnnSide("v", ("id", "v"), (), format="lance", uri=f"{world.join.output_uri}/.")
     world.others = (before(world, left=circle), world.others[1])
     result = world.run(*ALL)

@@ -1,4 +1,4 @@
-"""What may be a side of a join, what is known of it when planning, and what is refused."""
+"""Sides of joins: supported sources, their facts at planning, and refused ones."""
 
 from __future__ import annotations
 
@@ -59,12 +59,12 @@ def refused(world: JoinWorld) -> LancestatError:
     return action.error
 
 
-def test_a_table_is_read_where_it_is_at_the_version_seen(world: JoinWorld) -> None:
+def test_a_table_is_read_in_place_at_the_planned_version(world: JoinWorld) -> None:
     lance.dataset(world.uri("l")).delete("id = 3")
     table = planned(world).work.left.table
     assert table is not None
     assert (table.name, table.pin.uri, table.pin.version) == ("l", world.uri("l"), 2)
-    assert [(each.id, each.start, each.rows) for each in table.fragments] == [
+    assert [(fragment.id, fragment.start, fragment.rows) for fragment in table.fragments] == [
         (0, 0, 6),
         (1, 6, 7),
         (2, 13, 6),
@@ -111,7 +111,7 @@ def test_new_right_rows_over_files_on_the_left_are_joined_in_full(
     assert world.rows() == world.expected()
 
 
-def test_new_left_rows_against_files_are_joined_alone(world: JoinWorld) -> None:
+def test_only_new_left_rows_are_joined_with_files(world: JoinWorld) -> None:
     path = world.folder / "right.parquet"
     parquet.write_table(vectors(0, 30, name="w"), path)
     world.declare(right=files("parquet", path, vector="w", select=("key",)))
@@ -122,7 +122,7 @@ def test_new_left_rows_against_files_are_joined_alone(world: JoinWorld) -> None:
     assert world.rows() == world.expected()
 
 
-def test_a_query_is_known_by_its_text_and_its_tables(world: JoinWorld) -> None:
+def test_a_query_is_identified_by_its_text_and_tables(world: JoinWorld) -> None:
     world.declare(right=query("select * from r"))
     world.run()
     assert isinstance(world.action(), Skip)
@@ -136,7 +136,7 @@ def test_a_query_is_known_by_its_text_and_its_tables(world: JoinWorld) -> None:
     assert planned(world).reasons == (Reason.SPEC_CHANGED,)
 
 
-def test_a_query_that_is_not_proven_unchanged_is_joined_again_and_the_plan_says_why(
+def test_a_query_not_proven_unchanged_is_joined_again_with_a_reason(
     world: JoinWorld,
 ) -> None:
     world.declare(right=query("select *, rand() as x from r where id > (select max(y) from u)"))
@@ -154,7 +154,7 @@ def test_a_query_that_is_not_proven_unchanged_is_joined_again_and_the_plan_says_
 
 
 def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> None:
-    """As of a record of an earlier release."""
+    """The record is one of an earlier release."""
     world.declare(right=query("select * from r"))
     world.run()
     [made] = world.state.joins().values()
@@ -183,14 +183,14 @@ def test_settings_of_sql_are_part_of_a_query(world: JoinWorld) -> None:
 
 
 @pytest.mark.parametrize("place", ["gs://bucket/rows", "/no/such/table"])
-def test_what_cannot_be_listed_is_always_joined(world: JoinWorld, place: str) -> None:
+def test_a_side_that_cannot_be_listed_is_always_joined(world: JoinWorld, place: str) -> None:
     world.declare(left=files("somebody.else", place))
     action = planned(world)
     note = f"changes of the left side cannot be detected from {place}"
     assert action.notes == (note,)
 
 
-def test_secrets_of_a_place_are_not_shown(world: JoinWorld) -> None:
+def test_secrets_in_a_uri_are_not_shown(world: JoinWorld) -> None:
     world.declare(
         left=files("csv", "gs://me:hunter2@bucket/rows", options={"password": "swordfish"})
     )
@@ -203,7 +203,7 @@ def write(world: JoinWorld, name: str, table: pa.Table) -> None:
     lance.write_dataset(table, world.uri(name), mode="overwrite")
 
 
-def test_a_column_that_is_missing(world: JoinWorld) -> None:
+def test_a_missing_column_blocks_the_join(world: JoinWorld) -> None:
     world.declare(left=replace(world.join.left, select=("idd",)))
     error = refused(world)
     assert str(error) == (
@@ -213,7 +213,7 @@ def test_a_column_that_is_missing(world: JoinWorld) -> None:
 
 
 @pytest.mark.parametrize("column", ["id", "key"])
-def test_vectors_that_are_none(world: JoinWorld, column: str) -> None:
+def test_a_column_without_vectors_blocks_the_join(world: JoinWorld, column: str) -> None:
     world.declare(right=replace(world.join.right, vector=column))
     error = refused(world)
     assert error.code == "LS455"
@@ -221,14 +221,14 @@ def test_vectors_that_are_none(world: JoinWorld, column: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["v", "id"])
-def test_columns_of_files_are_looked_at_where_a_footer_tells(
+def test_columns_of_files_are_checked_where_a_footer_is_readable(
     world: JoinWorld, rows: Path, name: str
 ) -> None:
     world.declare(left=replace(world.join.left, vector="id" if name == "id" else "nope"))
     assert refused(world).code == ("LS455" if name == "id" else "LS454")
 
 
-def test_vectors_of_different_lengths(world: JoinWorld) -> None:
+def test_vectors_of_different_lengths_block_the_join(world: JoinWorld) -> None:
     write(world, "r", vectors(0, 5, name="w", dimension=3))
     error = refused(world)
     assert error.code == "LS456"
@@ -244,21 +244,21 @@ def test_lists_of_any_length_are_for_the_run_to_compare(world: JoinWorld) -> Non
 
 
 @pytest.mark.parametrize("type", [pa.float16(), pa.float64()])
-def test_vectors_of_other_floats(world: JoinWorld, type: pa.DataType) -> None:
+def test_vectors_of_other_float_types_are_joined(world: JoinWorld, type: pa.DataType) -> None:
     values = np.ones((4, 2), dtype=type.to_pandas_dtype())
     column = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel(), type), 2)
     write(world, "r", pa.table({"key": ["a"] * 4, "id": range(4), "w": column}))
     assert planned(world).verb == "analyze"
 
 
-def test_files_that_are_not_there(world: JoinWorld) -> None:
+def test_missing_files_block_the_join(world: JoinWorld) -> None:
     world.declare(left=files("parquet", world.folder / "none"))
     assert refused(world).code == "LS457"
     (world.folder / "none").mkdir()
     assert refused(world).code == "LS457"
 
 
-def test_names_that_clash(world: JoinWorld) -> None:
+def test_clashing_column_names_block_the_join(world: JoinWorld) -> None:
     world.declare(
         left=KnnSide("v", ("id", "other"), ("l",), table="l"),
         right=KnnSide("w", ("ID_right", "id"), ("r",), table="r"),
@@ -269,7 +269,7 @@ def test_names_that_clash(world: JoinWorld) -> None:
 
 
 @pytest.mark.parametrize("where", ["on the left", "on the right", "in a query", "inside", "around"])
-def test_a_result_in_the_place_of_an_input(world: JoinWorld, where: str) -> None:
+def test_an_output_that_is_an_input_is_refused(world: JoinWorld, where: str) -> None:
     output = world.uri("r")
     match where:
         case "on the left":
@@ -284,18 +284,18 @@ def test_a_result_in_the_place_of_an_input(world: JoinWorld, where: str) -> None
     assert refused(world).code == "LS453"
 
 
-def test_a_result_among_the_files_of_an_input(world: JoinWorld, rows: Path) -> None:
+def test_an_output_among_the_files_of_an_input_is_refused(world: JoinWorld, rows: Path) -> None:
     world.declare(left=files("parquet", rows / "*.parquet"))
     world.declare(output_format="parquet", output_uri=str(rows / "out.parquet"))
     assert refused(world).code == "LS453"
 
 
-def test_parquet_in_an_object_store(world: JoinWorld) -> None:
+def test_parquet_output_in_an_object_store_is_refused(world: JoinWorld) -> None:
     world.declare(output_format="parquet", output_uri="s3://bucket/near")
     assert refused(world).code == "LS572"
 
 
-def test_somebody_elses_table_is_not_overwritten(world: JoinWorld) -> None:
+def test_a_table_that_is_not_a_result_is_not_overwritten(world: JoinWorld) -> None:
     rows = vectors(0, 3, name="v")
     lance.write_dataset(rows, world.join.output_uri)
     assert refused(world).code == "LS570"

@@ -1,4 +1,4 @@
-"""What is remembered of joins, and what asks for it."""
+"""Records of joins and their readers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def world(tmp_path: Path) -> JoinWorld:
     return JoinWorld(tmp_path, state=open_state(str(tmp_path / "state")))
 
 
-def test_another_process_knows_what_was_joined(world: JoinWorld) -> None:
+def test_another_process_reads_the_record_of_a_join(world: JoinWorld) -> None:
     world.run("l", "near")
     world.state = open_state(str(world.folder / "state"))
     assert isinstance(world.action(), Skip)
@@ -38,7 +38,7 @@ def test_another_process_knows_what_was_joined(world: JoinWorld) -> None:
     assert (record.left.fragments, record.left.last_fragment) == (2, 1)
 
 
-def test_sweeping_keeps_what_is_declared(world: JoinWorld) -> None:
+def test_a_sweep_keeps_records_of_declared_joins(world: JoinWorld) -> None:
     world.run("l", "near")
     state = open_state(str(world.folder / "state"))
     collect_garbage(world.spec, state, now=NOW, dry_run=False)
@@ -54,7 +54,7 @@ def test_a_run_that_finds_nothing_to_do_is_not_recorded(world: JoinWorld) -> Non
     assert len(world.state.runs(10)) == 1
 
 
-def test_the_state_holds_no_place(world: JoinWorld) -> None:
+def test_the_state_holds_no_uri(world: JoinWorld) -> None:
     """Places may hold secrets."""
     world.run()
     rows = lance.dataset(str(world.folder / "state" / "v1" / "runs-1.lance")).to_table()

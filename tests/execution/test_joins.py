@@ -1,4 +1,4 @@
-"""Each kind of change to what a join reads: what the plan says, what is joined, and the result."""
+"""Each kind of change to the sides of a join: its plan, the joined rows, and the result."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_first_run_joins_in_full(world: JoinWorld) -> None:
     assert world.scopes == ["full"]
 
 
-def test_nothing_changed_is_skipped_with_what_is_known(world: JoinWorld) -> None:
+def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld) -> None:
     settle(world)
     action = world.action()
     assert isinstance(action, Skip)
@@ -67,7 +67,7 @@ def test_nothing_changed_is_skipped_with_what_is_known(world: JoinWorld) -> None
     assert not world.works
 
 
-def test_new_left_rows_alone_are_joined(world: JoinWorld) -> None:
+def test_only_new_left_rows_are_joined(world: JoinWorld) -> None:
     settle(world)
     append(world, "l", 100, 4)
     append(world, "l", 104, 3)
@@ -80,7 +80,7 @@ def test_new_left_rows_alone_are_joined(world: JoinWorld) -> None:
     assert world.works[0].new_fragments == {3, 4}
 
 
-def test_new_right_rows_alone_are_searched(world: JoinWorld) -> None:
+def test_only_new_right_rows_are_searched(world: JoinWorld) -> None:
     settle(world)
     append(world, "r", 100, 1)
     action = planned(world)
@@ -131,7 +131,7 @@ def test_any_other_change_joins_in_full(world: JoinWorld, side: str, change: str
 
 @pytest.mark.parametrize("side", ["l", "r"])
 @pytest.mark.parametrize("change", ["index", "config", "add column", "drop column", "other values"])
-def test_what_leaves_the_rows_and_columns_alone_is_skipped(
+def test_commits_that_keep_rows_and_columns_are_skipped(
     world: JoinWorld, side: str, change: str
 ) -> None:
     settle(world)
@@ -164,7 +164,7 @@ def test_columns_that_swap_names_are_a_change(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_a_list_of_any_length_is_watched_too(world: JoinWorld) -> None:
+def test_a_variable_size_list_is_watched_too(world: JoinWorld) -> None:
     rows = vectors(0, 9, name="w")
     lists = rows.column("w").combine_chunks().cast(pa.list_(pa.float32()))
     rows = rows.set_column(2, "w", lists)
@@ -178,7 +178,7 @@ def test_a_list_of_any_length_is_watched_too(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_another_meaning_joins_in_full(world: JoinWorld) -> None:
+def test_a_changed_definition_joins_in_full(world: JoinWorld) -> None:
     settle(world)
     world.declare(k=3)
     action = planned(world)
@@ -187,7 +187,7 @@ def test_another_meaning_joins_in_full(world: JoinWorld) -> None:
     assert world.scopes == ["full"]
 
 
-def test_another_description_is_no_other_meaning(world: JoinWorld) -> None:
+def test_a_changed_description_does_not_change_the_definition(world: JoinWorld) -> None:
     settle(world)
     world.declare(description="Near ones.", tags=("x",), owner="me")
     assert isinstance(world.action(), Skip)
@@ -202,7 +202,7 @@ def test_a_full_refresh_joins_in_full(world: JoinWorld) -> None:
     assert world.scopes == ["full"]
 
 
-def test_a_lost_result_is_made_again(world: JoinWorld) -> None:
+def test_a_lost_result_is_joined_again(world: JoinWorld) -> None:
     settle(world)
     lance.LanceDataset.drop(world.join.output_uri, {})
     action = planned(world)
@@ -210,7 +210,7 @@ def test_a_lost_result_is_made_again(world: JoinWorld) -> None:
     check_converged(world)
 
 
-def test_a_result_that_somebody_changed_is_not_replaced(world: JoinWorld) -> None:
+def test_a_result_that_was_edited_is_not_replaced(world: JoinWorld) -> None:
     settle(world)
     lance.dataset(world.join.output_uri).delete("id = 0")
     append(world, "l", 100, 4)
@@ -223,7 +223,7 @@ def test_a_result_that_somebody_changed_is_not_replaced(world: JoinWorld) -> Non
     assert world.scopes == ["full"]
 
 
-def test_a_result_that_was_compacted_is_made_again(world: JoinWorld) -> None:
+def test_a_compacted_result_is_joined_again(world: JoinWorld) -> None:
     settle(world)
     append(world, "l", 100, 4)
     check_converged(world)
@@ -235,12 +235,12 @@ def test_a_result_that_was_compacted_is_made_again(world: JoinWorld) -> None:
 
 
 def earlier_mark(world: JoinWorld) -> None:
-    """Mark the result as releases did whose mark named neither a place nor a content."""
+    """Mark the result like releases whose mark named neither a URI nor a digest."""
     dataset = lance.dataset(world.join.output_uri)
     dataset.update_schema_metadata({"lancestat.output": "knn_join"}, replace=True)
 
 
-def test_a_result_of_an_earlier_release_is_gone_on_from(world: JoinWorld) -> None:
+def test_a_result_of_an_earlier_release_is_extended(world: JoinWorld) -> None:
     settle(world)
     earlier_mark(world)
     assert isinstance(world.action(), Skip)
@@ -251,7 +251,7 @@ def test_a_result_of_an_earlier_release_is_gone_on_from(world: JoinWorld) -> Non
     check_converged(world)
 
 
-def test_a_result_of_an_earlier_release_that_no_state_remembers_is_left(world: JoinWorld) -> None:
+def test_a_result_of_an_earlier_release_without_a_record_is_not_replaced(world: JoinWorld) -> None:
     settle(world)
     earlier_mark(world)
     world.state = MemoryState()
@@ -261,7 +261,7 @@ def test_a_result_of_an_earlier_release_that_no_state_remembers_is_left(world: J
     assert "the result of an earlier lancestat" in action.error.message
 
 
-def test_statistics_on_the_result_leave_it_intact(world: JoinWorld) -> None:
+def test_publishing_statistics_of_a_result_keeps_it_valid(world: JoinWorld) -> None:
     settle(world)
     lance.dataset(world.join.output_uri).update_config({"lance.stats.version": "1"})
     assert isinstance(world.action(), Skip)
@@ -270,7 +270,7 @@ def test_statistics_on_the_result_leave_it_intact(world: JoinWorld) -> None:
     assert world.scopes == ["new_left"]
 
 
-def test_a_lost_state_costs_time_only(world: JoinWorld) -> None:
+def test_a_lost_state_only_costs_time(world: JoinWorld) -> None:
     settle(world)
     world.state = MemoryState()
     assert planned(world).reasons == (Reason.NEW,)
@@ -296,7 +296,7 @@ def test_a_result_that_moves_while_it_runs_is_joined_in_full(world: JoinWorld) -
     assert isinstance(world.action(), Skip)
 
 
-def test_what_was_measured_of_an_approximate_result_is_kept(world: JoinWorld) -> None:
+def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld) -> None:
     world.declare(mode="approx", recall=0.9)
     world.measured = (0.93, 7)
     settle(world)
@@ -315,7 +315,7 @@ def test_what_was_measured_of_an_approximate_result_is_kept(world: JoinWorld) ->
 
 
 def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) -> None:
-    """What the first one appended is not appended again."""
+    """Rows that the first one appended are not appended again."""
     settle(world)
     append(world, "l", 100, 4)
     plan = world.plan()
@@ -334,8 +334,8 @@ class Forgetful(MemoryState):
         raise StateUnreachable("the state is away")
 
 
-def test_a_result_that_was_not_recorded_is_made_again(world: JoinWorld) -> None:
-    """As when a run is killed right after its commit."""
+def test_a_result_that_was_not_recorded_is_joined_again(world: JoinWorld) -> None:
+    """A run may be killed right after its commit."""
     world.state = Forgetful()
     assert world.run().status == "success"
     assert planned(world).reasons == (Reason.NEW,)
@@ -358,7 +358,7 @@ def test_a_side_that_moves_while_it_runs_is_joined_again(world: JoinWorld) -> No
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
-def test_rows_that_come_to_an_empty_side_are_joined_in_full(world: JoinWorld, side: str) -> None:
+def test_rows_added_to_an_empty_side_are_joined_in_full(world: JoinWorld, side: str) -> None:
     world.declare(join="left_outer")
     lance.dataset(world.uri(side)).truncate_table()
     settle(world)
@@ -398,17 +398,17 @@ def test_a_missing_side_blocks_the_join(world: JoinWorld, name: str) -> None:
 
 
 @pytest.mark.parametrize("side", ["l", "r"])
-def test_a_side_made_anew_before_it_is_read_is_planned_again(world: JoinWorld, side: str) -> None:
+def test_a_side_recreated_before_it_is_read_is_planned_again(world: JoinWorld, side: str) -> None:
     done: list[str] = []
 
-    def make_anew(work: JoinWork) -> None:
+    def recreate_side(work: JoinWork) -> None:
         if not done:
             done.append(side)
             shutil.rmtree(world.uri(side))
             name = {"l": "v", "r": "w"}[side]
             lance.write_dataset(vectors(500, 11, name=name), world.uri(side))
 
-    world.before = make_anew
+    world.before = recreate_side
     assert world.run().status == "success"
     assert world.rows() == world.expected()
     assert isinstance(world.action(), Skip)

@@ -1,4 +1,4 @@
-"""Whatever happens to the sides between runs, the result is that of a join in full."""
+"""After any changes of the sides between runs, the result equals that of a full join."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VECTOR = {"l": "v", "r": "w"}
 
 
 class Changes:
-    """What may happen to a side; every row that ever comes has a number of its own."""
+    """The changes of a side; every row that is ever added has its own number."""
 
     def __init__(self, world: JoinWorld) -> None:
         self.world = world
@@ -73,7 +73,7 @@ STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=2), min_size=1, max_size
     rank=st.booleans(),
     sizes=st.tuples(st.integers(0, 8), st.integers(0, 8)),
 )
-def test_runs_between_changes_make_what_a_join_in_full_makes(
+def test_incremental_runs_equal_a_full_join(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[list[tuple[str, str, int]]],
     k: int,
@@ -111,7 +111,7 @@ def export(world: JoinWorld) -> None:
     for side in "lr":
         folder = world.folder / side
         folder.mkdir(exist_ok=True)
-        parts = [each.to_table() for each in lance.dataset(world.uri(side)).get_fragments()]
+        parts = [fragment.to_table() for fragment in lance.dataset(world.uri(side)).get_fragments()]
         for number in range(max(len(parts), len(list(folder.iterdir())), 1)):
             path = folder / f"{number:05}.parquet"
             rows = parts[number] if number < len(parts) else vectors(0, 0, name=VECTOR[side])
@@ -126,7 +126,7 @@ def export(world: JoinWorld) -> None:
     format=st.sampled_from(["lance", "parquet"]),
     kind=st.sampled_from(["inner", "left_outer"]),
 )
-def test_sides_and_results_of_every_kind(
+def test_sides_and_results_of_every_kind_converge(
     tmp_path_factory: pytest.TempPathFactory,
     steps: list[list[tuple[str, str, int]]],
     kinds: tuple[str, str],

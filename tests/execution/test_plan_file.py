@@ -1,4 +1,4 @@
-"""Plans in files, over real tables and a real state: held to, or refused with what has moved."""
+"""Plans in files, over real tables and a real state: executed, or refused with the changes."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def edit(folder: Path, old: str, new: str, file: str = "specs/shop.yml") -> None
 
 
 def refusal(folder: Path, **loaded: object) -> list[str]:
-    """What has moved, a line each."""
-    with pytest.raises(PlanOutOfDate) as raised:
+    """Return the changes that outdate the plan, a line each."""
+    with pytest.raises(PlanMoved) as raised:
         Project.load(folder, **loaded).load_plan(folder / "plan.json")  # type: ignore[arg-type]
     error = raised.value
     assert error.code == "LS620"
@@ -87,7 +87,7 @@ def refusal(folder: Path, **loaded: object) -> list[str]:
     return [line.strip() for line in lines]
 
 
-def test_a_plan_that_holds_is_the_plan(folder: Path) -> None:
+def test_a_current_plan_loads_as_saved(folder: Path) -> None:
     append(folder)
     saved = Project.load(folder).save_plan(folder / "plan.json")
     assert Project.load(folder).load_plan(folder / "plan.json") == saved
@@ -212,7 +212,7 @@ def delete_the_state(folder: Path) -> None:
         ),
     ],
 )
-def test_a_plan_is_refused_with_all_that_moved(
+def test_an_outdated_plan_is_refused_with_all_changes(
     move: Callable[[Path], None], expected: list[str], folder: Path
 ) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
@@ -220,15 +220,15 @@ def test_a_plan_is_refused_with_all_that_moved(
     assert refusal(folder) == expected
 
 
-def test_what_moves_back_does_not_matter(folder: Path) -> None:
-    """Only what is now counts: the plan is the same plan."""
+def test_a_reverted_change_does_not_outdate_a_plan(folder: Path) -> None:
+    """Only the current content counts: the plan is the same."""
     Project.load(folder).save_plan(folder / "plan.json")
     change_meaning_alone(folder)
     edit(folder, "'6%'", "var('share')")
     Project.load(folder).load_plan(folder / "plan.json")
 
 
-def test_spelling_moves_nothing(folder: Path) -> None:
+def test_spelling_does_not_outdate_a_plan(folder: Path) -> None:
     plan = Project.load(folder).save_plan(folder / "plan.json")
     edit(folder, "tables:", "# A comment.\n\ntables:")
     edit(folder, "name: orders", "description: One per order.\n    tags: [x]\n    name: orders")
@@ -247,7 +247,7 @@ def test_other_variables_are_another_project(folder: Path) -> None:
     assert refusal(folder) == ["orders: its declaration has changed"]
 
 
-def test_partials_that_were_counted_on_are_gone(folder: Path) -> None:
+def test_lost_partials_outdate_a_plan(folder: Path) -> None:
     append(folder)
     Project.load(folder).save_plan(folder / "plan.json")
     for path in folder.glob("state/v1/partials-*"):
@@ -257,8 +257,8 @@ def test_partials_that_were_counted_on_are_gone(folder: Path) -> None:
     ]
 
 
-def test_a_failed_run_in_between_has_read_something(folder: Path) -> None:
-    """The state holds more than the plan counted on, and remembers nothing else."""
+def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
+    """The state holds more partials than the plan assumed, and no other record."""
     append(folder)
     Project.load(folder).save_plan(folder / "plan.json")
     world = World(folder / "orders.lance", state=Project.load(folder).state)
@@ -269,14 +269,14 @@ def test_a_failed_run_in_between_has_read_something(folder: Path) -> None:
     assert refusal(folder) == ["orders: fragments scanned now 0, was 1; rows scanned now 0, was 5"]
 
 
-def test_the_target_is_another(folder: Path) -> None:
+def test_a_plan_of_another_target_is_refused(folder: Path) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
     with pytest.raises(PlanFileError, match="made for target 'dev', and not for 'other'") as raised:
         Project.load(folder, target="other").load_plan(folder / "plan.json")
     assert raised.value.code == "LS624"
 
 
-def test_the_project_is_another(folder: Path) -> None:
+def test_a_plan_of_another_project_is_refused(folder: Path) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
     edit(folder, "name: shop", "name: stall", "lancestat_project.yml")
     with pytest.raises(PlanFileError, match="project 'shop', and this one is 'stall'") as raised:
@@ -284,7 +284,9 @@ def test_the_project_is_another(folder: Path) -> None:
     assert raised.value.code == "LS624"
 
 
-def test_the_release_is_another(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_of_another_release_is_refused(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
     monkeypatch.setattr("lancestat.__version__", "99.0")
     with pytest.raises(PlanFileError, match=r"made by lancestat .*, and this is 99\.0") as raised:
@@ -303,25 +305,25 @@ def test_a_copy_of_the_state_is_another_state(folder: Path) -> None:
 
 
 def test_options_are_remembered(folder: Path) -> None:
-    """What was not selected may move, and a full refresh stays one."""
+    """Nodes that were not selected may change, and a full refresh stays one."""
     path = folder / "plan.json"
     made = Project.load(folder).save_plan(path, "kind:table", ["returns"], full_refresh=True)
     append(folder, "returns")
     plan = Project.load(folder).load_plan(path)
     assert plan == made
     assert plan.full_refresh
-    assert [(each.node, each.reasons[0].value) for each in plan.actions] == [  # type: ignore[union-attr]
+    assert [(action.node, action.reasons[0].value) for action in plan.actions] == [  # type: ignore[union-attr]
         ("orders", "full_refresh")
     ]
 
 
-def test_a_selection_that_matches_nothing_any_more(folder: Path) -> None:
+def test_a_selection_that_no_longer_matches_outdates_a_plan(folder: Path) -> None:
     Project.load(folder).save_plan(folder / "plan.json", "orders")
     edit(folder, "name: orders", "name: sales")
     assert refusal(folder) == ["its selection: selector 'orders' matches nothing"]
 
 
-def test_time_alone_moves_a_plan_only_where_it_is_another_then(folder: Path) -> None:
+def test_time_outdates_a_plan_only_when_the_plan_depends_on_it(folder: Path) -> None:
     edit(folder, "max_changed_rows: \"{{ var('share') }}\"}", "max_age: 24h}, refresh: when_stale")
     append(folder)
     now = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -434,7 +436,7 @@ def move_a_side(world: JoinWorld) -> None:
         ),
     ],
 )
-def test_a_join_is_refused_with_all_that_moved(
+def test_an_outdated_join_is_refused_with_all_changes(
     move: Callable[[JoinWorld], None], expected: str, joined: JoinWorld
 ) -> None:
     path = joined.folder / "plan.json"
@@ -445,11 +447,11 @@ def test_a_join_is_refused_with_all_that_moved(
         front(joined).load_plan(path)
     [line] = raised.value.message.splitlines()[1:]
     names = {name: joined.uri(name) for name in ("l", "r", "elsewhere")}
-    told = {*line.strip().split("; ")}
-    assert set(expected.format(**names).split("; ")) <= told
+    changes = {*line.strip().split("; ")}
+    assert set(expected.format(**names).split("; ")) <= changes
 
 
-def test_a_join_of_a_saved_plan_goes_on_from_what_is_known(joined: JoinWorld) -> None:
+def test_a_join_of_a_saved_plan_runs_incrementally(joined: JoinWorld) -> None:
     add_left_rows(joined)
     path = joined.folder / "plan.json"
     front(joined).save_plan(path, "near")
@@ -458,7 +460,7 @@ def test_a_join_of_a_saved_plan_goes_on_from_what_is_known(joined: JoinWorld) ->
     assert joined.rows() == joined.expected()
 
 
-def test_more_cores_estimate_another_time_for_the_same_plan(joined: JoinWorld) -> None:
+def test_the_number_of_cores_does_not_outdate_a_plan(joined: JoinWorld) -> None:
     add_left_rows(joined)
     path = joined.folder / "plan.json"
     front(joined).save_plan(path, "near")

@@ -32,7 +32,7 @@ def planned(project: Project, **options: object) -> dict[str, type]:
     return {action.node: type(action) for action in project.plan(**options).actions}
 
 
-def test_state_words_follow_what_a_node_means(folder: Path) -> None:
+def test_state_selectors_follow_the_definition_of_a_node(folder: Path) -> None:
     assert set(planned(Project.load(folder), select="state:new")) == {"orders", "returns"}
     run_locally(Project.load(folder))
     assert planned(Project.load(folder), select="state:new") == {}
@@ -44,7 +44,7 @@ def test_state_words_follow_what_a_node_means(folder: Path) -> None:
     assert planned(Project.load(folder), select="state:modified") == {}
 
 
-def test_a_table_that_cannot_be_opened_stops_no_other(folder: Path) -> None:
+def test_an_unreadable_table_does_not_stop_others(folder: Path) -> None:
     run_locally(Project.load(folder))
     lance.LanceDataset.drop(str(folder / "returns.lance"), {})
     actions = {action.node: action for action in Project.load(folder).plan().actions}
@@ -56,9 +56,9 @@ def test_show_gives_the_guards_verdict(folder: Path) -> None:
     project = Project.load(folder)
     assert project.show("orders").reason == "absent"
     run_locally(project)
-    shown = Project.load(folder).show("orders")
-    assert (shown.use, shown.reason, shown.rows) == (True, "current", 50)
-    assert list(shown.columns) == ["o_id", "o_status", "o_total"]
+    status = Project.load(folder).show("orders")
+    assert (status.use, status.reason, status.rows) == (True, "current", 50)
+    assert list(status.columns) == ["o_id", "o_status", "o_total"]
     lance.write_dataset(orders(50, 1), str(folder / "orders.lance"), mode="append")
     stale = Project.load(folder).show("orders")
     assert (stale.use, stale.reason, stale.versions_behind) == (False, "stale", 1)

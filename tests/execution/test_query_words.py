@@ -34,7 +34,7 @@ def refuse(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
 @pytest.mark.parametrize(
     ("variable", "is_secret"), [("W_QUERY", False), ("W_TOKEN", True), (None, False)]
 )
-def test_pieces_of_a_query_are_told_to_whom_may_see_it(
+def test_parts_of_a_query_are_shown_only_when_it_is_not_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, variable: str | None, is_secret: bool
 ) -> None:
     monkeypatch.setenv(variable or "W_OTHER", f"v, 1 as {PIECE}, 2 as b")

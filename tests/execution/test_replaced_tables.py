@@ -25,7 +25,7 @@ from tests.execution.world import World, orders
 
 
 def make(path: Path, first: int, fragments: int = 1) -> None:
-    """A table of 100 rows a fragment, made anew."""
+    """Create a table of 100 rows a fragment in place of any other."""
     shutil.rmtree(path, ignore_errors=True)
     for number in range(fragments):
         mode = "append" if number else "create"
@@ -39,7 +39,7 @@ def published_ids(world: World) -> tuple[str | None, str | None]:
 
 
 @pytest.mark.parametrize("moment", ["before", "amid"])
-def test_a_table_made_anew_during_a_scan_is_planned_again(world: World, moment: str) -> None:
+def test_a_table_recreated_during_a_scan_is_planned_again(world: World, moment: str) -> None:
     make(world.path, 0, fragments=2)
     aside = world.path.with_suffix(".aside")
     shutil.copytree(world.path, aside)
@@ -64,7 +64,7 @@ def test_a_table_made_anew_during_a_scan_is_planned_again(world: World, moment: 
     assert published_ids(world) == ("5000", "5199")
     assert check_no_reader_is_misled(world.path)
 
-    # The old table comes back: nothing that was stored meanwhile is taken for its content.
+    # The old table is restored: nothing that was stored meanwhile is used for it.
     shutil.rmtree(world.path)
     shutil.copytree(aside, world.path)
     assert world.run().status == "success"
@@ -72,7 +72,7 @@ def test_a_table_made_anew_during_a_scan_is_planned_again(world: World, moment: 
     assert check_no_reader_is_misled(world.path)
 
 
-def test_a_table_made_anew_just_before_the_commit_gets_no_false_statistics(
+def test_a_table_recreated_before_the_commit_gets_no_false_statistics(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between the last look at a table and the commit there is always a moment."""
@@ -93,7 +93,7 @@ def test_a_table_made_anew_just_before_the_commit_gets_no_false_statistics(
     assert verdict_of_readers(world) is GuardReason.CURRENT
 
 
-def test_statistics_that_landed_in_a_replaced_table_are_taken_back_with_its_own_in_place(
+def test_statistics_that_landed_in_a_replaced_table_are_reverted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(world.path, 0)
@@ -118,7 +118,7 @@ class Killed(BaseException):
     """Stands for SIGKILL: no handler gets to undo anything."""
 
 
-def land_and_die(world: World, monkeypatch: pytest.MonkeyPatch, first: int, count: int) -> None:
+def publish_and_kill(world: World, monkeypatch: pytest.MonkeyPatch, first: int, count: int) -> None:
     """Replace the table at the moment of the commit that publishes, and die once that landed."""
     commit = lance.LanceDataset.commit
 
@@ -136,11 +136,11 @@ def land_and_die(world: World, monkeypatch: pytest.MonkeyPatch, first: int, coun
 
 
 @pytest.mark.parametrize("count", [7, 100])
-def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_none(
+def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_not_used(
     world: World, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
     make(world.path, 0)
-    land_and_die(world, monkeypatch, 5000, count)
+    publish_and_kill(world, monkeypatch, 5000, count)
     assert verdict_of_readers(world) is GuardReason.ABSENT
     assert world.run().status == "success"
     assert published_ids(world) == ("5000", str(5000 + count - 1))
@@ -148,12 +148,12 @@ def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_none(
 
 
 @pytest.mark.parametrize("allow_stale", [True, StaleBounds(max_versions=10)])
-def test_no_policy_accepts_what_a_killed_run_left_in_a_replaced_table(
+def test_no_policy_accepts_statistics_that_a_killed_run_left_in_a_replaced_table(
     world: World, monkeypatch: pytest.MonkeyPatch, allow_stale: bool | StaleBounds
 ) -> None:
     world.policy = Policy(allow_stale=allow_stale)
     make(world.path, 0)
-    land_and_die(world, monkeypatch, 5000, 100)
+    publish_and_kill(world, monkeypatch, 5000, 100)
     append(world)
     assert verdict_of_readers(world) is GuardReason.STALE
     assert world.run().status == "success"
@@ -210,7 +210,7 @@ def append(world: World) -> None:
     lance.write_dataset(orders(9000, 5), str(world.path), mode="append")
 
 
-def test_a_restored_backup_is_what_was_read(world: World) -> None:
+def test_a_restored_backup_has_its_unpublished_statistics(world: World) -> None:
     world.publish = Publish.NONE
     make(world.path, 0)
     aside = world.path.with_suffix(".aside")
@@ -223,7 +223,7 @@ def test_a_restored_backup_is_what_was_read(world: World) -> None:
     assert isinstance(world.action(), Skip)
 
 
-def test_records_of_earlier_releases_are_proven_by_content_and_stored_anew(world: World) -> None:
+def test_records_of_earlier_releases_are_verified_by_content_and_upgraded(world: World) -> None:
     world.publish = Publish.NONE
     make(world.path, 0)
     assert world.run().status == "success"
@@ -250,7 +250,7 @@ def forget_manifests(world: World) -> None:
     world.state.add_run(replace(runs[0], run_id="older", nodes=nodes))
 
 
-def test_a_table_that_is_replaced_while_it_is_planned_is_looked_at_again(
+def test_a_table_replaced_during_planning_is_planned_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make(world.path, 0)

@@ -1,4 +1,4 @@
-"""What a node's object in the JSON of runs says comes back from it."""
+"""Results of nodes round-trip through the JSON of runs."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ RESULT = NodeResult("orders", "table", "refresh", ("rows_appended",), Status.SUC
 
 @settings(deadline=None)
 @given(TABLES | JOINS)
-def test_results_come_back(result: NodeResult) -> None:
+def test_results_round_trip_through_json(result: NodeResult) -> None:
     stored = json.loads(json.dumps(result.to_json()))
     assert NodeResult.from_json(stored) == result
 
 
-def test_what_a_later_version_adds_is_passed_by_and_what_an_older_lacks_is_unknown() -> None:
+def test_unknown_fields_are_ignored_and_missing_ones_are_none() -> None:
     stored = {**RESULT.to_json(), "novelty": {"a": 1}}
     del stored["elapsed_seconds"]
     assert NodeResult.from_json(stored) == RESULT
@@ -69,13 +69,13 @@ def test_what_a_later_version_adds_is_passed_by_and_what_an_older_lacks_is_unkno
         {"action": None},
     ],
 )
-def test_what_is_not_a_result_is_refused(damage: dict[str, Any]) -> None:
+def test_a_malformed_result_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not the result of a node"):
         NodeResult.from_json({**RESULT.to_json(), **damage})
 
 
 @pytest.mark.parametrize("name", REQUIRED)
-def test_a_result_without_what_every_result_has_is_refused(name: str) -> None:
+def test_a_result_without_a_required_field_is_refused(name: str) -> None:
     stored = RESULT.to_json()
     del stored[name]
     with pytest.raises(ValueError, match="not the result of a node"):

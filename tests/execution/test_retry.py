@@ -1,4 +1,4 @@
-"""What failed last time is run again, alone."""
+"""A retry runs only the nodes that failed last time."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def retry(folder: Path, **options: object) -> RunResult:
     return Project.load(folder).retry(**options)  # type: ignore[arg-type]
 
 
-def test_what_failed_is_run_again_alone(folder: Path, broken: Break) -> None:
+def test_a_retry_runs_only_failed_nodes(folder: Path, broken: Break) -> None:
     broken("orders", "returns")
     assert Project.load(folder).run().status is Status.ERROR
     # What moved on since has to wait for a run.
@@ -63,7 +63,9 @@ def test_what_failed_is_run_again_alone(folder: Path, broken: Break) -> None:
     assert (result.command, result.status) == ("retry", Status.ERROR)
 
 
-def test_a_retry_after_a_retry_takes_up_what_failed_then(folder: Path, broken: Break) -> None:
+def test_a_second_retry_runs_the_nodes_that_failed_in_the_first(
+    folder: Path, broken: Break
+) -> None:
     broken("orders", "returns")
     Project.load(folder).run()
     broken("returns")
@@ -74,7 +76,7 @@ def test_a_retry_after_a_retry_takes_up_what_failed_then(folder: Path, broken: B
     assert [run.command for run in Project.load(folder).state.runs(9)] == ["retry", "retry", "run"]
 
 
-def test_nothing_failed(folder: Path, broken: Break) -> None:
+def test_a_retry_after_a_successful_run_has_no_nodes(folder: Path, broken: Break) -> None:
     broken()
     Project.load(folder).run()
     left = Project.load(folder).unfinished()
@@ -83,12 +85,12 @@ def test_nothing_failed(folder: Path, broken: Break) -> None:
     assert retry(folder).status is Status.SUCCESS
 
 
-def test_no_run_at_all(folder: Path) -> None:
+def test_a_retry_without_a_run_has_no_nodes(folder: Path) -> None:
     assert Project.load(folder).unfinished() == UnfinishedNodes(None)
     assert retry(folder) == RunResult("shop", "dev", (), "retry")
 
 
-def test_what_was_not_run_since_another_failed_is_taken_up(folder: Path, broken: Break) -> None:
+def test_a_retry_runs_nodes_skipped_after_a_failure(folder: Path, broken: Break) -> None:
     broken("orders")
     project = Project.load(folder)
     first = project.run(project.plan(["orders", "parts"]), threads=1, fail_fast=True)
@@ -100,12 +102,12 @@ def test_what_was_not_run_since_another_failed_is_taken_up(folder: Path, broken:
 def test_fail_fast_holds_for_a_retry(folder: Path, broken: Break) -> None:
     broken("orders", "parts", "returns")
     Project.load(folder).run()
-    found = statuses(retry(folder, threads=1, fail_fast=True))
-    assert list(found.values()) == [Status.ERROR, Status.SKIPPED, Status.SKIPPED]
+    outcome = statuses(retry(folder, threads=1, fail_fast=True))
+    assert list(outcome.values()) == [Status.ERROR, Status.SKIPPED, Status.SKIPPED]
     assert set(Project.load(folder).unfinished().nodes) == {"orders", "parts", "returns"}
 
 
-def test_what_is_declared_no_more_is_named(folder: Path, broken: Break) -> None:
+def test_nodes_that_are_no_longer_declared_are_named(folder: Path, broken: Break) -> None:
     broken("orders", "returns")
     Project.load(folder).run()
     path = folder / "specs" / "shop.yml"
@@ -131,7 +133,7 @@ def test_a_full_refresh_that_failed_is_a_full_refresh_again(folder: Path, broken
 
 
 def test_a_table_that_could_not_be_opened_is_refreshed_in_full(folder: Path, broken: Break) -> None:
-    """Its reasons told nothing of the full refresh, since it was blocked; the record does."""
+    """Its reasons do not name the full refresh, since it was blocked; the record does."""
     broken()
     Project.load(folder).run()
     (folder / "orders.lance").rename(folder / "away.lance")
@@ -161,7 +163,7 @@ def failed(node: str, **changes: object) -> NodeRun:
     return replace(NodeRun(node, "table", "d", None, result, None), **changes)  # type: ignore[arg-type]
 
 
-def test_runs_of_other_targets_do_not_count(folder: Path) -> None:
+def test_runs_of_other_targets_are_ignored(folder: Path) -> None:
     state = Project.load(folder).state
     state.add_run(record(0, "dev", failed("orders")))
     for number in range(1, 15):
@@ -169,14 +171,14 @@ def test_runs_of_other_targets_do_not_count(folder: Path) -> None:
     assert Project.load(folder).unfinished().nodes == ("orders",)
 
 
-def test_only_other_targets_have_run(folder: Path) -> None:
+def test_a_retry_after_runs_of_other_targets_only_has_no_nodes(folder: Path) -> None:
     state = Project.load(folder).state
     for number in range(15):
         state.add_run(record(number, "prod", failed("parts")))
     assert Project.load(folder).unfinished() == UnfinishedNodes(None)
 
 
-def test_the_state_remembers_a_full_refresh_apart_from_the_result(folder: Path) -> None:
+def test_a_full_refresh_is_recorded_separately_from_the_result(folder: Path) -> None:
     state = Project.load(folder).state
     nodes = (failed("orders", full_refresh=True), failed("parts"))
     state.add_run(record(0, "dev", *nodes))
@@ -185,8 +187,8 @@ def test_the_state_remembers_a_full_refresh_apart_from_the_result(folder: Path) 
     assert "full_refresh" not in run.nodes[0].result
 
 
-def test_a_record_of_an_older_release_was_no_full_refresh(folder: Path) -> None:
-    """Rows are of the same columns; what is not said is False."""
+def test_a_record_of_an_older_release_has_no_full_refresh(folder: Path) -> None:
+    """Rows have the same columns; a missing value is False."""
     Project.load(folder).state.add_run(record(0, "dev", failed("orders")))
     [stored] = folder.glob("state/v1/runs-*")
     [row] = lance.dataset(str(stored)).to_table().to_pylist()
@@ -194,7 +196,7 @@ def test_a_record_of_an_older_release_was_no_full_refresh(folder: Path) -> None:
     assert not Project.load(folder).unfinished().full_refresh
 
 
-def test_a_join_that_failed_is_retried_with_what_awaits_it(
+def test_a_failed_join_is_retried_with_its_dependents(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"))

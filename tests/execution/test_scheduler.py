@@ -1,4 +1,4 @@
-"""Several tables in one run: order, isolation of failures, what is remembered."""
+"""Several tables in one run: order, isolation of failures, records."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def scanning(monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], None]:
-    """Scan in this process, after whatever a test wants to happen first."""
+    """Scan in this process, after a call-back of the test."""
 
     def install(before: Before) -> None:
         scan_locally(monkeypatch, before)
@@ -74,7 +74,7 @@ def test_a_failed_table_does_not_fail_the_others(
     assert is_published(folder, "small")
 
 
-def test_a_defect_of_ours_fails_its_table_without_a_traceback(
+def test_an_internal_error_fails_its_table_without_a_traceback(
     folder: Path, scanning: Callable[[Before], None]
 ) -> None:
     def break_large(node: str) -> None:
@@ -97,7 +97,7 @@ def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before],
     assert statuses(result) == {"large": Status.SKIPPED, "small": Status.ERROR}
 
 
-def test_what_a_failed_table_read_is_remembered(
+def test_partials_of_a_failed_table_are_stored(
     folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partials reach the state while a table is read: a second try starts where it ended."""
@@ -129,7 +129,7 @@ def test_runs_are_recorded(folder: Path, scanning: Callable[[Before], None]) -> 
 def test_a_stored_partial_that_does_not_decode_is_read_again(
     folder: Path, scanning: Callable[[Before], None]
 ) -> None:
-    """The plan counts on what the state lists; what then cannot be had is scanned after all."""
+    """The plan relies on the index of the state; partials that cannot be read are scanned."""
     scanning(lambda node: None)
     Project.load(folder).run()
     stored = lance.dataset(next(str(path) for path in folder.glob("state/v1/partials-*")))

@@ -1,4 +1,4 @@
-"""What making a summary reads and writes: only what is new."""
+"""Updating a summary reads and writes only its changed groups."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def world(tmp_path: Path, state: Counted) -> World:
     world = World(path, state=state)
     assert world.run().status == "success"
     check(world)
-    assert [len(each.groups) for each in state.summaries] == [20]
+    assert [len(summary.groups) for summary in state.summaries] == [20]
     assert state.blocks_written == 10 * COLUMNS
     state.reset()
     return world
 
 
 def run(world: World, state: Counted) -> None:
-    """Run, and count only what making the summary took."""
+    """Run, and count only the reads and writes of the summary."""
     state.reset()
     assert world.run().status == "success"
 
@@ -51,7 +51,7 @@ def test_a_skip_writes_nothing(world: World, state: Counted) -> None:
     assert not state.summaries
 
 
-def test_an_append_makes_the_last_block_anew(world: World, state: Counted) -> None:
+def test_an_append_rewrites_the_last_block(world: World, state: Counted) -> None:
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
     # All 20 fragments are merged for the table, and the appended one is read for its group.
@@ -60,13 +60,13 @@ def test_an_append_makes_the_last_block_anew(world: World, state: Counted) -> No
     check(world)
 
 
-def test_what_a_group_was_is_merged_with_what_was_appended(
+def test_an_append_merges_existing_groups_with_new_fragments(
     world: World, state: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lancestat.execution.table_summary, "MOST_GROUPS", 8)
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
-    assert [len(each.groups) for each in state.summaries] == [6]
+    assert [len(summary.groups) for summary in state.summaries] == [6]
     # Groups of four are merged of groups of one: no partial of an old fragment is read for them.
     assert state.partials_read == (20 + 1) * COLUMNS
     check(world)
@@ -78,14 +78,14 @@ def test_what_a_group_was_is_merged_with_what_was_appended(
     check(world)
 
 
-def test_deleted_rows_make_their_block_anew(world: World, state: Counted) -> None:
+def test_deleted_rows_rewrite_their_block(world: World, state: Counted) -> None:
     world.dataset.delete("o_id = 12")
     run(world, state)
     assert state.blocks_written == COLUMNS
     check(world)
 
 
-def test_an_added_column_is_summed_up_alone(world: World, state: Counted) -> None:
+def test_an_added_column_is_summarized_alone(world: World, state: Counted) -> None:
     world.dataset.add_columns({"o_double": "o_id * 2"})
     run(world, state)
     assert state.blocks_written == 10
@@ -103,7 +103,7 @@ def test_commits_that_keep_rows_and_fragments_write_no_block(world: World, state
 
 
 @pytest.mark.parametrize("rows_per_fragment", [12, 1000])
-def test_compacted_fragments_are_summed_up_from_what_was_carried(
+def test_compacted_fragments_are_summarized_from_carried_partials(
     world: World, state: Counted, rows_per_fragment: int
 ) -> None:
     world.dataset.optimize.compact_files(target_rows_per_fragment=rows_per_fragment)
@@ -118,7 +118,7 @@ def test_compacted_fragments_are_summed_up_from_what_was_carried(
     check(world)
 
 
-def test_what_is_lost_of_a_summary_is_made_again(world: World, state: Counted) -> None:
+def test_lost_blocks_of_a_summary_are_rebuilt(world: World, state: Counted) -> None:
     state._blocks[table_identity(str(world.path))].clear()
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
@@ -126,7 +126,7 @@ def test_what_is_lost_of_a_summary_is_made_again(world: World, state: Counted) -
     check(world)
 
 
-def test_a_summary_that_cannot_be_written_fails_no_run(
+def test_a_summary_that_cannot_be_written_does_not_fail_the_run(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*given: object) -> None:
@@ -141,7 +141,7 @@ def test_a_summary_that_cannot_be_written_fails_no_run(
     assert isinstance(world.action(), Skip)
 
 
-def test_unpublished_statistics_are_summed_up_too(tmp_path: Path) -> None:
+def test_unpublished_statistics_are_summarized_too(tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"), max_rows_per_file=5)
     world = World(tmp_path / "orders.lance", publish=Publish.NONE)
     world.run()

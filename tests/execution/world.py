@@ -35,7 +35,7 @@ PLACE = Location("specs/shop.yml", 1, 1)
 
 @dataclass
 class Clock:
-    """An instant that moves when told to."""
+    """A clock that tests advance."""
 
     now: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -120,16 +120,16 @@ class World:
         for scan in scans:
             columns = [names[key] for key in scan.fields]
             self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
-            found = dataset.get_fragment(scan.fragment_id)
+            fragment = dataset.get_fragment(scan.fragment_id)
             schema = pa.schema([dataset.schema.field(name) for name in columns])
             quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
             with pinned_reads(table.pin):
-                batches = found.to_batches(columns=columns)
+                batches = fragment.to_batches(columns=columns)
                 partials = analyze(batches, schema, quantiles=quantiles)
             yield scan, {key: partials[names[key]] for key in scan.fields}
 
     def published(self) -> dict[str, str]:
-        """What the manifest says about the rows, without the stamps."""
+        """Return the published entries about the rows, without the stamps."""
         return unstamped(self.dataset.config())
 
 
@@ -142,7 +142,7 @@ def no_replan(name: str, full_refresh: bool) -> Action:
 
 
 def orders(start: int, count: int) -> pa.Table:
-    """Rows whose values all follow from their number."""
+    """Return rows whose values all follow from their number."""
     numbers = range(start, start + count)
     return pa.table(
         {

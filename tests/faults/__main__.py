@@ -27,7 +27,7 @@ from tests.faults.tally import KINDS, Result, Trial, table
 
 @dataclass(frozen=True)
 class Kind:
-    """How trials of a kind are made: on what, by what, and which share each command has."""
+    """A kind of trial: its subject, its fault, and the share of each command."""
 
     bench: Callable[[Path], AbstractContextManager[Any]]
     try_one: Callable[[Any, Trial], Result]
@@ -68,12 +68,12 @@ def carry_out(wanted: Sequence[Trial], seconds: float = float("inf")) -> Iterato
 
 
 def _memory() -> str | None:
-    """Memory rather than a disk, for whose fsyncs thousands of commits would wait."""
+    """Return a folder in memory: thousands of commits would wait for the fsyncs of a disk."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Carry out what is asked for; 1 when there are findings."""
+    """Run the requested trials; return 1 when there are findings."""
     options = _parsed(arguments)
     if options.table:
         lines = [line for path in options.table for line in path.read_text().splitlines()]

@@ -1,4 +1,4 @@
-"""Where trials take place: a shop that is as new for each of them, and the ways to judge it."""
+"""The set-up of trials: a fresh shop for each of them, and its checks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.faults.checks import check_converged, check_readers, check_same, left
 from tests.faults.children import Ended, Server
 from tests.faults.shop import Shop, copied
 
-# What any command may say, and none may end with.
+# Words that the output of no command may contain.
 _DEFECTS = ("internal error", "Traceback", "panicked", "is set aside")
 
 
@@ -24,7 +24,7 @@ class Bench:
     server: Server
     shop: Shop = field(init=False)
     known: Shop = field(init=False)
-    # What children need in a trial, beside what all do.
+    # Additional variables of children in a trial.
     more: dict[str, str] = field(default_factory=dict)
     # Seconds and steps of commands that nothing disturbed.
     usual: dict[str, tuple[float, int]] = field(default_factory=dict)
@@ -36,15 +36,15 @@ class Bench:
         self.shop.folder.mkdir(parents=True)
         self.shop.declare()
         self.shop.stock()
-        ended = self.run(["run", "--quiet"], ["docs", "--quiet"], ["plan", "--check"])
-        assert ended.code == 0, ended.output
+        end = self.run(["run", "--quiet"], ["docs", "--quiet"], ["plan", "--check"])
+        assert end.code == 0, end.output
         self.shop.remember()
         assert check_converged(self.shop) == []
         copied(self.shop.folder, self.template)
         self.known = self.shop
 
     def renew(self) -> Shop:
-        """A shop as new, at the place where the state knows its tables."""
+        """Restore a fresh shop under the URIs that the state has of its tables."""
         copied(self.template, self.shop.folder)
         known = self.known
         self.more = {}
@@ -63,18 +63,18 @@ class Bench:
         return self.server.start(commands, self.shop.folder, environment).wait()
 
     def settle(self, *, with_fresh: bool = False) -> list[str]:
-        """What is wrong after a fault, then after a run, and after a sweep."""
+        """Return the problems after a fault, then after a run, and after a sweep."""
         problems = check_readers(self.shop)
-        ended = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
-        problems += defects(ended)
-        if ended.code:
-            return [*problems, f"the next run does not converge: {ended.output[-600:]}"]
+        end = self.run(["run", "--quiet"], ["plan", "--check"], ["gc"])
+        problems += defects(end)
+        if end.code:
+            return [*problems, f"the next run does not converge: {end.output[-600:]}"]
         problems += check_converged(self.shop)
         problems += [f"gc leaves {path}" for path in leftovers(self.shop)]
         return problems + (self.compare() if with_fresh else [])
 
     def compare(self) -> list[str]:
-        """What differs from a fresh project over a copy of the tables."""
+        """Return the differences from a fresh project over a copy of the tables."""
         fresh = Shop(self.folder / "fresh")
         shutil.rmtree(fresh.folder, ignore_errors=True)
         results = ("near.lance", "far.parquet", ".far*")
@@ -91,7 +91,7 @@ class Bench:
 
 
 def defects(ended: Ended) -> list[str]:
-    """What a command must not say, whatever happens to it."""
+    """Return the problems of an ended command: hangs and forbidden words in its output."""
     problems = [f"it hangs for {ended.seconds:.0f} s"] if ended.hangs else []
     for word in _DEFECTS:
         before, is_there, after = ended.output.partition(word)

@@ -1,7 +1,7 @@
 """Counts the steps by which a process changes files, and kills it before one of them.
 
-Python tells of its own steps by audit events. What Lance does is one step before and one after a
-call; random moments, and not these, strike within.
+Steps of Python are audit events. A call of Lance has one step before and one after it; only random
+moments strike within.
 """
 
 from __future__ import annotations

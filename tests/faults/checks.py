@@ -1,4 +1,4 @@
-"""What has to hold after a fault, each as a list of sentences that say what does not."""
+"""Checks after a fault; each returns a list of sentences that describe violations."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lancestat.manifest.wire import PublishedStatistics, decode_statistics
 from tests.execution.test_faults import unstamped
 from tests.faults.shop import RESULT, Shop, rows_of
 
-# Files of a project, its tables and its results; what else there is has been left by a process.
+# Files of a project, its tables and its results; other files were left by a process.
 _OWN = re.compile(
     r"lancestat_project\.yml|specs|tmp|state|aside|\.lancestat|far\.parquet"
     r"|\.far\.parquet\.lancestat|(orders|returns|items|l|r|near)\.lance"
@@ -35,12 +35,14 @@ def check_readers(shop: Shop) -> list[str]:
 
 
 def check_converged(shop: Shop) -> list[str]:
-    """Statistics are published for what the tables are now, and results are those of joining."""
+    """Check that statistics describe the current tables, and results the current sides."""
     problems = check_readers(shop)
     for name in (*shop.tables, RESULT):
-        shown = shop.project.show(name)
-        if not shown.use or shown.versions_behind or shown.missing:
-            problems.append(f"statistics of {name} are not current: {shown.reason}, {shown.detail}")
+        status = shop.project.show(name)
+        if not status.use or status.versions_behind or status.missing:
+            problems.append(
+                f"statistics of {name} are not current: {status.reason}, {status.detail}"
+            )
     for name in shop.joins:
         if shop.result(name) != shop.after[name]:
             problems.append(f"the result of {name} is not that of joining now")
@@ -48,7 +50,7 @@ def check_converged(shop: Shop) -> list[str]:
 
 
 def check_same(shop: Shop, fresh: Shop) -> list[str]:
-    """What is published is what a fresh project over a copy of the tables publishes."""
+    """Check that a fresh project over a copy of the tables publishes the same statistics."""
     problems = []
     for name in (*shop.tables, RESULT):
         here, there = shop.project.show(name), fresh.project.show(name)
@@ -89,19 +91,21 @@ def _false_manifests(shop: Shop) -> Iterator[str]:
 def _false_shows(shop: Shop) -> Iterator[str]:
     for name in (*shop.tables, RESULT):
         try:
-            shown = shop.project.show(name)
+            status = shop.project.show(name)
         except LancestatError as error:
             if name != RESULT:
                 yield f"{name} cannot be shown: {error}"
             continue
-        if not shown.use or shown.versions_behind:
+        if not status.use or status.versions_behind:
             continue
         entries = {**shop.truth("near" if name == RESULT else name)}
-        entries["lance.stats.computedAtVersion"] = str(shown.version)
+        entries["lance.stats.computedAtVersion"] = str(status.version)
         truth = decode_statistics(entries)
         assert isinstance(truth, PublishedStatistics)
-        if any(truth.columns[column] != found for column, found in shown.columns.items()):
-            yield f"false statistics of {name} are shown as {shown.reason}"
+        if any(
+            truth.columns[column] != statistics for column, statistics in status.columns.items()
+        ):
+            yield f"false statistics of {name} are shown as {status.reason}"
 
 
 def _false_results(shop: Shop) -> Iterator[str]:
@@ -117,17 +121,17 @@ def _false_results(shop: Shop) -> Iterator[str]:
 
 def leftovers(shop: Shop) -> list[str]:
     """Files that nothing refers to, and that no living process uses."""
-    found = [path for path in shop.folder.iterdir() if not _OWN.fullmatch(path.name)]
+    paths = [path for path in shop.folder.iterdir() if not _OWN.fullmatch(path.name)]
     for place in filter(Path.is_dir, shop.folder.rglob("*.lance")):
-        found += _unreferenced(place)
-    found += [path for path in (shop.folder / "scratch").rglob("*") if path.is_file()]
-    found += _in_temporary_folder(shop.folder / "tmp")
+        paths += _unreferenced(place)
+    paths += [path for path in (shop.folder / "scratch").rglob("*") if path.is_file()]
+    paths += _in_temporary_folder(shop.folder / "tmp")
     state = shop.folder / "state"
-    found += [path for path in state.glob("*") if path.name != "v1"]
-    found += [path for path in state.glob("v1/*") if path.suffix != ".lance"]
-    found += [path for path in (shop.folder / ".lancestat").glob("*") if path.name != "docs"]
-    found += _beside_generations(shop.folder)
-    return sorted({str(path.relative_to(shop.folder)) for path in found} - {"scratch"})
+    paths += [path for path in state.glob("*") if path.name != "v1"]
+    paths += [path for path in state.glob("v1/*") if path.suffix != ".lance"]
+    paths += [path for path in (shop.folder / ".lancestat").glob("*") if path.name != "docs"]
+    paths += _beside_generations(shop.folder)
+    return sorted({str(path.relative_to(shop.folder)) for path in paths} - {"scratch"})
 
 
 def _in_temporary_folder(folder: Path) -> Iterator[Path]:
@@ -150,8 +154,8 @@ def _unreferenced(place: Path) -> Iterator[Path]:
         yield from (path for path in place.rglob("*") if path.is_file())
         return
     used = set()
-    for each in dataset.versions():
-        version = lance.dataset(str(place), version=each["version"])
+    for listed in dataset.versions():
+        version = lance.dataset(str(place), version=listed["version"])
         for fragment in version.get_fragments():
             used |= {f"data/{file.path}" for file in fragment.metadata.files}
             deleted = fragment.deletion_file()

@@ -24,7 +24,7 @@ PATIENCE_SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Ended:
-    """How a child ended; `steps` are None when it was killed, as it is when it hangs."""
+    """The end of a child; `steps` are None when it was killed, as it is when it hangs."""
 
     status: int
     seconds: float
@@ -56,7 +56,7 @@ class Server:
             env={**os.environ, "PYTHONPATH": str(REPOSITORY), **self.environment},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            # A buffer would take in answers that `has_answer` then waits for.
+            # A buffer would hold answers for which `has_answer` then waits.
             bufsize=0,
         )
         self._answer()
@@ -96,7 +96,7 @@ class Server:
         return Child(self, self._answer()["pid"], log, started)
 
     def has_answer(self, seconds: float) -> bool:
-        """Whether a line comes within that time."""
+        """Return whether a line arrives within that time."""
         assert self.process.stdout
         return bool(select.select([self.process.stdout], [], [], seconds)[0])
 
@@ -108,8 +108,8 @@ class Server:
         assert self.process.stdout
         line = self.process.stdout.readline()
         assert line, "the server of children has ended"
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Commands that write, how a shop is made ready for each, and what is asked of it afterwards."""
+"""Commands that write, the set-up of a shop for each, and the checks afterwards."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _FILE_OF_OTHERS = "CNAME"
 
 
 class Command(ABC):
-    """A command line, and what is asked of the shop after a fault in it."""
+    """A command line, and the checks of the shop after a fault in it."""
 
     def __init__(self, bench: Bench, rng: random.Random) -> None:
         self.bench = bench
@@ -25,11 +25,11 @@ class Command(ABC):
 
     @abstractmethod
     def prepare(self) -> list[str]:
-        """Give a new shop something to do for the command, whose arguments are returned."""
+        """Prepare a new shop for the command, and return the arguments."""
 
     @abstractmethod
     def problems(self) -> list[str]:
-        """What is wrong, and what remains wrong when the command is given again."""
+        """Return the problems after a fault, and those after a repetition of the command."""
 
 
 class Run(Command):
@@ -62,14 +62,14 @@ class Retry(Run):
         shop.change(self.rng)
         table, away = shop.folder / "orders.lance", shop.folder / "aside"
         table.rename(away)
-        ended = self.bench.run(["run", "--quiet", "--select", "orders"])
-        assert ended.code == 1, ended.output
+        end = self.bench.run(["run", "--quiet", "--select", "orders"])
+        assert end.code == 1, end.output
         away.rename(table)
         return ["retry", "--quiet"]
 
 
 class Sweep(Run):
-    """`lancestat gc` over what a killed run has left."""
+    """`lancestat gc` over the files of a killed run."""
 
     def prepare(self) -> list[str]:
         shop = self.bench.shop
@@ -98,9 +98,9 @@ class Docs(Command):
         editions, problems = check_pages(self.site)
         if not (self.has_others or len(editions) == 1):
             problems.append(f"pages of several editions: {sorted(editions)}")
-        ended = self.bench.run(["docs", "--quiet"])
-        if ended.code:
-            return [*problems, f"docs does not run again: {ended.output[-600:]}"]
+        end = self.bench.run(["docs", "--quiet"])
+        if end.code:
+            return [*problems, f"docs does not run again: {end.output[-600:]}"]
         editions, later = check_pages(self.site)
         problems += [f"after another docs: {problem}" for problem in later]
         if editions != {"second"}:
@@ -113,7 +113,7 @@ class Docs(Command):
 
 
 def check_pages(site: Path) -> tuple[set[str], list[str]]:
-    """The editions of a site's pages, and what does not open."""
+    """Return the editions of a site's pages, and the problems of pages that do not open."""
     problems = []
     editions = set()
     pages = sorted(site.rglob("*.html"))
@@ -137,8 +137,8 @@ class PlanOut(Command):
         shop = self.bench.shop
         self.folder = shop.folder / "aside"
         self.folder.mkdir()
-        ended = self.bench.run(["plan", "--out", "aside/plan.json"])
-        assert ended.code == 0, ended.output
+        end = self.bench.run(["plan", "--out", "aside/plan.json"])
+        assert end.code == 0, end.output
         self.old = (self.folder / "plan.json").read_bytes()
         shop.change(self.rng)
         return ["plan", "--out", "aside/plan.json"]
@@ -149,11 +149,11 @@ class PlanOut(Command):
             read_plan_file(self.folder / "plan.json")
         except LancestatError as error:
             problems.append(f"the plan cannot be read: {error}")
-        ended = self.bench.run(
+        end = self.bench.run(
             ["plan", "--out", "aside/plan.json"], ["run", "--plan-file", "aside/plan.json"]
         )
-        if ended.code:
-            problems.append(f"a new plan does not run: {ended.output[-600:]}")
+        if end.code:
+            problems.append(f"a new plan does not run: {end.output[-600:]}")
         beside = {path.name for path in self.folder.iterdir()} - {"plan.json"}
         shutil.rmtree(self.folder)
         problems += [f"plan leaves {name}" for name in sorted(beside)]
@@ -173,10 +173,10 @@ class Init(Command):
         return list(self.command)
 
     def problems(self) -> list[str]:
-        ended = self.bench.run(self.command)
-        if ended.code and "already holds lancestat_project.yml" not in ended.output:
-            return [f"it does not run again: {ended.output[-600:]}"]
-        found = contents(self.folder)
+        end = self.bench.run(self.command)
+        if end.code and "already holds lancestat_project.yml" not in end.output:
+            return [f"it does not run again: {end.output[-600:]}"]
+        files = contents(self.folder)
         shutil.rmtree(self.folder)
         self.folder.mkdir()
         (self.folder / "thesis.txt").write_text("all of it")
@@ -184,8 +184,8 @@ class Init(Command):
         expected = contents(self.folder)
         return [
             f"{path} is not what a first {self.command[0]} writes"
-            for path in sorted(found.keys() | expected.keys())
-            if found.get(path) != expected.get(path)
+            for path in sorted(files.keys() | expected.keys())
+            if files.get(path) != expected.get(path)
         ]
 
 
@@ -201,8 +201,8 @@ class SchemaOut(Init):
         return arguments
 
     def problems(self) -> list[str]:
-        found = contents(self.folder)
-        cut = [path for path, content in self.whole.items() if found.get(path) != content]
+        files = contents(self.folder)
+        cut = [path for path, content in self.whole.items() if files.get(path) != content]
         return [f"{path} is cut" for path in cut] + super().problems()
 
 

@@ -1,4 +1,4 @@
-"""`lancestat comment`, killed while it talks to a GitHub on loopback."""
+"""`lancestat comment`, killed while it sends requests to a stub of GitHub."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class Comment(Command):
     def _problems(self) -> Iterator[str]:
         if len(self.stub.bodies) > 1:
             yield f"there are {len(self.stub.bodies)} comments"
-        ended = self.bench.run(self.arguments)
-        if ended.code:
-            yield f"it does not run again: {ended.output[-600:]}"
+        end = self.bench.run(self.arguments)
+        if end.code:
+            yield f"it does not run again: {end.output[-600:]}"
         if [body.endswith(_NEW) for body in self.stub.bodies] != [True]:
             yield f"the comments are {self.stub.bodies}"

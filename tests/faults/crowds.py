@@ -18,7 +18,7 @@ from tests.faults.tally import Result, Trial
 KIND = "crowds"
 SHARES = {"all at once": 100}
 _OTHER = "aside"
-# What a command may end with when others keep changing what it works on.
+# Codes with which a command may fail while others change its inputs.
 _EXPECTED = ("LS302", "LS571", "LS604", "LS569")
 
 
@@ -54,14 +54,13 @@ def crowd(crowds: CrowdBench, trial: Trial) -> Result:
     ended = [child.wait() for child in children]
     last_began = max(child.started for child in children)
     overlaps = sum(
-        child.started + each.seconds > last_began
-        for child, each in zip(children, ended, strict=True)
+        child.started + end.seconds > last_began for child, end in zip(children, ended, strict=True)
     )
     problems = []
-    for (_, arguments), each in zip(work, ended, strict=True):
-        problems += defects(each)
-        if each.code and not any(code in each.output for code in _EXPECTED):
-            problems.append(f"{' '.join(arguments)} fails: {each.output[-600:]}")
+    for (_, arguments), end in zip(work, ended, strict=True):
+        problems += defects(end)
+        if end.code and not any(code in end.output for code in _EXPECTED):
+            problems.append(f"{' '.join(arguments)} fails: {end.output[-600:]}")
     problems += check_readers(shop)
     again = crowds.servers[0].start(
         [["run", "--quiet", "--target", "prod"], ["plan", "--check"]], other, environment
@@ -86,8 +85,8 @@ def _declare_other(folder: Path, other: Path) -> None:
     project = yaml.safe_load((folder / "lancestat_project.yml").read_text())
     project["name"] = "other"
     specs = yaml.safe_load((folder / "specs" / "shop.yml").read_text())
-    specs["tables"] = [each for each in specs["tables"] if each["name"] != "items"]
-    specs["knn_joins"] = [each for each in specs["knn_joins"] if each["name"] == "near"]
+    specs["tables"] = [table for table in specs["tables"] if table["name"] != "items"]
+    specs["knn_joins"] = [join for join in specs["knn_joins"] if join["name"] == "near"]
     (other / "lancestat_project.yml").write_text(yaml.safe_dump(project))
     (other / "specs" / "shop.yml").write_text(yaml.safe_dump(specs))
 

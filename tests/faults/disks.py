@@ -84,8 +84,8 @@ def fill(bench: Bench, trial: Trial) -> Result:
     filler = disk / "filler"
     environment = bench.shop.environment()
     with filler.open("wb") as file:
-        found = os.statvfs(disk)
-        os.posix_fallocate(file.fileno(), 0, max(found.f_bavail * found.f_frsize - free, 1))
+        usage = os.statvfs(disk)
+        os.posix_fallocate(file.fileno(), 0, max(usage.f_bavail * usage.f_frsize - free, 1))
     ended = bench.server.start([arguments], bench.shop.folder, environment).wait()
     full = "space" in ended.output.lower()
     problems = [*defects(ended), *check_readers(bench.shop)]

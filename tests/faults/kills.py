@@ -34,7 +34,7 @@ _SPARK_SECONDS = (1.0, 22.0)
 
 
 def kill(bench: Bench, trial: Trial) -> Result:
-    """Kill one command; what the project is then, and what becomes of it."""
+    """Kill one command, and return the problems of the project afterwards."""
     began = time.monotonic()
     rng = trial.rng
     on_spark = trial.command == ON_SPARK
@@ -82,13 +82,13 @@ def _kill_spark(
 
 
 def measure(bench: Bench, command: str) -> None:
-    """How long a command takes and how many steps it has when nothing disturbs it."""
+    """Measure the duration and the number of steps of an undisturbed command."""
     if command in bench.usual:
         return
     bench.renew()
     made = COMMANDS[command](bench, Trial(KIND, command, 0, 0).rng)
-    ended = bench.run(made.prepare())
-    assert ended.code == 0, ended.output
-    assert ended.steps is not None
-    bench.usual[command] = ended.seconds, ended.steps
+    end = bench.run(made.prepare())
+    assert end.code == 0, end.output
+    assert end.steps is not None
+    bench.usual[command] = end.seconds, end.steps
     assert made.problems() == []

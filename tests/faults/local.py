@@ -32,5 +32,5 @@ def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
             lance.write_dataset(rows, f"{place.uri}/left.lance")
             return joined(work)
     except (OSError, ValueError, RuntimeError) as error:
-        # As Spark's jobs tell what Lance raises in a task.
+        # Jobs of Spark report errors of Lance in a task like this.
         raise JoinFailed(f"joining '{work.node}' failed: {error}") from None

@@ -1,4 +1,4 @@
-"""A proxy on loopback before an object store, which answers as stores do on bad days."""
+"""A proxy on loopback before an object store, which injects faults into its answers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass
 class Proxy:
-    """Forwards to the store at `upstream`, as `plan` says."""
+    """Forward requests to the store at `upstream` with the faults of `plan`."""
 
     upstream: str
     plan: Plan = field(default_factory=Plan)
@@ -154,8 +154,8 @@ async def _write(writer: asyncio.StreamWriter, message: tuple[bytes, bytes]) -> 
 
 def _reset(writer: asyncio.StreamWriter) -> bool:
     """End the connection with an RST, as a host that has gone away."""
-    found = writer.get_extra_info("socket")
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     writer.transport.abort()
     return False
 

@@ -36,7 +36,7 @@ def main() -> None:
 
 
 def preload() -> None:
-    """Import what commands use."""
+    """Import the modules that commands use."""
     import faiss  # noqa: F401
     import lance.file
     import lance.fragment  # noqa: F401
@@ -82,7 +82,7 @@ def work(request: dict[str, Any]) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.dup2(log, 1)
         os.dup2(log, 2)
-        # Before the one who waits loses patience, the log tells where the command hangs.
+        # The log shows where the command hangs before the caller's timeout ends.
         faulthandler.dump_traceback_later(PATIENCE_SECONDS * 0.9)
         warnings.simplefilter("ignore")
         from tests.faults import boundaries, local

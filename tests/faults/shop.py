@@ -1,4 +1,4 @@
-"""A project with tables and joins of every sort, which tells what is true of it."""
+"""A project with tables and joins of every kind, and its expected content."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class Shop:
 
     @property
     def project(self) -> Project:
-        """As a reader opens it, without faults."""
+        """Return the project as a reader opens it, without faults."""
         return Project.load(self.folder)
 
     def uri(self, name: str) -> str:
         return f"{self.base or self.folder}/{name}"
 
     def environment(self) -> dict[str, str]:
-        """What children are started with."""
+        """Return the environment of child processes."""
         (self.folder / "tmp").mkdir(exist_ok=True)
         return {
             SCRATCH: self.uri("scratch"),
@@ -134,7 +134,7 @@ class Shop:
         self.aside[name] = []
 
     def change(self, rng: random.Random) -> None:
-        """Change some tables, and remember what their rows are now and what results are to be."""
+        """Change some tables, and store their rows and the expected results."""
         for name in rng.sample(self.tables, rng.randint(2, len(self.tables))):
             self.change_one(name, rng)
         self.remember()
@@ -160,7 +160,7 @@ class Shop:
                 self._write(name, orders(start, rng.randint(1, 25)))
 
     def remember(self) -> None:
-        """Keep the rows aside, and what readers of results may see from now on."""
+        """Store the rows, and the results that readers may see from now on."""
         for name in self.tables:
             dataset = self.dataset(name)
             self.aside[name] = rows_of(dataset.to_table())

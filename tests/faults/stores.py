@@ -28,8 +28,8 @@ ARGUMENTS = {
 }
 ENDPOINT = "SHOP_ENDPOINT"
 TIMEOUT = "SHOP_TIMEOUT"
-# A store that does not answer is soon given up on, as trials have little time. A busy machine
-# may take as long to answer: only the command that is to fail is impatient.
+# Requests to a store that does not answer have a short timeout, as trials must be short. On a busy
+# machine an answer may take as long: only the command that is to fail has that timeout.
 _IMPATIENT = "3s"
 _PATIENT = "120s"
 # After so many changes a shop has become slow.
@@ -50,7 +50,7 @@ class StoreBench:
     shops: int = 0
 
     def environment(self, endpoint: str, timeout: str = _PATIENT) -> dict[str, str]:
-        """How a process reaches the store, each of whose requests may take `timeout`."""
+        """Return the environment of a process whose requests to the store have a `timeout`."""
         return {
             ENDPOINT: endpoint,
             TIMEOUT: timeout,
@@ -80,13 +80,13 @@ class StoreBench:
         self.shop.folder.mkdir()
         self.shop.declare()
         self.shop.stock()
-        ended = self.run("run")
-        assert ended.code == 0, ended.output
+        end = self.run("run")
+        assert end.code == 0, end.output
         self.shop.change(random.Random(1))
         for command in ARGUMENTS:
             self.proxy.plan = Plan()
-            ended = self.run(command)
-            assert ended.code == 0, ended.output
+            end = self.run(command)
+            assert end.code == 0, end.output
             self.requests[command] = self.proxy.plan.seen
         self.trials = 0
         return self.shop
@@ -108,10 +108,10 @@ def fail(bench: StoreBench, trial: Trial) -> Result:
     bench.trials = (bench.trials + 1) % _TRIALS_PER_SHOP
     bench.shop.change(rng)
     bench.proxy.plan = plan = random_plan(rng, bench.requests[trial.command])
-    ended = bench.run(trial.command, timeout=_IMPATIENT)
+    end = bench.run(trial.command, timeout=_IMPATIENT)
     bench.proxy.plan = Plan()
     what = f"{plan.action} x {plan.count} from request {plan.first}"
-    problems = [*defects(ended), *check_readers(bench.shop)]
+    problems = [*defects(end), *check_readers(bench.shop)]
     later = bench.run("run", "plan --check", "gc")
     if later.code:
         problems.append(f"the next run does not converge: {later.output[-600:]}")

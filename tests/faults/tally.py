@@ -1,4 +1,4 @@
-"""What was tried and what came of it."""
+"""Counts of trials and their outcomes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Result:
-    """How a trial ended: whether the fault struck before the command ended, and what is wrong."""
+    """The outcome of a trial: whether the fault struck before the command ended, and problems."""
 
     kind: str
     command: str

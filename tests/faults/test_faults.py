@@ -1,4 +1,4 @@
-"""A handful of each fault; `python -m tests.faults` tries as many as asked for."""
+"""A few trials of each fault; `python -m tests.faults` tries any number."""
 
 from __future__ import annotations
 
@@ -29,34 +29,34 @@ KILLED = (
 
 
 def try_all(kind: str, *commands: str) -> int:
-    """How many faults struck, none of which may do harm."""
+    """Return the number of faults that struck, none of which may do harm."""
     wanted = [Trial(kind, command, SEED, number) for number, command in enumerate(commands)]
     results = list(carry_out(wanted))
     assert [problem for result in results for problem in result.problems] == []
     return sum(result.effective for result in results)
 
 
-def test_kills() -> None:
+def test_killed_commands_leave_a_consistent_state() -> None:
     assert try_all(kills.KIND, *KILLED)
 
 
 @pytest.mark.s3
-def test_stores() -> None:
+def test_store_failures_leave_a_consistent_state() -> None:
     assert try_all(stores.KIND, "run", "gc")
 
 
 @pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime: apt-get install faketime")
-def test_clocks() -> None:
+def test_clock_changes_leave_a_consistent_state() -> None:
     assert try_all(clocks.KIND, "run", "gc") == 2
 
 
-def test_crowds() -> None:
+def test_concurrent_commands_leave_a_consistent_state() -> None:
     assert try_all(crowds.KIND, *["all at once"] * 2)
 
 
 @pytest.mark.skipif(disks.namespace() is None, reason="nobody may mount a tmpfs on this system")
-def test_full_disks() -> None:
+def test_full_disks_leave_a_consistent_state() -> None:
     """In a process of its own, since the disk is mounted for it alone."""
     command = [sys.executable, "-m", "tests.faults", "--full-disks", "5", "--seed", str(SEED)]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -23,7 +23,7 @@ _FORMAT_ROUND = 20
 
 
 def main() -> int:
-    """Try as many conditions as the command line asks for, in one zone after the other."""
+    """Try the requested number of conditions, in one zone after the other."""
     parser = argparse.ArgumentParser(prog="python -m tests.filters", description=__doc__)
     parser.add_argument("--conditions", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
@@ -37,7 +37,7 @@ def main() -> int:
         )
         spark = start_session(target, "lancestat filters", is_short_lived=True)
         rows, started = Rows(spark, Path(folder)), time.monotonic()
-        tried = pushed = found = 0
+        tried = pushed = count = 0
         while tried < arguments.conditions:
             seed = arguments.seed + tried
             zone = ZONES[tried // _ROUND % len(ZONES)]
@@ -46,16 +46,16 @@ def main() -> int:
             few = list(islice(drawn(seed, FORMAT_FAMILIES), _FORMAT_ROUND))
             findings += trial(spark, rows, zone, few, [FORMAT])
             tried, pushed = tried + len(conditions), pushed + len(few)
-            found += len(findings)
+            count += len(findings)
             for finding in findings:
                 print(finding, flush=True)  # noqa: T201
         spark.stop()
     minutes = (time.monotonic() - started) / 60
     print(  # noqa: T201
         f"{tried} conditions by {len(WAYS)} ways and {pushed} by the format, in {len(ZONES)} zones "
-        f"and {minutes:.1f} minutes: {found} findings"
+        f"and {minutes:.1f} minutes: {count} findings"
     )
-    return 1 if found else 0
+    return 1 if count else 0
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A table whose columns hold the extremes of their types, as Lance has it and as Spark sees it."""
+"""A table whose columns hold the extremes of their types, for Lance and for Spark."""
 
 from __future__ import annotations
 
@@ -131,14 +131,14 @@ def _spans(unit: str) -> Extremes:
 
 def _in_unit(counts: Sequence[int], unit: str) -> tuple[list[int], Callable[[int], int]]:
     if unit == "ns":
-        return [each * 1_000 + 999 for each in counts], lambda value: value // 1_000
+        return [total * 1_000 + 999 for total in counts], lambda value: value // 1_000
     factor = _MICROS[unit]
-    return sorted({each // factor for each in counts}), lambda value: value * factor
+    return sorted({total // factor for total in counts}), lambda value: value * factor
 
 
 def _middling(name: str, type: pa.DataType, see: Callable[[int], Any], spark: str) -> Extremes:
     """Values that are a date, an instant and a local time in every zone, to be cast."""
-    counts = {day(each.date()).days if spark == "date" else micros(each) for each in _MOMENTS}
+    counts = {day(moment.date()).days if spark == "date" else micros(moment) for moment in _MOMENTS}
     other = see(day(date(1, 1, 4)).days if spark == "date" else 7)
     shape = _sorted(type, list(counts), see, others=(other,))
     return Extremes(name, spell=_speller(spark), family=f"mid {spark}", build=_counted, **shape)
@@ -155,7 +155,7 @@ COLUMNS: tuple[Extremes, ...] = (
 
 
 def write_lance(path: Path) -> int:
-    """Rows in fragments that can be told apart by the values of any column; how many they are."""
+    """Write fragments that differ in the values of any column; return the number of rows."""
     rows = max(len(column.stored) for column in COLUMNS) + 2
     arrays = {"id": pa.array(range(rows), pa.int64())}
     for column in COLUMNS:
@@ -165,7 +165,7 @@ def write_lance(path: Path) -> int:
 
 
 def write_parquet(path: Path, rows: int) -> None:
-    """The same rows as Spark sees them, as far as Parquet has the types."""
+    """Write the same rows as Parquet, as far as it has the types of Spark."""
     arrays = {"id": pa.array(range(rows), pa.int64())}
     for column in COLUMNS:
         values = [count(value) for value in _spread(column.seen, rows)]
@@ -195,6 +195,6 @@ _PARQUET = {
 
 
 def _spread(values: Sequence[Any], rows: int) -> list[Any]:
-    """The values over all rows, each where its rank says, and nulls after the last."""
+    """Return the values of all rows, placed by their rank, and nulls after the last."""
     valued = rows - 2
     return [values[place * len(values) // valued] for place in range(valued)] + [None, None]

@@ -20,13 +20,13 @@ def condition(random: Random, column: Extremes) -> str:
     """A condition on the column, and sometimes its negation."""
     forms: list[Callable[[Random, Extremes], str]] = [_compared, _compared, _listed, _ranged]
     forms += [_WITH_CASTS.get(column.family, _compared)]
-    found = random.choice(forms)(random, column)
+    text = random.choice(forms)(random, column)
     kind = random.random()
     if kind < 0.25:
-        return f"NOT ({found})"
+        return f"NOT ({text})"
     if kind < 0.35:
-        return f"(({found}) OR `{column.name}` IS NULL)"
-    return f"({found})"
+        return f"(({text}) OR `{column.name}` IS NULL)"
+    return f"({text})"
 
 
 def _of(random: Random, column: Extremes) -> str:

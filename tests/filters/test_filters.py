@@ -35,22 +35,26 @@ def rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Rows:
 
 
 def check(spark: SparkSession, rows: Rows, zone: str, conditions: list[str], *ways: str) -> None:
-    found = trial(spark, rows, zone, conditions, ways)
-    assert not found, "\n".join(map(str, found))
+    findings = trial(spark, rows, zone, conditions, ways)
+    assert not findings, "\n".join(map(str, findings))
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_every_type_at_its_extremes(spark: SparkSession, rows: Rows, way: str) -> None:
+def test_filters_agree_for_every_type_at_its_extremes(
+    spark: SparkSession, rows: Rows, way: str
+) -> None:
     check(spark, rows, "UTC", list(islice(drawn(WAYS.index(way)), 80)), way)
 
 
 @pytest.mark.parametrize("zone", ZONES[1:])
-def test_dates_and_instants_in_odd_zones(spark: SparkSession, rows: Rows, zone: str) -> None:
+def test_filters_agree_for_dates_and_instants_in_odd_zones(
+    spark: SparkSession, rows: Rows, zone: str
+) -> None:
     seed = ZONES.index(zone)
     check(spark, rows, zone, list(islice(drawn(seed, CALENDAR), 30)), WAYS[seed % len(WAYS)])
 
 
-def test_the_format_with_filters_pushed(spark: SparkSession, rows: Rows) -> None:
+def test_filters_agree_when_the_format_pushes_them(spark: SparkSession, rows: Rows) -> None:
     conditions = list(islice(drawn(7, FORMAT_FAMILIES), 60))
     check(spark, rows, "America/St_Johns", conditions, FORMAT)
 

@@ -79,13 +79,13 @@ class Rows:
 
     @cached_property
     def parquet(self) -> DataFrame:
-        """What Spark says of the rows by itself."""
+        """Return the rows as Spark reads them from Parquet."""
         frame = self._spark.read.parquet(str(self._folder / "rows.parquet"))
         return frame.selectExpr("id", *map(parquet_view, COLUMNS))
 
     @cached_property
     def ways(self) -> Mapping[str, DataFrame]:
-        """DataFrames over Lance by what rules fragments out."""
+        """Return DataFrames over Lance, by the source of their pruning."""
         plain, indexed = (str(self._folder / f"{name}.lance") for name in ("plain", "indexed"))
         world = World(Path(plain))
         [node] = world.run().nodes
@@ -117,37 +117,37 @@ def drawn(seed: int, families: Sequence[str] = ()) -> Iterator[str]:
 def trial(
     spark: SparkSession, rows: Rows, zone: str, conditions: Sequence[str], ways: Sequence[str]
 ) -> list[Finding]:
-    """What is wrong by some ways under a session's zone."""
+    """Return the findings of some ways to filter under a session's time zone."""
     with _settings(spark, **{**_TRIED_WITH, "spark.sql.session.timeZone": zone}):
         expected = _truth(spark, rows.parquet, conditions)
-        found = []
+        findings = []
         for way in ways:
             for start in range(0, len(conditions), AT_ONCE):
                 some = conditions[start : start + AT_ONCE]
                 frames = [rows.loaded() if way == FORMAT else rows.ways[way] for _ in some]
                 for text, selected in zip(some, _selected(frames, some), strict=True):
                     if selected != expected[text]:
-                        found.append(Finding(way, zone, text, expected[text], selected))
-    return found
+                        findings.append(Finding(way, zone, text, expected[text], selected))
+    return findings
 
 
 def _truth(
     spark: SparkSession, frame: DataFrame, conditions: Sequence[str]
 ) -> dict[str, tuple[int, ...]]:
     """The rows of each condition, which is a column of the result: nothing is pushed anywhere."""
-    found: dict[str, list[int]] = {text: [] for text in conditions}
+    matching_ids: dict[str, list[int]] = {text: [] for text in conditions}
     # Compiling many expressions takes longer than evaluating them on a few rows.
     interpreted = {
         "spark.sql.codegen.wholeStage": "false",
         "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     }
     with _settings(spark, **interpreted):
-        columns = [f"{text} AS `_{place}`" for place, text in enumerate(found)]
+        columns = [f"{text} AS `_{place}`" for place, text in enumerate(matching_ids)]
         for row in frame.selectExpr("id", *columns).collect():
-            for text, holds in zip(found, row[1:], strict=True):
+            for text, holds in zip(matching_ids, row[1:], strict=True):
                 if holds:
-                    found[text].append(row[0])
-    return {text: tuple(sorted(ids)) for text, ids in found.items()}
+                    matching_ids[text].append(row[0])
+    return {text: tuple(sorted(ids)) for text, ids in matching_ids.items()}
 
 
 def _selected(frames: Sequence[DataFrame], conditions: Sequence[str]) -> list[tuple[int, ...]]:
@@ -158,10 +158,10 @@ def _selected(frames: Sequence[DataFrame], conditions: Sequence[str]) -> list[tu
         frame.where(text).select(f.lit(place).alias("place"), "id")
         for place, (frame, text) in enumerate(zip(frames, conditions, strict=True))
     ]
-    found: list[list[int]] = [[] for _ in conditions]
+    ids: list[list[int]] = [[] for _ in conditions]
     for place, id in reduce(lambda left, right: left.unionAll(right), parts).collect():
-        found[place].append(id)
-    return [tuple(sorted(each)) for each in found]
+        ids[place].append(id)
+    return [tuple(sorted(selection)) for selection in ids]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ JOIN_EVERY = 25
 
 
 def main() -> int:
-    """Run the histories that the command line asks for."""
+    """Run the histories that the command line selects."""
     parser = argparse.ArgumentParser(prog="python -m tests.histories", description=__doc__)
     parser.add_argument("--histories", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next one")
@@ -49,33 +49,33 @@ def _tried(seeds: range, most: int, folder: str) -> int:
     spark = start_session(target, "lancestat histories", is_short_lived=True)
     for key, value in optimizer_settings({}).items():
         spark.conf.set(key, value)
-    counts, found, started = Counts(), 0, time.monotonic()
+    counts, defects, started = Counts(), 0, time.monotonic()
     for seed in seeds:
         with_join = seed % JOIN_EVERY == 0
         steps = draw_history(seed)
         outcome = run_history(spark, steps, counts, with_join=with_join)
         if outcome.findings:
-            found += 1
+            defects += 1
             again = shrink(spark, outcome.steps, with_join=with_join)
-            shown = again if again.findings else outcome
-            print(f"seed {seed}: {', '.join(name for name, _ in shown.steps)}")  # noqa: T201
-            for finding in shown.findings[:3]:
+            reported = again if again.findings else outcome
+            print(f"seed {seed}: {', '.join(name for name, _ in reported.steps)}")  # noqa: T201
+            for finding in reported.findings[:3]:
                 print(f"  {finding}", flush=True)  # noqa: T201
             if not again.findings:
                 print("  it did not go wrong again")  # noqa: T201
-            if found >= most:
+            if defects >= most:
                 break
     minutes = (time.monotonic() - started) / 60
     print(  # noqa: T201
         f"{counts.histories} histories in {minutes:.1f} minutes: {counts.steps.total()} steps "
         f"({counts.refused.total()} refused by Lance), {counts.reads} reads "
         f"({counts.refusals} refused), {counts.checks} checks of statistics, {counts.joins} joins, "
-        f"{found} findings"
+        f"{defects} findings"
     )
     for what, times in counts.refused.most_common(12):
         print(f"  refused {times} times: {what}")  # noqa: T201
     spark.stop()
-    return 1 if found else 0
+    return 1 if defects else 0
 
 
 if __name__ == "__main__":

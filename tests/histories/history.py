@@ -1,4 +1,4 @@
-"""One history: steps that are drawn from a seed, and after each of them what every reader says."""
+"""One history: steps drawn from a seed, and the checks of every reader after each of them."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ SETTINGS = {
 # Errors by which Lance refuses a step, such as an index over no rows.
 _REFUSED = (OSError, ValueError, RuntimeError, KeyError)
 
-# A step and the seed of what it draws.
+# A step and the seed of its random choices.
 Drawn = tuple[str, int]
 
 
 @dataclass
 class Counts:
-    """What was tried."""
+    """Counts of reads, refusals and steps."""
 
     histories: int = 0
     steps: Counter[str] = field(default_factory=Counter)
@@ -134,10 +134,12 @@ def _joined(world: HistoryWorld) -> list[Finding]:
     rows = lance_rows(world.uri, world.dataset.version)
     pairs = lance.dataset(str(world.folder / "near.lance")).to_table().to_pydict()
     expected = sorted(rows["id"].to_pylist())
-    found = (sorted(pairs["id"]), sorted(pairs["id_right"]), set(pairs["_distance"]) <= {0.0})
-    if found == (expected, expected, True):
+    neighbours = (sorted(pairs["id"]), sorted(pairs["id_right"]), set(pairs["_distance"]) <= {0.0})
+    if neighbours == (expected, expected, True):
         return []
-    return [Finding("a join of the table with itself", f"it gives {found}, for rows {expected}")]
+    return [
+        Finding("a join of the table with itself", f"it gives {neighbours}, for rows {expected}")
+    ]
 
 
 @contextmanager
@@ -156,7 +158,7 @@ def _engine(spark: SparkSession, folder: Path, *, most_groups: int) -> Iterator[
 
 
 def shrink(spark: SparkSession, steps: Sequence[Drawn], *, with_join: bool) -> Outcome:
-    """A shorter history that goes wrong too: steps are left out, one after the other."""
+    """Return a shorter history that also fails: steps are left out one after the other."""
 
     def tried(some: Sequence[Drawn]) -> Outcome:
         return run_history(spark, some, Counts(), with_join=with_join)

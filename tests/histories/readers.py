@@ -1,4 +1,4 @@
-"""Every way to read a table: each reader is pinned when it is made, and asked again later."""
+"""Every way to read a table: each reader is pinned when it is made, and read again later."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _CODE = re.compile(r"\bLS\d{3}\b")
-# What a reader says whose table is another one now.
+# The error of a reader whose table has been replaced.
 _ATTACH = re.compile(r"attach .*again", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What went wrong, in one line of what was looked at and one of what was seen."""
+    """A defect: one line on the observed object and one on the observed value."""
 
     what: str
     seen: str
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass
 class Pin:
-    """A reader of one version, and what Lance said of that version when the reader was made.
+    """A reader of one version, and the rows of that version when the reader was made.
 
     `rows` is a DataFrame, or reads a table's rows in this process.
     """
@@ -67,16 +67,16 @@ class Pin:
     cleaned: int
 
     def is_orphan(self, world: HistoryWorld) -> bool:
-        """Whether its table is another one now."""
+        """Return whether its table has been replaced."""
         return self.epoch != world.epoch
 
     def may_refuse(self, world: HistoryWorld) -> bool:
-        """Whether its version may be gone."""
+        """Return whether its version may have been cleaned up."""
         return self.is_orphan(world) or self.cleaned != world.cleaned
 
 
 class Readers:
-    """Makes readers and asks them; counts what was read and compared."""
+    """Create readers and query them; count reads and comparisons."""
 
     def __init__(self, spark: SparkSession, world: HistoryWorld) -> None:
         self._spark = spark
@@ -111,7 +111,7 @@ class Readers:
             rows = lancestat.read_table(self._spark, self._world.uri, tag=name)
             return self._pin("read_table of a tag", rows, tags[name]["version"])
         if kind < 0.5:
-            version = random.choice([each["version"] for each in dataset.versions()])
+            version = random.choice([version["version"] for version in dataset.versions()])
             rows = lancestat.read_table(self._spark, self._world.uri, version=version)
             return self._pin("read_table of a version", rows, version)
         return self._pin("read_table", lancestat.read_table(self._spark, self._world.uri))
@@ -122,9 +122,9 @@ class Readers:
         return self._pin("format", loader.load(self._world.uri))
 
     def _side(self, random: Random) -> Pin:
-        found = snapshot(self._world.dataset, self._world.uri)
-        pinned = PinnedTable.at(found)
-        names = tuple(field.name for field in found.fields)
+        now = snapshot(self._world.dataset, self._world.uri)
+        pinned = PinnedTable.at(now)
+        names = tuple(field.name for field in now.fields)
         schema = self._world.dataset.schema
 
         def rows() -> pa.Table:
@@ -143,9 +143,9 @@ class Readers:
         schema = lance_rows(world.uri, version).schema
         names = set(schema.names)
         truths = {
-            each: lance_rows(world.uri, version, each)
-            for each in PREDICATES
-            if each.column is None or each.column in names
+            predicate: lance_rows(world.uri, version, predicate)
+            for predicate in PREDICATES
+            if predicate.column is None or predicate.column in names
         }
         return Pin(way, version, rows, schema, truths, world.epoch, world.cleaned)
 
@@ -159,8 +159,8 @@ class Readers:
             for pin in chosen
             if not callable(pin.rows)
         ]
-        found = [finding for pin in in_process for finding in self._compared(pin, Question(ALL))]
-        return found + self._asked_on_spark(on_spark)
+        findings = [finding for pin in in_process for finding in self._compared(pin, Question(ALL))]
+        return findings + self._asked_on_spark(on_spark)
 
     def _asked_on_spark(self, asked: Sequence[tuple[Pin, Question]]) -> list[Finding]:
         if not asked:
@@ -168,26 +168,28 @@ class Readers:
         try:
             answers = self._answers(asked)
         except Exception:
-            # One of them fails the query: which one, is asked one by one.
+            # One of them fails the query: they are queried one by one to find it.
             return [finding for one in asked for finding in self._compared(*one)]
-        found: list[Finding] = []
+        findings: list[Finding] = []
         for (pin, question), seen in zip(asked, answers, strict=True):
-            found += self._judged(pin, question, seen)
-        return found
+            findings += self._judged(pin, question, seen)
+        return findings
 
     def _answers(self, asked: Sequence[tuple[Pin, Question]]) -> list[list[list[str | None]]]:
-        """The answers of all, from one job."""
+        """Return the answers of all readers, from one job."""
         parts = []
         for place, (pin, question) in enumerate(asked):
-            texts = [f"cast({each} as string)" for each in question.expressions(pin.schema)]
+            texts = [
+                f"cast({expression} as string)" for expression in question.expressions(pin.schema)
+            ]
             rows: Any = pin.rows
             selected = rows.where(question.predicate.spark)
             parts.append(selected.selectExpr(f"{place} as place", f"array({','.join(texts)}) as a"))
         frame = reduce(lambda left, right: left.unionAll(right), parts)
-        found: list[list[list[str | None]]] = [[] for _ in asked]
+        answers: list[list[list[str | None]]] = [[] for _ in asked]
         for place, values in frame.collect():
-            found[place].append(list(values))
-        return found
+            answers[place].append(list(values))
+        return answers
 
     def _compared(self, pin: Pin, question: Question) -> list[Finding]:
         try:
@@ -201,9 +203,9 @@ class Readers:
     def _judged(self, pin: Pin, question: Question, seen: list[list[Any]]) -> list[Finding]:
         self.reads += 1
         expected = question.answer(pin.truths[question.predicate])
-        found = seen if callable(pin.rows) else parsed(seen, expected)
+        answer = seen if callable(pin.rows) else parsed(seen, expected)
         what = f"{pin.way} of version {pin.version}, where {question.predicate.spark}"
-        return [] if found == expected else [Finding(what, _difference(found, expected))]
+        return [] if answer == expected else [Finding(what, _difference(answer, expected))]
 
     def _refused(self, pin: Pin, error: str) -> list[Finding]:
         self.reads += 1
@@ -222,11 +224,13 @@ class Readers:
         """`lancestat sql` over the newest version."""
         world = self._world
         version, schema = world.dataset.version, world.dataset.schema
-        fitting = [each for each in PREDICATES if (each.column or "id") in schema.names]
+        fitting = [
+            predicate for predicate in PREDICATES if (predicate.column or "id") in schema.names
+        ]
         question = draw_question(random, random.choice(fitting), schema)
         texts = ", ".join(
-            f"cast({each} as string) as c{place}"
-            for place, each in enumerate(question.expressions(schema))
+            f"cast({expression} as string) as c{place}"
+            for place, expression in enumerate(question.expressions(schema))
         )
         query = f"select {texts} from t where {question.predicate.spark}"
         arguments = ["sql", "--output", "json", "--project-dir", str(world.folder), query]
@@ -236,11 +240,11 @@ class Readers:
         if result.exit_code != 0:
             return [Finding(what, f"exit {result.exit_code}: {result.output}")]
         expected = question.answer(lance_rows(world.uri, version, question.predicate))
-        found = parsed(json.loads(result.stdout)["rows"], expected)
-        return [] if found == expected else [Finding(what, _difference(found, expected))]
+        answer = parsed(json.loads(result.stdout)["rows"], expected)
+        return [] if answer == expected else [Finding(what, _difference(answer, expected))]
 
 
-def _difference(found: list[list[Any]], expected: list[list[Any]]) -> str:
-    many = [row for row in found if row not in expected]
-    missing = [row for row in expected if row not in found]
-    return f"{len(found)} rows, and Lance gives {len(expected)}; wrong {many}, missing {missing}"
+def _difference(actual: list[list[Any]], expected: list[list[Any]]) -> str:
+    many = [row for row in actual if row not in expected]
+    missing = [row for row in expected if row not in actual]
+    return f"{len(actual)} rows, and Lance gives {len(expected)}; wrong {many}, missing {missing}"

@@ -1,4 +1,4 @@
-"""Rows of random tables, and what Lance itself says of them: the truth that readers are held to."""
+"""Rows of random tables, and their content as read by Lance, with which readers are compared."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ PREDICATES = (
 
 
 def make_rows(random: Random, count: int, start: int | None = None) -> pa.Table:
-    """Rows whose values lie near each other, so that fragments can be told apart by them."""
+    """Return rows with similar values, so that fragments have distinct ranges."""
     start = random.randrange(_SPAN) if start is None else start
     numbers = [start + place for place in range(count)]
 
@@ -96,11 +96,11 @@ def conformed(rows: pa.Table, schema: pa.Schema, random: Random) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked about the rows that a condition selects: all of them, or one column's figures.
+    """A question about the rows that a condition selects: all of them, or one column's figures.
 
     Args:
         predicate: The condition.
-        column: Whose figures are asked for; None with `is_count` for the number of rows alone.
+        column: The column of the figures; None with `is_count` for the number of rows alone.
         is_count: Whether figures are asked for, in one row.
     """
 
@@ -111,14 +111,14 @@ class Question:
     def expressions(self, schema: pa.Schema) -> list[str]:
         """In Spark's SQL, each of which gives text."""
         if not self.is_count:
-            return [shown for field in schema if (shown := _shown(field))]
+            return [text for field in schema if (text := _shown(field))]
         if self.column is None:
             return ["count(*)"]
-        shown = _shown(schema.field(self.column))
-        return ["count(*)", f"count({shown})", f"min({shown})", f"max({shown})"]
+        text = _shown(schema.field(self.column))
+        return ["count(*)", f"count({text})", f"min({text})", f"max({text})"]
 
     def answer(self, rows: pa.Table) -> list[list[Any]]:
-        """What Lance's rows make of it."""
+        """Return the answer computed from the rows of Lance."""
         if not self.is_count:
             columns = [_values(rows[field.name]) for field in rows.schema if _shown(field)]
             return sorted(map(list, zip(*columns, strict=True)), key=repr)
@@ -154,20 +154,20 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 
 def parsed(rows: list[list[str | None]], expected: list[list[Any]]) -> list[list[Any]]:
-    """Spark's answers, each a text or null, in the types of those that are expected."""
+    """Return Spark's answers, texts or nulls, in the types of the expected ones."""
     types = [
         next((type(value) for value in column if value is not None), str)
         for column in zip(*expected, strict=True)
     ]
-    found = [
+    converted = [
         [None if value is None else like(value) for value, like in zip(row, types, strict=True)]
         if types
         else list(row)
         for row in rows
     ]
-    return sorted(found, key=repr)
+    return sorted(converted, key=repr)
 
 
 def lance_rows(uri: str, version: int, predicate: Predicate = ALL) -> pa.Table:
-    """What Lance itself reads."""
+    """Return the rows that Lance itself reads."""
     return lance.dataset(uri, version=version).to_table(filter=predicate.lance)

@@ -1,4 +1,4 @@
-"""Statistics that are believed, held against statistics that are made of the rows themselves."""
+"""Compare used statistics with statistics of the rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _FILTERS: tuple[Filter, ...] = (
 
 
 def check_statistics(world: HistoryWorld) -> list[Finding]:
-    """What `show`, an attached view and `read_table` would believe of the table as it is now."""
+    """Compare `show`, an attached view and `read_table` with the current rows of the table."""
     try:
         project = world.project
         [table] = project.spec.tables
@@ -50,14 +50,14 @@ def check_statistics(world: HistoryWorld) -> list[Finding]:
         if isinstance(opened, LancestatError):
             raise opened
         plain = open_table(world.uri)
-        shown = project.show("t")
+        status = project.show("t")
     except LancestatError as error:
         return [Finding("a table that is there", f"it is refused: {error}")]
     settings = read_settings({}, {})
-    found = _judged(world, "a view", opened, opened.judge(settings, _now()), table)
-    found += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
-    found += _shown(world, shown, opened)
-    return found + _pruned(world, opened) + _pruned(world, plain)
+    findings = _judged(world, "a view", opened, opened.judge(settings, _now()), table)
+    findings += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
+    findings += _shown(world, status, opened)
+    return findings + _pruned(world, opened) + _pruned(world, plain)
 
 
 def check_agreement(world: HistoryWorld) -> list[Finding]:
@@ -67,11 +67,11 @@ def check_agreement(world: HistoryWorld) -> list[Finding]:
     opened = DeclaredTables(project.spec, project.state, _now).open([table])["t"]
     assert isinstance(opened, ReadTable), opened
     verdict = opened.judge(read_settings({}, {}), _now())
-    shown = project.show("t")
-    if (shown.use, shown.reason) == (verdict.use, verdict.reason.value):
+    status = project.show("t")
+    if (status.use, status.reason) == (verdict.use, verdict.reason.value):
         return []
-    seen = f"a view says {verdict.reason.value} ({verdict.detail}), show {shown.reason}"
-    return [Finding("verdicts on the same statistics", f"{seen} ({shown.detail})")]
+    seen = f"a view says {verdict.reason.value} ({verdict.detail}), show {status.reason}"
+    return [Finding("verdicts on the same statistics", f"{seen} ({status.detail})")]
 
 
 def _now() -> datetime:
@@ -92,27 +92,29 @@ def _judged(
     return _stale(world, who, verdict, table)
 
 
-def _shown(world: HistoryWorld, shown: TableStatus, opened: ReadTable) -> list[Finding]:
-    if not shown.use or shown.reason != GuardReason.CURRENT.value:
+def _shown(world: HistoryWorld, status: TableStatus, opened: ReadTable) -> list[Finding]:
+    if not status.use or status.reason != GuardReason.CURRENT.value:
         return []
-    return _differing("show", shown.columns, fresh(lance.dataset(world.uri, version=shown.version)))
+    return _differing(
+        "show", status.columns, fresh(lance.dataset(world.uri, version=status.version))
+    )
 
 
 def _differing(
-    who: str, told: Mapping[str, PublishedColumn], truth: Mapping[str, PublishedColumn]
+    who: str, used: Mapping[str, PublishedColumn], truth: Mapping[str, PublishedColumn]
 ) -> list[Finding]:
     return [
         Finding(
             f"current statistics of column '{name}', as {who} has them",
             f"they are {column}, made anew {truth.get(name)}",
         )
-        for name, column in told.items()
+        for name, column in used.items()
         if truth.get(name) != column
     ]
 
 
 def _stale(world: HistoryWorld, who: str, verdict: Verdict, table: Table) -> list[Finding]:
-    """Whether the policy accepts what was accepted, by the rows themselves."""
+    """Return findings where the policy does not accept the used statistics, judged by the rows."""
     bounds = table.policy.allow_stale
     if bounds is True:
         return []
@@ -140,9 +142,9 @@ def _stale(world: HistoryWorld, who: str, verdict: Verdict, table: Table) -> lis
 
 
 def changed_share(before: pa.Table, now: pa.Table) -> float:
-    """Rows that came plus rows that went, of the rows there are now, by columns of both."""
+    """Return added plus removed rows per current row, in the common columns."""
     names = [name for name in now.schema.names if name in before.schema.names]
-    old, new = (Counter(map(str, each.select(names).to_pylist())) for each in (before, now))
+    old, new = (Counter(map(str, rows.select(names).to_pylist())) for rows in (before, now))
     changed = sum((new - old).values()) + sum((old - new).values())
     return min(1.0, changed / len(now)) if len(now) else float(bool(changed))
 
@@ -166,9 +168,9 @@ def fresh(dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
 
 
 def _pruned(world: HistoryWorld, opened: ReadTable) -> list[Finding]:
-    """Fragments that are ruled out hold no row that a filter wants."""
+    """Check that pruned fragments hold no row that a filter selects."""
     dataset = lance.dataset(world.uri, version=opened.snapshot.version)
-    found = [
+    findings = [
         Finding(f"the partial of column '{name}' over all groups", "it is not that of the rows")
         for name, expected in (one_pass(dataset, None) if opened.snapshot.fragments else {}).items()
         if without_quantiles(opened.fragments.partial(name)) not in (None, expected)
@@ -179,5 +181,5 @@ def _pruned(world: HistoryWorld, opened: ReadTable) -> list[Finding]:
         try:
             check_filter(opened.fragments, dataset, [filter])
         except AssertionError as error:
-            found.append(Finding(f"fragments that {filter} leaves", str(error)[:500]))
-    return found
+            findings.append(Finding(f"fragments that {filter} leaves", str(error)[:500]))
+    return findings

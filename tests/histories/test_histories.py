@@ -1,4 +1,4 @@
-"""A few random histories; `python -m tests.histories` tries as many as one likes."""
+"""A few random histories; `python -m tests.histories` tries any number."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ HISTORIES = 12
 
 @pytest.fixture
 def session(spark: SparkSession) -> SparkSession:
-    made = spark.newSession()
+    new_session = spark.newSession()
     for key, value in {**SETTINGS, **optimizer_settings({})}.items():
-        made.conf.set(key, value)
-    return made
+        new_session.conf.set(key, value)
+    return new_session
 
 
-def test_every_reader_tells_the_truth_or_refuses(session: SparkSession) -> None:
+def test_every_reader_returns_correct_rows_or_refuses(session: SparkSession) -> None:
     counts = Counts()
     for seed in range(HISTORIES):
         outcome = run_history(session, draw_history(seed), counts, with_join=seed == 0)
-        told = "\n".join(map(str, outcome.findings))
-        assert not outcome.findings, f"seed {seed}, {outcome.steps}:\n{told}"
+        findings = "\n".join(map(str, outcome.findings))
+        assert not outcome.findings, f"seed {seed}, {outcome.steps}:\n{findings}"
     assert counts.reads > HISTORIES
     assert counts.refused.total() < counts.steps.total() / 10

@@ -1,4 +1,4 @@
-"""One table of a project, its folder, and what can happen to them: the steps of a history."""
+"""One table of a project, its folder, and the changes of both: the steps of a history."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ROWS_PER_FILE = 20
 
 @dataclass
 class HistoryWorld:
-    """A project over the table `t`, declared anew by some steps, and one more table `r` to join.
+    """A project over the table `t`, whose declaration some steps change, and a table `r` to join.
 
     `epoch` counts how often another dataset took the table's place; `cleaned` how often versions
     were removed.
@@ -82,7 +82,7 @@ class HistoryWorld:
 
     @property
     def project(self) -> Project:
-        """As it is declared now."""
+        """Return the project of the current declarations."""
         return Project.load(self.folder)
 
     def run(self, *nodes: str, full_refresh: bool = False) -> None:
@@ -148,7 +148,7 @@ def _optimize_indices(world: HistoryWorld, random: Random) -> None:
 
 
 def _drop_index(world: HistoryWorld, random: Random) -> None:
-    names = [each.name for each in world.dataset.describe_indices()]
+    names = [index.name for index in world.dataset.describe_indices()]
     if names:
         world.dataset.drop_index(random.choice(names))
 
@@ -179,7 +179,9 @@ def _rename(world: HistoryWorld, random: Random) -> None:
 
 def _alter_type(world: HistoryWorld, random: Random) -> None:
     fields = [
-        each for each in world.dataset.schema if pa.types.is_int32(each.type) and each.name != "v"
+        column
+        for column in world.dataset.schema
+        if pa.types.is_int32(column.type) and column.name != "v"
     ]
     if fields:
         chosen = random.choice(fields).name
@@ -210,7 +212,7 @@ def _swap_columns(world: HistoryWorld, random: Random) -> None:
 def _tag(world: HistoryWorld, random: Random) -> None:
     name, version = random.choice("ab"), random.randrange(1, world.dataset.version + 1)
     tags = world.dataset.tags
-    known = {each["version"] for each in world.dataset.versions()}
+    known = {version["version"] for version in world.dataset.versions()}
     if version in known:
         (tags.update if name in tags.list() else tags.create)(name, version)
 
@@ -223,7 +225,7 @@ def _branch(world: HistoryWorld, random: Random) -> None:
 
 
 def _clone(world: HistoryWorld, random: Random) -> None:
-    """A shallow clone that goes its own way, and must not change what readers of `t` see."""
+    """Make a shallow clone and change it, which must not affect readers of `t`."""
     world.columns_made += 1
     place = str(world.folder / f"clone{world.columns_made}.lance")
     world.dataset.shallow_clone(place, world.dataset.version)
@@ -231,7 +233,7 @@ def _clone(world: HistoryWorld, random: Random) -> None:
 
 
 def _restore(world: HistoryWorld, random: Random) -> None:
-    versions = [each["version"] for each in world.dataset.versions()]
+    versions = [version["version"] for version in world.dataset.versions()]
     lance.dataset(world.uri, version=random.choice(versions)).restore()
 
 
@@ -276,7 +278,7 @@ def _restore_backup(world: HistoryWorld, random: Random) -> None:
 
 
 def _recreate(world: HistoryWorld, random: Random) -> None:
-    """Made anew, as often as not up to the version that it had."""
+    """Recreate the table, half of the time up to the version that it had."""
     version = world.dataset.version
     shutil.rmtree(world.uri)
     write(world.uri, make_rows(random, random.randrange(1, 90)))

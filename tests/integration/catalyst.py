@@ -50,8 +50,10 @@ class Catalyst:
     def computed(self, query: str) -> dict[str, tuple[Any, Any, dict[str, str]]]:
         """By column: its Spark type, the ColumnStat, and its entries as `toMap` gives them."""
         plan = self.spark.sql(query)._jdf.queryExecution().analyzed()
-        found = self.commands.computeColumnStats(self.spark._jsparkSession, plan, plan.output())
-        stats = self.converters.asJava(found._2())
+        statistics = self.commands.computeColumnStats(
+            self.spark._jsparkSession, plan, plan.output()
+        )
+        stats = self.converters.asJava(statistics._2())
         columns = {}
         for attribute in stats.keySet():
             name, type = attribute.name(), attribute.dataType()
@@ -84,12 +86,12 @@ class Catalyst:
         return str(serializer.serialize(logical.Histogram(float(height), array)))
 
     def bound(self, text: str, type: ColumnType) -> Any:
-        """What Spark reads in a bound's text, in its internal form."""
+        """Return the value that Spark parses from a bound's text, in its internal form."""
         return self.codec.fromExternalString(text, "c", self.types.fromDDL(type.spark_type), 2)
 
 
 class PlannedTable:
-    """A table of one column whose statistics are set at will, for Spark to plan with."""
+    """A table of one column whose statistics tests set, for Spark to plan with."""
 
     _MAKER = (
         "new org.apache.spark.sql.catalyst.catalog.CatalogStatistics("
@@ -130,6 +132,6 @@ class PlannedTable:
         return array
 
     def estimate(self, condition: str) -> int:
-        found = planned(self.catalyst.spark.sql(f"select * from {self.name} where {condition}"))
-        assert found.rows is not None
-        return int(found.rows)
+        estimated = planned(self.catalyst.spark.sql(f"select * from {self.name} where {condition}"))
+        assert estimated.rows is not None
+        return int(estimated.rows)

@@ -28,7 +28,7 @@ class Fakes:
 
     @staticmethod
     def name(source: str) -> str:
-        """What Spark finds a source by, besides its short name."""
+        """Return the class name of a source."""
         return f"lancestat.fake.FakeSource${source}"
 
     def hold(self, path: Path, version: int, rows: DataFrame) -> None:
@@ -36,7 +36,7 @@ class Fakes:
         self._java.hold(str(path.absolute()), str(version), rows._jdf)
 
     def notes(self, work: Callable[[], object]) -> list[str]:
-        """What was pushed into the sources meanwhile."""
+        """Return the operations that were pushed into the sources meanwhile."""
         self._java.notes()
         work()
         return [str(note) for note in self._java.notes()]

@@ -1,4 +1,4 @@
-"""Spark's Python daemon, whose workers do what a folder of faults tells them to.
+"""Spark's Python daemon, whose workers take faults from a folder.
 
 A file `<folder>/<point>-<number>` makes the next task that gets to that point do what the file
 says, once; it is moved to `<folder>/struck` first. A file `<folder>/<point>` does so every time.
@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 def configuration(folder: Path) -> dict[str, str]:
-    """What makes Spark's workers look for faults in a folder."""
+    """Return the configuration that makes workers of Spark read faults from a folder."""
     return {
         "spark.python.daemon.module": "tests.integration.faulty_daemon",
         f"spark.executorEnv.{FOLDER}": str(folder),
@@ -64,7 +64,7 @@ def striking(folder: Path, point: str, work: Any) -> Any:
 
 
 def strike(folder: Path, point: str) -> None:
-    """Do what the next fault of a point says, if there is one."""
+    """Strike with the next fault of a point, if there is one."""
     always = folder / point
     if always.exists():
         act(folder, point, always.read_text())
@@ -99,7 +99,7 @@ def act(folder: Path, point: str, fault: str) -> None:
 
 
 class Faults:
-    """The folder, as tests see it."""
+    """The folder of faults, for tests."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -117,7 +117,7 @@ class Faults:
         (self.folder / point).write_text(fault)
 
     def end(self) -> int:
-        """Forget what is left, and tell how many faults have struck."""
+        """Remove the remaining faults, and return how many have struck."""
         struck = list((self.folder / "struck").iterdir())
         for path in [*struck, *self.folder.iterdir()]:
             if path.is_file():

@@ -18,7 +18,7 @@ from tests.integration.faulty_daemon import strike, striking
 
 
 def arm(folder: Path, strategy: str) -> None:
-    """Let joins take a strategy, and pause before and after their commit when told to."""
+    """Force a strategy of joins, and pause before and after their commit on request."""
     replace = striking(folder, "committed", output.replace)
 
     def paused(*arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A Spark driver that joins what it is told to on stdin, a line of JSON for each join."""
+"""A Spark driver that runs joins from stdin, a line of JSON for each join."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def main(master: str, faults: str) -> None:
 
 
 def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str | None) -> Any:
-    """How a join ended: its strategy and tasks that failed, or an error."""
+    """Return the outcome of a join: its strategy and number of failed tasks, or an error."""
     try:
         if by == "knn_join":
             frames = (spark.read.parquet(side) for side in (left, right))
@@ -68,7 +68,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
         join_planner.choose = lambda *_: Decision(strategy, "asked for", lists=LISTS)
         group = uuid.uuid4().hex
         assert scratch is not None
-        # Spark itself reads what is no plain scan.
+        # Spark itself reads other plans than plain scans.
         queries = {"left": left, "right": right} if by == Strategy.SPARK.value else {}
         frames = {side: spark.read.parquet(uri).where("id >= 0") for side, uri in queries.items()}
         outcome = run_join(Engine(spark, scratch, group), work(by, left, right, output), frames)

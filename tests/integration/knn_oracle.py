@@ -18,8 +18,8 @@ Row = tuple[int, int | None, float | None, int | None]
 
 
 def usable(vector: Vector, metric: str) -> bool:
-    """Whether a vector can match anything."""
-    if vector is None or any(each is None for each in vector):
+    """Return whether a vector can match any other."""
+    if vector is None or any(element is None for element in vector):
         return False
     with np.errstate(over="ignore"):
         values = np.array(vector, np.float64).astype(np.float32)
@@ -50,16 +50,16 @@ def joined(
             rows += [(number, None, None, None)] if kind == "left_outer" else []
             continue
         asked = np.array([vector], np.float64).astype(np.float32)
-        found = distances(asked, offered, metric)[0].astype(np.float32)
-        order = np.argsort(found, kind="stable")[:k]
-        rows += [(number, places[at], float(found[at]), rank + 1) for rank, at in enumerate(order)]
+        matrix = distances(asked, offered, metric)[0].astype(np.float32)
+        order = np.argsort(matrix, kind="stable")[:k]
+        rows += [(number, places[at], float(matrix[at]), rank + 1) for rank, at in enumerate(order)]
     return rows
 
 
-def assert_same(found: Sequence[Row], expected: Sequence[Row]) -> None:
+def assert_same(actual: Sequence[Row], expected: Sequence[Row]) -> None:
     """The same neighbours in the same order, at distances equal within 1e-5."""
-    assert [(a, b, d) for a, b, _, d in found] == [(a, b, d) for a, b, _, d in expected]
-    for (_, _, one, _), (_, _, other, _) in zip(found, expected, strict=True):
+    assert [(a, b, d) for a, b, _, d in actual] == [(a, b, d) for a, b, _, d in expected]
+    for (_, _, one, _), (_, _, other, _) in zip(actual, expected, strict=True):
         if one is None or other is None:
             assert one is other
         else:
@@ -70,7 +70,7 @@ def table(vectors: Sequence[Vector], type: pa.DataType, first: int = 0) -> pa.Ta
     """Numbered rows with vectors."""
     numbers = pa.array(range(first, first + len(vectors)), pa.int64())
     names = pa.array([f"row {number}" for number in numbers.to_pylist()], pa.string())
-    column = pa.array([None if each is None else list(each) for each in vectors], type)
+    column = pa.array([None if vector is None else list(vector) for vector in vectors], type)
     return pa.table({"id": numbers, "emb": column, "name": names})
 
 

@@ -1,4 +1,4 @@
-"""Scans a sound and a damaged table with real executor processes and prints what came of it."""
+"""Scan a valid and a damaged table with real executor processes, and print the outcome."""
 
 from __future__ import annotations
 
@@ -45,33 +45,39 @@ def main(table: str, bad: str, events: str) -> None:
     context = spark.sparkContext._jsc.sc()
     tracker = spark.sparkContext.statusTracker()
     stages = [tracker.getStageInfo(id) for id in range(2)]
-    told = {
+    report = {
         "executors": context.getExecutorMemoryStatus().size() - 1,
         "columns": {
-            name: [each.rows, each.nulls, str(each.minimum), str(each.maximum), hash_of(each)]
-            for name, each in columns.items()
+            name: [
+                partial.rows,
+                partial.nulls,
+                str(partial.minimum),
+                str(partial.maximum),
+                hash_of(partial),
+            ]
+            for name, partial in columns.items()
         },
         "error": error,
         "failed_tasks": max(stage.numFailedTasks for stage in stages if stage),
         "command_lines_with_secret": [line for line in command_lines() if secret in line],
     }
     management = spark._jvm.java.lang.management.ManagementFactory
-    told |= {
+    report |= {
         "odd": spark.conf.get("spark.test.odd"),
         "java_arguments": list(management.getRuntimeMXBean().getInputArguments()),
     }
     spark.stop()
-    print(json.dumps(told))  # noqa: T201
+    print(json.dumps(report))  # noqa: T201
 
 
 def command_lines() -> list[str]:
-    found = []
+    lines = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:
             continue
-    return found
+    return lines
 
 
 if __name__ == "__main__":

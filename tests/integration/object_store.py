@@ -31,7 +31,7 @@ READY_WITHIN_SECONDS = 90
 
 @dataclass(frozen=True)
 class ObjectStore:
-    """A running store. `storage_options` open it for Lance and hold what no output may show."""
+    """A running store. `storage_options` open it for Lance and hold secrets."""
 
     endpoint: str
     bucket: str
@@ -72,7 +72,7 @@ def running_object_store(folder: Path) -> Iterator[ObjectStore]:
     ports = dict(zip(_PORTS, free_ports(len(_PORTS)), strict=True))
     log = folder / "weed.log"
     with log.open("wb") as output:
-        # A session of its own, so that the group can be ended whatever it has started.
+        # It has its own session, so that the whole process group can be ended.
         process = subprocess.Popen(
             _command(folder, ports),
             stdout=output,
@@ -103,9 +103,9 @@ def free_ports(count: int) -> list[int]:
     """Ports that nothing listens on now, all different."""
     with ExitStack() as stack:
         sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        return [each.getsockname()[1] for each in sockets]
+        for listener in sockets:
+            listener.bind((HOST, 0))
+        return [listener.getsockname()[1] for listener in sockets]
 
 
 _PORTS = (
@@ -171,7 +171,7 @@ def _wait_until_ready(store: ObjectStore, log: Path) -> None:
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    # It would take ten seconds to end well, and nobody will read its files again.
+    # A graceful end would take ten seconds, and its files are not read again.
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait(timeout=30)

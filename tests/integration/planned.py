@@ -1,4 +1,4 @@
-"""What Spark's optimizer believes about a query."""
+"""The statistics that Spark's optimizer has of a query."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Planned:
 def planned(frame: DataFrame) -> Planned:
     """The statistics of the root of a query's optimized plan."""
     jvm: Any = frame.sparkSession._jvm
-    # Statistics ask the thread's active session whether the cost-based optimizer is on.
+    # Statistics read from the thread's active session whether the cost-based optimizer is on.
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
         frame.sparkSession._jsparkSession
     )
@@ -33,19 +33,19 @@ def planned(frame: DataFrame) -> Planned:
     known = stats.attributeStats()
     columns = {}
     for attribute in getattr(converters, "MODULE$").asJava(plan.output()):
-        found = known.get(attribute)
-        if found.isDefined():
-            columns[attribute.name()] = found.get()
+        statistics = known.get(attribute)
+        if statistics.isDefined():
+            columns[attribute.name()] = statistics.get()
     return Planned(optional(stats.rowCount()), stats.sizeInBytes(), columns)
 
 
 def optional(option: Any) -> Any:
-    """What a Scala option holds, None when nothing."""
+    """Return the value of a Scala option, or None."""
     return option.get() if option.isDefined() else None
 
 
 def with_cbo(spark: SparkSession) -> SparkSession:
-    """A session of its own over the same Spark, whose optimizer uses column statistics."""
+    """Return a new session of the same Spark, whose optimizer uses column statistics."""
     session = spark.newSession()
     session.conf.set(CBO, "true")
     return session

@@ -25,7 +25,7 @@ TARGET = Target(name="test", state="state")
 def whole_table(
     uri: str, version: int | None = None, columns: Collection[str] | None = None
 ) -> TableScan:
-    """Everything that can be analyzed in a table at one version."""
+    """Return a scan of all columns of a table at one version that can be analyzed."""
     seen = snapshot(lance.dataset(uri, version=version), uri)
     fields = tuple(
         field
@@ -61,7 +61,7 @@ def whole_table(
 def scanned(
     work: TableScan, scanner: SparkScanner | None = None
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
-    """What one scan of a table yields."""
+    """Return the results of one scan of a table."""
     scanner = scanner or SparkScanner(TARGET)
     results = scanner.scan(work.node, work.table, work.scans)
     return [(scan, dict(partials)) for scan, partials in results]
@@ -89,12 +89,12 @@ def merged(
 def statistics(work: TableScan) -> dict[str, tuple[ColumnType, ColumnStatistics]]:
     """The statistics of whole columns by column name, from one scan on Spark."""
     partials = merged(work, scanned(work))
-    found = {}
+    by_column = {}
     for field in work.table.fields:
         type = column_type(field.type)
         assert type is not None
-        found[field.name] = (type, column_statistics_of(partials[field.name], type))
-    return found
+        by_column[field.name] = (type, summarize(partials[field.name], type))
+    return by_column
 
 
 def as_spark_reads(table: pa.Table) -> pa.Table:

@@ -40,7 +40,7 @@ def spark_predicate(filter: Filter, types: Mapping[str, str]) -> str:
             function = operator.value.replace("_", "")
             return f"{function}(`{column}`, {spark_literal(text, 'string')})"
         case In(column, literals):
-            among = ", ".join(spark_literal(each, types[column]) for each in literals)
+            among = ", ".join(spark_literal(literal, types[column]) for literal in literals)
             return f"`{column}` IN ({among})"
         case Comparison(column, operator, literal):
             return f"`{column}` {operator.value} {spark_literal(literal, types[column])}"
@@ -64,7 +64,7 @@ def spark_literal(value: Literal | None, type: str) -> str:
         case Instant(micros):
             return f"timestamp_micros(CAST('{micros}' AS BIGINT))"
         case LocalTime(micros) if micros == -(2**63):
-            # What Spark cannot parse; in a session whose zone is UTC.
+            # Literals that Spark cannot parse; in a session whose zone is UTC.
             return f"CAST(timestamp_micros(CAST('{micros}' AS BIGINT)) AS TIMESTAMP_NTZ)"
         case LocalTime(micros):
             seconds, rest = divmod(micros, 1_000_000)

@@ -57,8 +57,8 @@ def test_declared_tables_become_views_with_their_statistics(
         "select count(*), max(o.o_total) from orders o join returns r on o.o_id + 1000 = r.o_id"
     )
     assert joined.collect()[0][:] == (300, 74.75)
-    told = planned(session.table("orders")).columns["o_id"]
-    assert (told.min().get(), told.max().get()) == (0, 299)
+    statistics = planned(session.table("orders")).columns["o_id"]
+    assert (statistics.min().get(), statistics.max().get()) == (0, 299)
 
 
 def test_only_selected_tables_are_attached(
@@ -68,7 +68,7 @@ def test_only_selected_tables_are_attached(
     assert project.attach(session, exclude="returns").views == ("orders",)
 
 
-def test_a_table_that_cannot_be_opened_stops_no_other(
+def test_an_unreadable_table_does_not_stop_others(
     session: SparkSession,
     project: lancestat.Project,
     tmp_path: Path,
@@ -95,7 +95,7 @@ def test_a_view_stays_at_its_version_until_attached_again(
     assert before.count() == 300
 
 
-def test_a_cached_view_that_is_attached_again_is_not_served_from_the_cache(
+def test_a_view_attached_again_is_not_served_from_the_cache(
     session: SparkSession, project: lancestat.Project, tmp_path: Path
 ) -> None:
     project.attach(session)
@@ -112,7 +112,7 @@ def test_a_cached_view_that_is_attached_again_is_not_served_from_the_cache(
         session.catalog.clearCache()
 
 
-def test_attached_views_are_temporary_views_as_any(
+def test_attached_views_are_ordinary_temporary_views(
     session: SparkSession, project: lancestat.Project
 ) -> None:
     session.range(5).createOrReplaceTempView("orders")
@@ -159,16 +159,18 @@ def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: 
         lancestat.read_table(session, uri, version=9)
 
 
-def test_without_a_project_the_manifest_is_told(
+def test_without_a_project_statistics_come_from_the_manifest(
     session: SparkSession, project: lancestat.Project, tmp_path: Path
 ) -> None:
     rows = lancestat.read_table(session, str(tmp_path / "orders.lance"))
-    told = planned(rows)
-    assert told.rows == 300
-    assert told.columns["o_total"].max().get() == 74.75
+    statistics = planned(rows)
+    assert statistics.rows == 300
+    assert statistics.columns["o_total"].max().get() == 74.75
 
 
-def test_with_a_project_the_state_is_told(session: SparkSession, tmp_path: Path) -> None:
+def test_with_a_project_statistics_come_from_the_state(
+    session: SparkSession, tmp_path: Path
+) -> None:
     write_project(tmp_path, "orders")
     specs = tmp_path / "specs" / "shop.yml"
     specs.write_text(specs.read_text().replace("}", ", publish: none}"))
@@ -181,7 +183,7 @@ def test_with_a_project_the_state_is_told(session: SparkSession, tmp_path: Path)
     assert planned(lancestat.read_table(session, str(uri))).columns == {}
 
 
-def test_an_unreachable_state_leaves_the_manifests(
+def test_with_an_unreachable_state_statistics_come_from_the_manifest(
     session: SparkSession,
     project: lancestat.Project,
     tmp_path: Path,
@@ -203,16 +205,23 @@ def test_without_a_state_zone_maps_narrow_a_range(
     dataset = lance.dataset(uri)
     dataset.create_scalar_index("o_id", "ZONEMAP")
     project.run()
-    found = lancestat.read_table(session, uri).where("o_id >= 250")
-    assert planned(found).rows == pytest.approx(50, rel=0.1)
-    assert found.count() == 50
-    told = planning_service().explanations()[-1]
-    assert (told.verdict.reason.value, told.rows, told.fragments_scanned) == ("current", 100, 1)
-    assert (told.columns["o_id"].minimum, told.columns["o_id"].distinct) == ("200", 99)
+    rows = lancestat.read_table(session, uri).where("o_id >= 250")
+    assert planned(rows).rows == pytest.approx(50, rel=0.1)
+    assert rows.count() == 50
+    explanation = planning_service().explanations()[-1]
+    assert (explanation.verdict.reason.value, explanation.rows, explanation.fragments_scanned) == (
+        "current",
+        100,
+        1,
+    )
+    assert (explanation.columns["o_id"].minimum, explanation.columns["o_id"].distinct) == (
+        "200",
+        99,
+    )
 
 
 @pytest.mark.parametrize("trouble", [DatasetDamaged("the index is damaged"), KeyError("x")])
-def test_a_query_goes_on_when_no_estimate_can_be_had(
+def test_a_query_runs_without_an_estimate(
     session: SparkSession,
     project: lancestat.Project,
     monkeypatch: pytest.MonkeyPatch,
@@ -224,13 +233,13 @@ def test_a_query_goes_on_when_no_estimate_can_be_had(
 
     project.attach(session)
     monkeypatch.setattr("lancestat.spark.read.planning_service.estimate", fail)
-    found = session.sql("select * from orders where o_id < 10")
+    rows = session.sql("select * from orders where o_id < 10")
     with caplog.at_level(logging.WARNING):
-        assert planned(found).columns == {}
-    assert found.count() == 10
-    [record] = [each for each in caplog.records if each.name.startswith("lancestat")]
+        assert planned(rows).columns == {}
+    assert rows.count() == 10
+    [record] = [record for record in caplog.records if record.name.startswith("lancestat")]
     assert record.getMessage().startswith("planning a scan: ")
-    assert not [each for each in caplog.records if each.name.startswith("py4j")]
+    assert not [record for record in caplog.records if record.name.startswith("py4j")]
 
 
 def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
@@ -245,7 +254,7 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
         session.table("orders").collect()
 
 
-def test_a_relation_that_is_gone_is_forgotten(session: SparkSession, tmp_path: Path) -> None:
+def test_a_garbage_collected_relation_is_released(session: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), tmp_path / "t.lance")
     before = set(planning_service().handles())
     rows = lancestat.read_table(session, str(tmp_path / "t.lance"))
@@ -264,13 +273,20 @@ def test_a_range_is_estimated_and_read_from_its_fragments(
     session: SparkSession, project: lancestat.Project
 ) -> None:
     project.attach(session)
-    found = session.sql("select * from orders where o_id >= 250")
-    assert planned(found).rows == pytest.approx(50, rel=0.1)
-    assert found.count() == 50
-    told = planning_service().explanations()[-1]
-    assert (told.table, told.fragments, told.fragments_scanned) == ("orders", 3, 1)
-    assert told.rows == 100
-    assert (told.columns["o_id"].minimum, told.columns["o_id"].maximum) == ("200", "299")
+    rows = session.sql("select * from orders where o_id >= 250")
+    assert planned(rows).rows == pytest.approx(50, rel=0.1)
+    assert rows.count() == 50
+    explanation = planning_service().explanations()[-1]
+    assert (explanation.table, explanation.fragments, explanation.fragments_scanned) == (
+        "orders",
+        3,
+        1,
+    )
+    assert explanation.rows == 100
+    assert (explanation.columns["o_id"].minimum, explanation.columns["o_id"].maximum) == (
+        "200",
+        "299",
+    )
 
 
 def test_a_session_without_a_jvm_is_refused() -> None:
@@ -282,7 +298,7 @@ def test_a_session_without_a_jvm_is_refused() -> None:
     assert refused.value.code == "LS523"
 
 
-def test_nothing_to_relate_is_no_work(session: SparkSession) -> None:
+def test_attaching_no_tables_does_nothing(session: SparkSession) -> None:
     none: list[Relation] = []
     assert relate(session, none) == []
 
@@ -296,9 +312,9 @@ def test_a_filter_that_spark_does_not_estimate_is_counted_in_a_sample(
     refused = lancestat.read_table(session, uri).where("name like '%green%'")
     assert planned(refused).rows == 40_000
     assert World(tmp_path / "names.lance").run().status == "success"
-    found = lancestat.read_table(session, uri).where("name like '%green%'")
-    assert planned(found).rows == pytest.approx(2_000, rel=0.5)
-    assert found.count() == 2_000
+    rows = lancestat.read_table(session, uri).where("name like '%green%'")
+    assert planned(rows).rows == pytest.approx(2_000, rel=0.5)
+    assert rows.count() == 2_000
     session.conf.set("spark.lance.cbo.column.stats.enabled", "false")
     try:
         off = lancestat.read_table(session, uri).where("name like '%green%'")

@@ -1,4 +1,4 @@
-"""What came from the environment does not show when Spark runs: outputs, logs, the whole state."""
+"""No output, log or state of a run on Spark shows values of the environment."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def lancestat(folder: Path, *commands: tuple[str, ...]) -> subprocess.CompletedP
 
 
 def stored(folder: Path) -> str:
-    """All that a folder of Lance datasets holds: rows as text, and the bytes of every file."""
+    """Return the content of a folder of Lance datasets: rows as text, and bytes of all files."""
     texts = [
         str(lance.dataset(str(place)).to_table().to_pylist())
         + str(lance.dataset(str(place)).config())
@@ -57,26 +57,26 @@ def stored(folder: Path) -> str:
     return "\n".join(texts)
 
 
-def test_a_run_and_its_queries_hide_what_the_environment_gave(tmp_path: Path) -> None:
+def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) -> None:
     write(tmp_path)
     vectors = pa.array([[1.0, 0.0]] * 3, pa.list_(pa.float32(), 2))
     rows = pa.table({"id": [1, 2, 3], "v": vectors, ORDINARY["C_VECTOR"]: vectors})
     lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
     state = tmp_path / ORDINARY["C_STATE"] / "state"
 
-    ran = lancestat(tmp_path, ("run",))
-    assert "== ended with 1" in ran.stdout, ran.stderr
-    assert "1 table brought up to date" in ran.stdout
-    assert "failed" in ran.stdout
-    assert seen(ran.stdout + ran.stderr, SECRET) == []
-    assert ORDINARY["C_LAKE"] in ran.stdout
+    outcome = lancestat(tmp_path, ("run",))
+    assert "== ended with 1" in outcome.stdout, outcome.stderr
+    assert "1 table brought up to date" in outcome.stdout
+    assert "failed" in outcome.stdout
+    assert seen(outcome.stdout + outcome.stderr, SECRET) == []
+    assert ORDINARY["C_LAKE"] in outcome.stdout
 
     # The run is remembered, with its errors.
-    kept = stored(state)
-    assert "near" in kept
-    assert "LS201" in kept
-    assert "env_var('C_LAKE')" in kept
-    assert seen(kept, ENVIRONMENT) == []
+    content = stored(state)
+    assert "near" in content
+    assert "LS201" in content
+    assert "env_var('C_LAKE')" in content
+    assert seen(content, ENVIRONMENT) == []
 
     result = lancestat(
         tmp_path,

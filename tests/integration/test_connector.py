@@ -108,8 +108,8 @@ QUERIES = (
 def test_answers_are_those_over_parquet(held: Held, source: str, query: str) -> None:
     held.read().createOrReplaceTempView("connected")
     held.parquet.createOrReplaceTempView("plain")
-    found = held.session.sql(query.format(t="connected")).collect()
-    assert sorted(found, key=str) == sorted(
+    rows = held.session.sql(query.format(t="connected")).collect()
+    assert sorted(rows, key=str) == sorted(
         held.session.sql(query.format(t="plain")).collect(), key=str
     )
 
@@ -132,7 +132,7 @@ def test_filters_are_estimated_once(held: Held, source: str) -> None:
     assert "Filter" in filtered._jdf.queryExecution().optimizedPlan().toString()
 
 
-def test_the_estimate_is_asked_with_the_filters_of_any_source(held: Held, source: str) -> None:
+def test_the_estimate_receives_the_filters_of_any_source(held: Held, source: str) -> None:
     condition = "id in (1, 2) and day < date'1970-01-01' and note is not null"
 
     def asked(table: DataFrame) -> tuple[str, ...]:
@@ -153,7 +153,7 @@ def test_the_estimate_is_asked_with_the_filters_of_any_source(held: Held, source
         ("All", ["V2 filters [id IS NOT NULL, id > 990]", "columns id,note"]),
     ],
 )
-def test_the_source_is_given_filters_and_columns(
+def test_the_source_receives_filters_and_columns(
     held: Held, monkeypatch: pytest.MonkeyPatch, name: str, pushed: list[str]
 ) -> None:
     use(monkeypatch, name)
@@ -162,7 +162,7 @@ def test_the_source_is_given_filters_and_columns(
     assert notes == ["options {}", *pushed]
 
 
-def test_what_would_void_the_statistics_is_not_pushed(
+def test_operations_that_invalidate_statistics_are_not_pushed(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, "All")
@@ -189,14 +189,14 @@ def test_a_limit_that_the_source_takes_stays_in_the_plan(
     assert planned(held.read().orderBy("id").limit(4)).rows == 4
 
 
-def test_metadata_columns_are_the_sources(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_metadata_columns_come_from_the_source(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
     use(monkeypatch, "All")
     rows = held.read().select("id", "_place").where("id = 7")
     assert [tuple(row) for row in rows.collect()] == [(7, 7)]
     assert planned(rows).rows == 1
 
 
-def test_options_of_a_scan_reach_the_source_less_those_that_are_settled(
+def test_options_of_a_scan_are_passed_to_the_source_except_reserved_ones(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, "V1")
@@ -217,7 +217,7 @@ def test_equal_scans_are_read_once(held: Held, monkeypatch: pytest.MonkeyPatch) 
     assert plan.count("ReusedExchange") == 1
 
 
-def test_scans_are_equal_that_ask_for_the_same(held: Held, source: str) -> None:
+def test_scans_with_the_same_request_are_equal(held: Held, source: str) -> None:
     def scan(condition: str) -> Any:
         plan = held.session.sql(f"select id from connected where {condition}")._jdf
         return plan.queryExecution().optimizedPlan().collectLeaves().head().scan()
@@ -255,7 +255,7 @@ def test_sparks_own_parquet_source_takes_lancestats_statistics(held: Held, tmp_p
     assert table.groupBy().count().collect()[0][0] == ROWS
 
 
-def test_a_table_that_was_made_anew_is_not_read(
+def test_a_recreated_table_is_not_read(
     session: SparkSession, fakes: Fakes, source: str, tmp_path: Path
 ) -> None:
     held = Held(session, fakes, tmp_path)
@@ -268,7 +268,7 @@ def test_a_table_that_was_made_anew_is_not_read(
         rows.count()
 
 
-def test_without_the_connector_there_is_a_hint_where_to_get_it(held: Held) -> None:
+def test_without_the_connector_a_hint_names_its_package(held: Held) -> None:
     with pytest.raises(RunError) as refused:
         held.read()
     assert refused.value.code == "LS540"
@@ -283,7 +283,7 @@ def test_a_reader_that_does_not_exist_is_refused(session: SparkSession) -> None:
     assert (refused.value.code, refused.value.hint) == ("LS406", "did you mean 'connector'?")
 
 
-def test_a_version_that_the_source_does_not_have(
+def test_a_version_that_the_source_lacks_is_an_error(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, "V1")
@@ -291,7 +291,7 @@ def test_a_version_that_the_source_does_not_have(
         held.read(version=1)
 
 
-def test_what_the_source_says_is_shown_without_secrets(
+def test_errors_of_the_source_are_shown_without_secrets(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use(monkeypatch, "Talkative")
@@ -316,7 +316,7 @@ def test_another_schema_is_refused(
     )
 
 
-def test_a_source_that_does_not_keep_to_a_version_is_refused(
+def test_a_source_that_ignores_the_version_is_refused(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     held.fakes.hold(held.path, 1, held.parquet)

@@ -1,4 +1,4 @@
-"""The demo, at a scale of its own, does and says what `make demo` promises."""
+"""The demo, at a small scale, does and prints what `make demo` promises."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 
 @dataclass(frozen=True)
 class Walk:
-    """What the demo printed, by step: the text below each heading."""
+    """The output of the demo by step: the text below each heading."""
 
     folder: Path
     stderr: str
@@ -34,8 +34,8 @@ class Walk:
     def line(self, step: int, table: str) -> str:
         """The one line of lancestat's about a table, its spaces made single."""
         pattern = rf"^  [+~=.!] \w+ +{table}\b.*"
-        [found] = re.findall(pattern, self.steps[step], flags=re.MULTILINE)
-        return " ".join(found.split())
+        [text] = re.findall(pattern, self.steps[step], flags=re.MULTILINE)
+        return " ".join(text.split())
 
 
 def script(
@@ -71,7 +71,7 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def walk(example: Path) -> Walk:
-    # Neither what an earlier demo left behind nor a person's own settings may matter.
+    # Files of an earlier demo and settings of the user must have no effect.
     script(example, "load.py", "0.002").check_returncode()
     (example / ".lancestat" / "state" / "v1" / "runs.0.lance").mkdir(parents=True)
     ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")
@@ -99,7 +99,7 @@ def test_every_table_is_loaded_in_several_fragments(walk: Walk) -> None:
     assert all(int(fragments) > 1 for _, _, fragments in rows)
 
 
-def test_loading_again_keeps_the_tables_that_are_there(tmp_path: Path) -> None:
+def test_loading_again_keeps_existing_tables(tmp_path: Path) -> None:
     folder = tmp_path / "project"
     shutil.copytree(EXAMPLE, folder, ignore=MADE)
     first = script(folder, "load.py", "0.002")
@@ -120,7 +120,7 @@ def test_the_first_run_reads_and_publishes_everything(walk: Walk) -> None:
     assert "8 tables and 1 join brought up to date" in walk.steps[4]
 
 
-def test_the_join_first_compares_every_inquiry_that_has_words_with_every_part(walk: Walk) -> None:
+def test_the_first_join_compares_every_inquiry_with_text_to_every_part(walk: Walk) -> None:
     assert "exact, 200 x 2,000 rows" in walk.line(3, "suggestion")
     assert "392 thousand pairs version 1" in walk.line(4, "suggestion")
     assert "4 left rows without neighbours" in walk.steps[4]
@@ -132,44 +132,44 @@ def test_suggestions_are_the_nearest_names_of_all(walk: Walk) -> None:
     _, named = vectors(warehouse, "part_name", "p_partkey", "p_vector")
     distances = 1 - (asked @ named.T) / np.outer(norms(asked), norms(named))
     nearest = np.sort(distances, axis=1)[:, :3]
-    found = lance.dataset(warehouse / "suggestion.lance").to_table()
-    matched = found.filter(found["_rank"].is_valid())
+    suggestions = lance.dataset(warehouse / "suggestion.lance").to_table()
+    matched = suggestions.filter(suggestions["_rank"].is_valid())
     assert len(keys) == 198
     assert matched["i_inquirykey"].to_pylist() == np.repeat(keys, 3).tolist()
     np.testing.assert_allclose(matched["_distance"].to_numpy(), nearest.ravel(), atol=1e-6)
 
 
-def test_inquiries_without_words_are_kept_and_have_no_suggestion(walk: Walk) -> None:
-    found = lance.dataset(walk.folder / "warehouse" / "suggestion.lance").to_table()
-    unmatched = found.filter(found["_rank"].is_null())
+def test_inquiries_without_text_are_kept_without_a_suggestion(walk: Walk) -> None:
+    suggestions = lance.dataset(walk.folder / "warehouse" / "suggestion.lance").to_table()
+    unmatched = suggestions.filter(suggestions["_rank"].is_null())
     assert unmatched["i_inquirykey"].to_pylist() == [50, 100, 150, 200]
     assert unmatched["p_name"].null_count == len(unmatched)
 
 
-def test_suggestions_are_shown_under_what_was_asked(walk: Walk) -> None:
+def test_suggestions_are_printed_below_their_inquiry(walk: Walk) -> None:
     lines = walk.steps[7].splitlines()
-    shown = [line for line in lines if re.search(r" [123] +[01]\.\d{3}  \w+( \w+){4}$", line)]
+    suggestions = [line for line in lines if re.search(r" [123] +[01]\.\d{3}  \w+( \w+){4}$", line)]
     assert "$ python suggestions.py 1 3 4 50" in lines
     assert "  (a photograph)" in lines
-    assert len(shown) == 3 * 3
+    assert len(suggestions) == 3 * 3
 
 
-def test_a_table_that_belongs_to_others_gets_no_commit(walk: Walk) -> None:
+def test_an_unpublished_table_gets_no_commit(walk: Walk) -> None:
     assert "->" not in walk.line(4, "supplier")
     assert "->" not in walk.line(10, "supplier")
 
 
-def test_a_reader_is_told_to_use_what_was_published(walk: Walk) -> None:
+def test_published_statistics_are_used(walk: Walk) -> None:
     assert "used: current" in walk.steps[5]
 
 
-def test_statistics_change_what_spark_believes_of_a_join(walk: Walk) -> None:
+def test_statistics_change_the_estimate_of_a_join(walk: Walk) -> None:
     before, after = walk.steps[2], walk.steps[6]
     assert before.count("refused: absent") == after.count("used: current") == 2
 
     def joined(step: str) -> int:
-        [found] = re.findall(r"^ *([\d,]+) .* BroadcastHashJoin inner on", step, flags=re.MULTILINE)
-        return int(found.replace(",", ""))
+        [rows] = re.findall(r"^ *([\d,]+) .* BroadcastHashJoin inner on", step, flags=re.MULTILINE)
+        return int(rows.replace(",", ""))
 
     # Of the 15,000 orders, 1 in 40 is from the first two months.
     assert joined(before) == 1500 * 15_000
@@ -192,13 +192,13 @@ def test_statistics_change_what_spark_believes_of_a_join(walk: Walk) -> None:
         ("suggestion", "~ refresh suggestion exact, 2 x 2,000 rows"),
     ],
 )
-def test_the_plan_after_the_changes_names_only_what_is_new(
+def test_the_plan_after_the_changes_names_only_changes(
     walk: Walk, table: str, planned: str
 ) -> None:
     assert walk.line(9, table).startswith(planned)
 
 
-def test_the_second_run_reads_what_its_plan_said(walk: Walk) -> None:
+def test_the_second_run_reads_the_planned_fragments(walk: Walk) -> None:
     planned, ran = (
         re.search(r"^Reads? (\d+) .*?([\d,]+) rows", walk.steps[step], flags=re.MULTILINE)
         for step in (9, 10)
@@ -211,7 +211,7 @@ def test_the_second_run_reads_what_its_plan_said(walk: Walk) -> None:
     assert "new left rows, 4.0 thousand pairs version 2" in walk.line(10, "suggestion")
 
 
-def test_nothing_is_left_at_the_end(walk: Walk) -> None:
+def test_nothing_is_left_to_do_at_the_end(walk: Walk) -> None:
     assert "$ lancestat plan --check" in walk.steps[11]
     assert "Nothing to do" in walk.steps[11]
 
@@ -223,7 +223,7 @@ def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
     assert re.search(r"tables committed to +7 of 8 +4 of 8", walk.steps[12])
 
 
-def test_it_ends_by_naming_the_page_to_open(walk: Walk) -> None:
+def test_the_last_line_names_the_page_to_open(walk: Walk) -> None:
     page = walk.folder / ".lancestat" / "docs" / "index.html"
     assert walk.steps[12].split()[-1] == page.as_uri()
     assert "Everything is within policy" in page.read_text(encoding="utf-8")
@@ -234,15 +234,15 @@ def test_it_ends_by_naming_the_page_to_open(walk: Walk) -> None:
 @pytest.mark.parametrize(
     "texts", [["", "tan"], ["rosy red", "red rosy", "Rosy  RED"], ["a", "é b"]]
 )
-def test_a_vector_depends_on_the_words_of_its_own_text_alone(texts: list[str]) -> None:
+def test_a_vector_depends_only_on_the_words_of_its_text(texts: list[str]) -> None:
     embed = runpy.run_path(str(EXAMPLE / "trigrams.py"))["embed"]
     together = embed(texts)
     words = [sum(embed([word])[0] for word in text.split()) for text in texts]
-    np.testing.assert_array_equal(together, np.array([np.zeros(64) + each for each in words]))
+    np.testing.assert_array_equal(together, np.array([np.zeros(64) + number for number in words]))
     assert np.abs(together[1:]).sum(axis=1).all()
 
 
-def test_a_machine_without_java_is_told_so_in_one_line_before_anything_is_done(
+def test_without_java_the_demo_stops_with_one_line_before_any_work(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / "project"

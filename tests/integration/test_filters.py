@@ -31,7 +31,7 @@ pytestmark = pytest.mark.spark
 ROWS = 90
 TYPES = {column.name: str(spark_type(column.type)) for column in COLUMNS}
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
-# As Parquet has them: what Spark sees of types that it has not.
+# Types as Parquet has them, for types that Spark lacks.
 _SEEN_TYPES = {
     "smallint": pa.int16(),
     "int": pa.int32(),
@@ -59,9 +59,11 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 def array_of(values: Sequence[Literal | None], type: pa.DataType) -> pa.Array:
-    """An array of what filters have as literals."""
+    """Return an array of the literals of filters."""
     counts = [value.days if isinstance(value, Day) else value for value in values]
-    counts = [each.micros if isinstance(each, (Instant, LocalTime)) else each for each in counts]
+    counts = [
+        value.micros if isinstance(value, (Instant, LocalTime)) else value for value in counts
+    ]
     if pa.types.is_temporal(type):
         return pa.array(counts, pa.int32() if type == pa.date32() else pa.int64()).view(type)
     return pa.array(counts, type)
@@ -86,7 +88,7 @@ def batches(filters: Iterator[Filter], count: int, size: int) -> list[list[Filte
     return [list(islice(filters, size)) for _ in range(count // size)]
 
 
-def test_spark_over_parquet_decides_as_the_tests_do(
+def test_three_valued_logic_agrees_with_spark_over_parquet(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
 ) -> None:
     session = spark.newSession()
@@ -96,11 +98,11 @@ def test_spark_over_parquet_decides_as_the_tests_do(
     frame = session.read.parquet(str(places[1]))
     assert dict(frame.dtypes) == {"id": "bigint", **TYPES}
     for filters in batches(drawn(1), 2_000, 250):
-        texts = [spark_predicate(each, TYPES) for each in filters]
-        found = frame.selectExpr("id", *(f"{text} AS `_{n}`" for n, text in enumerate(texts)))
-        for answers in found.collect():
+        texts = [spark_predicate(filter, TYPES) for filter in filters]
+        decisions = frame.selectExpr("id", *(f"{text} AS `_{n}`" for n, text in enumerate(texts)))
+        for answers in decisions.collect():
             row = rows[answers[0]]
-            expected = [truth(each, row) for each in filters]
+            expected = [truth(filter, row) for filter in filters]
             wrong = [
                 text
                 for text, answer, right in zip(texts, answers[1:], expected, strict=True)
@@ -114,13 +116,13 @@ def ids(frames: Sequence[DataFrame], filters: Sequence[Filter]) -> list[list[int
     from pyspark.sql import functions as f
 
     parts = [
-        frame.where(spark_predicate(each, TYPES)).select(f.lit(number).alias("filter"), "id")
-        for number, (frame, each) in enumerate(zip(frames, filters, strict=True))
+        frame.where(spark_predicate(filter, TYPES)).select(f.lit(number).alias("filter"), "id")
+        for number, (frame, filter) in enumerate(zip(frames, filters, strict=True))
     ]
-    found: list[list[int]] = [[] for _ in filters]
+    selections: list[list[int]] = [[] for _ in filters]
     for number, id in reduce(lambda left, right: left.unionAll(right), parts).collect():
-        found[number].append(id)
-    return [sorted(each) for each in found]
+        selections[number].append(id)
+    return [sorted(selection) for selection in selections]
 
 
 @contextmanager
@@ -140,7 +142,7 @@ def test_the_format_reads_the_same_rows(
     with pushdown(spark, enabled):
         frame = spark.read.format("lancestat").load(str(places[0]))
         filters = list(islice(drawn(2), 12))
-        assert ids([frame] * 12, filters) == [selected(each, rows) for each in filters]
+        assert ids([frame] * 12, filters) == [selected(filter, rows) for filter in filters]
         assert frame.count() == ROWS
 
 
@@ -148,11 +150,11 @@ def test_filters_that_the_format_pushes_select_the_same_rows(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
 ) -> None:
     register(spark)
-    filters = [each for each in islice(drawn(4), 45) if not isinstance(each, (And, Or))]
+    filters = [filter for filter in islice(drawn(4), 45) if not isinstance(filter, (And, Or))]
     with pushdown(spark, True):
         loader = spark.read.format("lancestat").option("pushdown", True)
         frames = [loader.load(str(places[0])) for _ in filters]
-        assert ids(frames, filters) == [selected(each, rows) for each in filters]
+        assert ids(frames, filters) == [selected(filter, rows) for filter in filters]
         plain = loader.load(str(places[0])).where("`i8` > 0")
         plan = plain._jdf.queryExecution().executedPlan().toString()
     assert "Filter (" not in plan
@@ -163,4 +165,4 @@ def test_read_table_reads_the_same_rows(
 ) -> None:
     frame = lancestat.read_table(spark, str(places[0]))
     for filters in batches(drawn(3), 300, 30):
-        assert ids([frame] * 30, filters) == [selected(each, rows) for each in filters]
+        assert ids([frame] * 30, filters) == [selected(filter, rows) for filter in filters]

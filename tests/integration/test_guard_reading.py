@@ -1,4 +1,4 @@
-"""A reader refuses statistics that one thing makes untrue, says why, and answers rightly."""
+"""A reader refuses statistics with one defect, logs the reason, and returns correct rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ROWS = 60
 LOGGER = "lancestat.read"
 ENABLED = "spark.lance.cbo.column.stats.enabled"
 ALLOW_STALE = "spark.lance.cbo.column.stats.allow.stale"
-# What Spark takes for a row of bigint, string and double that it knows nothing of.
+# The size that Spark assumes for a row of bigint, string and double without statistics.
 UNKNOWN_WIDTH = 8 + 8 + 20 + 8
 
 
@@ -62,7 +62,7 @@ def _log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def corrupt(path: Path, entries: Mapping[str, str | None]) -> None:
-    """Change config entries in one commit that leaves the statistics current, unless they say."""
+    """Change config entries in one commit that keeps the statistics current by default."""
     dataset = lance.dataset(path)
     dataset.update_config({COMPUTED_AT_VERSION: str(dataset.version + 1), **entries})
 
@@ -76,7 +76,7 @@ def everything(path: Path) -> dict[str, str | None]:
 
 
 def answer(frame: DataFrame) -> list[tuple[object, ...]]:
-    """What a query with a filter, a join of the table with itself and an aggregate finds."""
+    """Return the rows of a query with a filter, a self-join and an aggregate."""
     other = frame.select("o_id").where("o_id >= 30").withColumnRenamed("o_id", "o_other")
     joined = frame.where("o_total < 10").join(other, frame.o_id + 20 == other.o_other)
     counted = joined.groupBy("o_status").count().collect()
@@ -89,26 +89,26 @@ def assert_right(frame: DataFrame, path: Path) -> None:
         tuple(row.values()) for row in rows.to_pylist()
     )
     ids = set(rows["o_id"].to_pylist())
-    kept = [
+    statuses = [
         row["o_status"]
         for row in rows.to_pylist()
         if row["o_total"] < 10 and row["o_id"] + 20 in ids and row["o_id"] + 20 >= 30
     ]
-    expected = [(status, kept.count(status)) for status in set(kept)]
+    expected = [(status, statuses.count(status)) for status in set(statuses)]
     assert answer(frame) == sorted(expected, key=repr)
 
 
 def assert_refused(
     frame: DataFrame, path: Path, reason: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Rows and size are told and no column is; the reason is said once; the answer is right."""
+    """Check that only rows and size are reported, the reason is logged once, and rows are right."""
     live = lance.dataset(path).count_rows()
     assert planned(frame) == Planned(live, live * UNKNOWN_WIDTH, {})
     assert_right(frame, path)
-    said = [record for record in caplog.records if record.name == LOGGER]
-    assert [record.levelno for record in said] == [logging.INFO]
-    assert reason in said[0].getMessage().split()
-    assert path.name in said[0].getMessage()
+    records = [record for record in caplog.records if record.name == LOGGER]
+    assert [record.levelno for record in records] == [logging.INFO]
+    assert reason in records[0].getMessage().split()
+    assert path.name in records[0].getMessage()
 
 
 def is_used(frame: DataFrame) -> bool:
@@ -119,13 +119,13 @@ def read(session: SparkSession, path: Path, options: Mapping[str, str] | None = 
     return lancestat.read_table(session, str(path), options=options)
 
 
-def test_current_statistics_are_used_in_silence(
+def test_current_statistics_are_used_without_a_warning(
     session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     frame = read(session, path)
-    found = planned(frame)
-    assert list(found.columns) == ["o_id", "o_status", "o_total"]
-    assert found.rows == ROWS
+    statistics = planned(frame)
+    assert list(statistics.columns) == ["o_id", "o_status", "o_total"]
+    assert statistics.rows == ROWS
     assert_right(frame, path)
     assert not [record for record in caplog.records if record.name == LOGGER]
 
@@ -168,7 +168,7 @@ def test_nothing_published_is_refused(
     assert_refused(read(session, path), path, "absent", caplog)
 
 
-def test_without_a_word_on_completeness_statistics_are_complete(
+def test_without_a_completeness_entry_statistics_are_complete(
     session: SparkSession, path: Path
 ) -> None:
     corrupt(path, {COMPLETE: None})
@@ -202,7 +202,7 @@ def test_another_schema_is_refused_before_its_version_is_looked_at(
     assert "schema_changed" in caplog.text
 
 
-def test_the_live_rows_are_told_and_not_those_published(session: SparkSession, path: Path) -> None:
+def test_the_row_count_is_that_of_live_rows(session: SparkSession, path: Path) -> None:
     corrupt(path, {NUM_ROWS: "1000000000000"})
     assert planned(read(session, path)).rows == ROWS
 
@@ -221,7 +221,7 @@ def test_the_live_rows_are_told_and_not_those_published(session: SparkSession, p
     ],
     ids=lambda entries: "=".join(*entries.items()),
 )
-def test_a_column_that_cannot_be_read_is_left_out_alone(
+def test_only_the_unreadable_column_is_omitted(
     entries: Mapping[str, str], session: SparkSession, path: Path
 ) -> None:
     corrupt(path, {column(key): text for key, text in entries.items()})
@@ -232,9 +232,9 @@ def test_a_column_that_cannot_be_read_is_left_out_alone(
 
 def test_a_histogram_in_the_manifest_is_ignored(session: SparkSession, path: Path) -> None:
     corrupt(path, {column("o_id.histogram"): "AAAA"})
-    found = planned(read(session, path)).columns["o_id"]
-    assert optional(found.histogram()) is None
-    assert optional(found.distinctCount()) == pytest.approx(ROWS, rel=0.05)
+    statistics = planned(read(session, path)).columns["o_id"]
+    assert optional(statistics.histogram()) is None
+    assert optional(statistics.distinctCount()) == pytest.approx(ROWS, rel=0.05)
 
 
 POISONS = [
@@ -250,20 +250,20 @@ POISONS = [
 
 @pytest.mark.parametrize("suffix", ["min", "max", "distinctCount", "nullCount", "avgLen"])
 @pytest.mark.parametrize("poison", POISONS, ids=lambda text: ascii(text[:8]))
-def test_a_poisoned_value_does_nothing(
+def test_a_malicious_value_has_no_effect(
     poison: str, suffix: str, session: SparkSession, path: Path
 ) -> None:
     corrupt(path, {column(f"o_id.{suffix}"): poison, column("o_id.note"): poison, poison: poison})
     frame = read(session, path)
-    found = planned(frame)
-    assert found.rows == ROWS
-    assert {"o_status", "o_total"} <= set(found.columns)
+    statistics = planned(frame)
+    assert statistics.rows == ROWS
+    assert {"o_status", "o_total"} <= set(statistics.columns)
     assert planned(frame.where("o_id < 10")).rows > 0
     assert_right(frame, path)
 
 
 @pytest.mark.parametrize(("bound", "reason"), [("x" * 300, "unknown_format")])
-def test_a_poisoned_tag_is_not_repeated_at_length(
+def test_a_long_malicious_tag_is_shortened(
     bound: str,
     reason: str,
     session: SparkSession,
@@ -288,7 +288,7 @@ SWITCHES = [
 
 
 @pytest.mark.parametrize(("conf", "option", "used"), SWITCHES)
-def test_the_kill_switch(
+def test_the_kill_switch_disables_statistics(
     conf: str | None, option: str | None, used: bool, session: SparkSession, path: Path
 ) -> None:
     frame = read(session, path, option_of(ENABLED, option))
@@ -298,16 +298,14 @@ def test_the_kill_switch(
     assert_right(frame, path)
 
 
-def test_the_kill_switch_says_so_once(
+def test_the_kill_switch_is_logged_once(
     session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session.conf.set(ENABLED, "false")
     assert_refused(read(session, path), path, "disabled", caplog)
 
 
-def test_the_kill_switch_acts_on_tables_that_are_read_already(
-    session: SparkSession, path: Path
-) -> None:
+def test_the_kill_switch_applies_to_tables_already_read(session: SparkSession, path: Path) -> None:
     frame = read(session, path)
     session.conf.set(ENABLED, "false")
     assert not is_used(frame.where("o_id < 5"))
@@ -315,7 +313,7 @@ def test_the_kill_switch_acts_on_tables_that_are_read_already(
     assert is_used(frame.where("o_id < 6"))
 
 
-# The session's configuration, the scan's option, the declared policy, and what comes of them.
+# The session's configuration, the scan's option, the declared policy, and the expected use.
 STALENESS = [
     (None, None, "false", False),
     (None, None, "true", True),
@@ -374,7 +372,7 @@ def test_a_declared_table_without_bounds_is_used_while_current(
 
 
 @pytest.mark.parametrize("word", ["yes", "", "1", "'; set spark.sql.cbo.enabled=false"])
-def test_a_word_that_is_neither_true_nor_false_is_taken_cautiously(
+def test_a_setting_that_is_not_a_boolean_disables_statistics(
     word: str, session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     session.conf.set(ALLOW_STALE, word)

@@ -49,9 +49,9 @@ class Skewed:
 
     @property
     def type(self) -> ColumnType:
-        found = column_type(self.array.type)
-        assert found is not None
-        return found
+        analyzable = column_type(self.array.type)
+        assert analyzable is not None
+        return analyzable
 
 
 def skewed_columns() -> dict[str, Skewed]:
@@ -135,21 +135,21 @@ def test_ranges_of_a_skewed_column_are_estimated_within_ten_percent(
     for low, high in ranges(column.values, 12):
         condition = f"`{name}` >= {column.spelled(low)} and `{name}` <= {column.spelled(high)}"
         truth = int(((column.values >= low) & (column.values <= high)).sum())
-        found = estimated(skewed, "with_bins", condition)
-        assert abs(found - truth) <= 0.1 * truth, condition
+        estimate = estimated(skewed, "with_bins", condition)
+        assert abs(estimate - truth) <= 0.1 * truth, condition
         without = estimated(skewed, "without", condition)
         worst_without = max(worst_without, abs(without - truth) / truth)
     assert worst_without > 0.4, "the column is not skewed"
 
 
-def test_the_conditions_mean_what_they_count(skewed: SparkSession) -> None:
+def test_conditions_select_the_expected_rows(skewed: SparkSession) -> None:
     for name, column in COLUMNS.items():
         low, high = next(ranges(column.values, 1))
         condition = f"`{name}` >= {column.spelled(low)} and `{name}` <= {column.spelled(high)}"
         truth = int(((column.values >= low) & (column.values <= high)).sum())
         for view in ("with_bins", "rows"):
-            [[found]] = skewed.sql(f"select count(*) from {view} where {condition}").collect()
-            assert found == truth, condition
+            [[count]] = skewed.sql(f"select count(*) from {view} where {condition}").collect()
+            assert count == truth, condition
 
 
 def test_a_frequent_value_is_estimated_within_ten_percent(skewed: SparkSession) -> None:
@@ -161,13 +161,13 @@ def test_a_frequent_value_is_estimated_within_ten_percent(skewed: SparkSession) 
         assert estimated(skewed, "without", condition) < 0.1 * count
 
 
-def test_ends_are_those_of_the_column(skewed: SparkSession) -> None:
+def test_the_ends_of_a_histogram_are_the_bounds_of_the_column(skewed: SparkSession) -> None:
     """Spark's `FilterEstimation` asserts it of every filter."""
-    told = planned(skewed.table("with_bins")).columns
+    statistics = planned(skewed.table("with_bins")).columns
     for name, column in COLUMNS.items():
-        histogram = told[name].histogram().get()
+        histogram = statistics[name].histogram().get()
         bins = histogram.bins()
-        text = str(told[name].min().get()), str(told[name].max().get())
+        text = str(statistics[name].min().get()), str(statistics[name].max().get())
         low, high = map(float, text)
         assert bins[0].lo() <= low < high <= bins[len(bins) - 1].hi()
         assert [bins[0].lo(), bins[len(bins) - 1].hi()] == pytest.approx([low, high], rel=1e-6)
@@ -204,29 +204,29 @@ def catalyst(spark: SparkSession) -> Iterator[Catalyst]:
 
 @pytest.fixture
 def tables(catalyst: Catalyst, tmp_path: Path) -> Iterator[list[PlannedTable]]:
-    """What `table` makes, dropped in the end."""
+    """A list of tables that are dropped after the test."""
     made: list[PlannedTable] = []
     yield made
-    for each in made:
-        catalyst.spark.sql(f"drop table {each.name}")
+    for table in made:
+        catalyst.spark.sql(f"drop table {table.name}")
 
 
-def told(catalyst: Catalyst, array: pa.Array) -> dict[str, str]:
+def entries_with_histogram(catalyst: Catalyst, array: pa.Array) -> dict[str, str]:
     """A column's entries with its histogram, where it has one."""
     table = pa.table({"c": array})
     partial = analyze(table.to_batches(max_chunksize=5000), table.schema, quantiles={"c"})["c"]
     type = column_type(array.type)
     assert type is not None
-    entries = entries_of("c", type, column_statistics_of(partial, type))
-    found = equi_height(partial, type)
-    if found is not None:
-        bins = [(bin.low, bin.high, bin.distinct) for bin in found.bins]
-        entries["c.histogram"] = catalyst.histogram(found.height, bins)
+    entries = entries_of("c", type, summarize(partial, type))
+    histogram = equi_height(partial, type)
+    if histogram is not None:
+        bins = [(bin.low, bin.high, bin.distinct) for bin in histogram.bins]
+        entries["c.histogram"] = catalyst.histogram(histogram.height, bins)
     return entries
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_estimates_are_as_near_as_with_sparks_own_histogram(
+def test_estimates_are_as_accurate_as_with_a_histogram_of_spark(
     catalyst: Catalyst, tables: list[PlannedTable], tmp_path: Path, name: str
 ) -> None:
     column = COLUMNS[name]
@@ -236,7 +236,10 @@ def test_estimates_are_as_near_as_with_sparks_own_histogram(
     _, _, theirs = catalyst.computed(f"select * from parquet.`{tmp_path / 'rows.parquet'}`")["c"]
     assert "c.histogram" in theirs
     errors = {}
-    for whose, entries in {"ours": told(catalyst, column.array), "theirs": theirs}.items():
+    for whose, entries in {
+        "ours": entries_with_histogram(catalyst, column.array),
+        "theirs": theirs,
+    }.items():
         table.set(entries, ROWS)
         errors[whose] = [
             abs(table.estimate(f"c >= {column.spelled(low)} and c <= {column.spelled(high)}") - n)
@@ -294,9 +297,9 @@ def array_of(values: Sequence[object], type: pa.DataType) -> pa.Array:
 
 
 @pytest.mark.parametrize(
-    ("type", "literal"), RANDOM_TYPES, ids=lambda each: str(each).split("(")[0]
+    ("type", "literal"), RANDOM_TYPES, ids=lambda case: str(case).split("(")[0]
 )
-def test_no_filter_and_no_join_breaks_on_a_random_histogram(
+def test_filters_and_joins_plan_with_random_histograms(
     catalyst: Catalyst,
     tables: list[PlannedTable],
     tmp_path: Path,
@@ -316,7 +319,7 @@ def test_no_filter_and_no_join_breaks_on_a_random_histogram(
         drawn = []
         for table in (left, right):
             values = random_values(draw, type, draw.choice([0, 1, 3, 40, 600]))
-            entries = told(catalyst, array_of(values, type))
+            entries = entries_with_histogram(catalyst, array_of(values, type))
             with_histogram += "c.histogram" in entries
             table.set(entries, len(values))
             drawn.append([value for value in values if value is not None and value == value])

@@ -1,4 +1,4 @@
-"""`lancestat run` on Spark, killed: what is left is true, and the next run converges."""
+"""`lancestat run` on Spark, killed: published statistics are true, and the next run converges."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_killed_run_leaves_nothing_untrue(tmp_path: Path, seed: int) -> None:
+def test_a_killed_run_leaves_no_false_statistics(tmp_path: Path, seed: int) -> None:
     write_project(tmp_path, "orders", "returns")
     paths = [tmp_path / "orders.lance", tmp_path / "returns.lance"]
     for path in paths:
@@ -36,8 +36,8 @@ def test_a_killed_run_leaves_nothing_untrue(tmp_path: Path, seed: int) -> None:
         os.killpg(run.pid, signal.SIGKILL)
     for path in paths:
         check_no_reader_is_misled(path)
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
     for path in paths:
         assert check_no_reader_is_misled(path)
     assert all(isinstance(action, Skip) for action in Project.load(tmp_path).plan().actions)

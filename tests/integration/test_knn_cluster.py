@@ -92,15 +92,17 @@ def unnamed(output: Path) -> set[str]:
         for fragment in lance.dataset(str(output), version=version["version"]).get_fragments()
         for file in fragment.metadata.files
     }
-    found = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
-    return {path for path in found - named if path.split("/")[0] in ("data", "_lancestat")}
+    paths = {str(path.relative_to(output)) for path in output.rglob("*") if path.is_file()}
+    return {path for path in paths - named if path.split("/")[0] in ("data", "_lancestat")}
 
 
 def rows(output: Path) -> list[Row]:
-    found = lance.dataset(str(output)).to_table()
-    for right, name in zip(found["id_right"].to_pylist(), found["name"].to_pylist(), strict=True):
+    output_table = lance.dataset(str(output)).to_table()
+    for right, name in zip(
+        output_table["id_right"].to_pylist(), output_table["name"].to_pylist(), strict=True
+    ):
         assert name == (None if right is None else f"row {right}")
-    columns = (found[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank"))
+    columns = (output_table[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank"))
     return list(zip(*columns, strict=True))
 
 
@@ -160,15 +162,15 @@ def old(running: Cluster) -> Path:
         ("spark", FEW, "materialize", "kill executor"),
     ],
 )
-def test_what_is_killed_is_done_again(
+def test_killed_tasks_are_retried(
     cluster: Cluster, tmp_path: Path, by: str, lefts: int, point: str, fault: str
 ) -> None:
     cluster.faults.plan(point, fault)
     output = tmp_path / "near.lance"
 
-    told = cluster.join(by, lefts, output)
+    answer = cluster.join(by, lefts, output)
 
-    assert told.get("strategy") == by, told
+    assert answer.get("strategy") == by, answer
     assert cluster.faults.end() == 1
     assert_same(rows(output), expected(lefts))
     cluster.check_nothing_is_left(output)
@@ -177,15 +179,15 @@ def test_what_is_killed_is_done_again(
 @pytest.mark.parametrize(
     ("by", "point"), [("exact", "scratch"), ("partitioned", "probe"), ("spark", "materialize")]
 )
-def test_tasks_that_fail_twice_and_then_work(
+def test_tasks_that_fail_twice_are_retried(
     cluster: Cluster, tmp_path: Path, by: str, point: str
 ) -> None:
     cluster.faults.plan(point, "raise", times=2)
     output = tmp_path / "near.lance"
 
-    told = cluster.join(by, FEW, output)
+    answer = cluster.join(by, FEW, output)
 
-    assert told.get("strategy") == by, told
+    assert answer.get("strategy") == by, answer
     assert cluster.faults.end() == 2
     assert_same(rows(output), expected(FEW))
     cluster.check_nothing_is_left(output)
@@ -200,7 +202,7 @@ def test_tasks_that_fail_twice_and_then_work(
         ("spark", FEW, "materialize", "writing the result"),
     ],
 )
-def test_tasks_that_always_fail_are_one_error_and_the_old_result_stays(
+def test_tasks_that_always_fail_are_one_error_and_keep_the_old_result(
     cluster: Cluster, old: Path, by: str, lefts: int, point: str, what: str
 ) -> None:
     cluster.faults.always(point, "raise")
@@ -213,7 +215,7 @@ def test_tasks_that_always_fail_are_one_error_and_the_old_result_stays(
     cluster.check_nothing_is_left(old)
 
 
-def test_workers_that_are_always_killed_are_one_error_and_the_old_result_stays(
+def test_workers_that_are_always_killed_are_one_error_and_keep_the_old_result(
     cluster: Cluster, old: Path
 ) -> None:
     cluster.faults.always("materialize", "kill worker")
@@ -233,10 +235,10 @@ def test_workers_that_are_always_killed_are_one_error_and_the_old_result_stays(
 def test_a_full_disk_is_one_clear_error(cluster: Cluster, tmp_path: Path, point: str) -> None:
     cluster.faults.always(point, "no room")
 
-    found = cluster.join("partitioned", FEW, tmp_path / "near.lance")["error"]
+    error = cluster.join("partitioned", FEW, tmp_path / "near.lance")["error"]
 
     place = f"no space is left in the scratch folder {cluster.scratch}"
-    assert found[:2] == ["LS581", place]
+    assert error[:2] == ["LS581", place]
     cluster.check_nothing_is_left(tmp_path / "near.lance")
 
 
@@ -248,7 +250,7 @@ def test_a_cluster_without_shared_scratch_is_an_error(cluster: Cluster, tmp_path
     assert "'scratch'" in hint
 
 
-def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Path) -> None:
+def test_a_worker_holds_only_blocks_of_the_right_side(tmp_path: Path) -> None:
     """1,500 MB of vectors; the libraries and blocks of a worker take half of that."""
     dimension, few, rights = 768, 1_000, 500_000
     some = np.random.default_rng(5).standard_normal((few, dimension), np.float32)
@@ -269,39 +271,39 @@ def test_a_worker_holds_blocks_of_the_right_side_and_not_all_of_it(tmp_path: Pat
         most = max(map(peak_bytes, workers_below(driver.driver.pid)))
 
     assert join.get("strategy") == "exact", join
-    found = lance.dataset(output).to_table(filter="_rank = 1").to_pydict()
-    assert found["id_right"] == asked.tolist()
-    assert found["_distance"] == [0.0] * 3
+    neighbours = lance.dataset(output).to_table(filter="_rank = 1").to_pydict()
+    assert neighbours["id_right"] == asked.tolist()
+    assert neighbours["_distance"] == [0.0] * 3
     # A worker that had ended would leave its daemon alone, which takes less than any libraries.
     assert 200 << 20 < most < 1_000 << 20 < rights * dimension * 4
 
 
 def workers_below(driver: int) -> list[int]:
     """The Python processes that a driver's JVM started, and theirs."""
-    parents = {process: int(told(process, "PPid")) for process in processes()}
+    parents = {process: int(status_field(process, "PPid")) for process in processes()}
     below = {driver}
     for _ in range(4):
         below |= {process for process, parent in parents.items() if parent in below}
-    return [each for each in below - {driver} if told(each, "Name").startswith("python")]
+    return [pid for pid in below - {driver} if status_field(pid, "Name").startswith("python")]
 
 
 def processes() -> list[int]:
-    return [int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit()]
+    return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
 
 
 def peak_bytes(process: int) -> int:
     """The most memory that a process was in at once."""
-    return int(told(process, "VmHWM").removesuffix(" kB")) << 10
+    return int(status_field(process, "VmHWM").removesuffix(" kB")) << 10
 
 
-def told(process: int, field: str) -> str:
-    """What Linux tells of a process; nothing for one that has ended."""
+def status_field(process: int, field: str) -> str:
+    """Return a file of a process in /proc; an empty text for one that has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
         return "0"
-    found = re.search(rf"^{field}:\s+(.*)$", status, re.MULTILINE)
-    return found[1] if found else "0"
+    match = re.search(rf"^{field}:\s+(.*)$", status, re.MULTILINE)
+    return match[1] if match else "0"
 
 
 def numbered(values: np.ndarray, first: int) -> pa.RecordBatch:

@@ -32,7 +32,7 @@ def frame(
 ) -> DataFrame:
     """Numbered rows in that order."""
     schema = f"id long, emb array<{element}>, name string"
-    rows = [(number, each, f"row {number}") for number, each in enumerate(vectors)]
+    rows = [(number, vector, f"row {number}") for number, vector in enumerate(vectors)]
     return spark.createDataFrame(spark.sparkContext.parallelize(rows, parts), schema)
 
 
@@ -41,21 +41,21 @@ def join(left: DataFrame, right: DataFrame, k: int, **options: Any) -> DataFrame
     return lancestat.knn_join(left, right, left_vector="emb", right_vector="emb", k=k, **chosen)
 
 
-def rows(found: DataFrame) -> list[Row]:
-    return [(each.id, each.id_right, each._distance, each._rank) for each in found.collect()]
+def rows(neighbours: DataFrame) -> list[Row]:
+    return [(row.id, row.id_right, row._distance, row._rank) for row in neighbours.collect()]
 
 
 @pytest.mark.parametrize("element", ["float", "double"])
 @pytest.mark.parametrize("kind", ["inner", "left_outer"])
 @pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
 @pytest.mark.parametrize("gate", GATES)
-def test_awkward_rows_find_what_brute_force_finds(
+def test_awkward_rows_have_the_neighbours_of_brute_force(
     spark: SparkSession, gate: str, metric: str, kind: str, element: str
 ) -> None:
     rng = np.random.default_rng(7)
     left, right = awkward(rng, 40, 4), awkward(rng, 120, 4)
 
-    found = join(
+    neighbours = join(
         frame(spark, left, element),
         frame(spark, right, element),
         6,
@@ -64,7 +64,7 @@ def test_awkward_rows_find_what_brute_force_finds(
         min_right_rows=GATES[gate],
     )
 
-    assert_same(rows(found), joined(left, right, 6, metric, kind))
+    assert_same(rows(neighbours), joined(left, right, 6, metric, kind))
 
 
 def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
@@ -72,7 +72,7 @@ def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
     left, right = rng.standard_normal((30, 16)).tolist(), rng.standard_normal((400, 16)).tolist()
     asked, offered = frame(spark, left), frame(spark, right)
 
-    found = join(asked, offered, 5, min_right_rows=0)
+    neighbours = join(asked, offered, 5, min_right_rows=0)
 
     other = offered.select(sf.col("id").alias("id_right"), sf.col("emb").alias("other"))
     distance = sf.vector_l2_distance("emb", "other")
@@ -81,33 +81,33 @@ def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
         (row.id, row.root, row.id_right)
         for row in theirs.select("id", "id_right", distance.alias("root")).collect()
     )
-    assert [(row[0], row[1]) for row in rows(found)] == [(a, c) for a, _, c in expected]
-    for (_, _, ours, _), (_, root, _) in zip(rows(found), expected, strict=True):
+    assert [(row[0], row[1]) for row in rows(neighbours)] == [(a, c) for a, _, c in expected]
+    for (_, _, ours, _), (_, root, _) in zip(rows(neighbours), expected, strict=True):
         assert ours == pytest.approx(root**2, rel=1e-5)
 
 
-def test_partitions_that_hold_no_vector_at_all(spark: SparkSession) -> None:
+def test_partitions_without_vectors_are_joined(spark: SparkSession) -> None:
     left: list[Vector] = [None, None, None, [1.0, 2.0], None, [3.0, 4.0]]
     right: list[Vector] = [None, None, [1.0, 2.0], None, None, None]
 
-    found = join(
+    neighbours = join(
         frame(spark, left, parts=6), frame(spark, right, parts=3), 2, join="left_outer",
         min_right_rows=0,
     )  # fmt: skip
 
-    assert_same(rows(found), joined(left, right, 2, "l2", "left_outer"))
+    assert_same(rows(neighbours), joined(left, right, 2, "l2", "left_outer"))
 
 
 @pytest.mark.parametrize("kind", ["inner", "left_outer"])
 @pytest.mark.parametrize(("lefts", "rights"), [(0, 3), (3, 0), (0, 0)])
-def test_empty_sides(spark: SparkSession, kind: str, lefts: int, rights: int) -> None:
+def test_empty_sides_are_joined(spark: SparkSession, kind: str, lefts: int, rights: int) -> None:
     left: list[Vector] = [[1.0, 2.0]] * lefts
     right: list[Vector] = [[1.0, 2.0]] * rights
 
-    found = join(frame(spark, left), frame(spark, right), 2, join=kind)
+    neighbours = join(frame(spark, left), frame(spark, right), 2, join=kind)
 
-    assert_same(rows(found), joined(left, right, 2, "l2", kind))
-    assert found.columns == ["id", "id_right", "name", "_distance", "_rank"]
+    assert_same(rows(neighbours), joined(left, right, 2, "l2", kind))
+    assert neighbours.columns == ["id", "id_right", "name", "_distance", "_rank"]
 
 
 def test_all_columns_of_both_sides_keep_names_and_types(spark: SparkSession) -> None:
@@ -127,14 +127,14 @@ def test_all_columns_of_both_sides_keep_names_and_types(spark: SparkSession) -> 
     schema = ", ".join(f"`{name}` {type}" for name, (_, type) in values.items())
     side = spark.createDataFrame([tuple(value for value, _ in values.values())], schema)
 
-    found = lancestat.knn_join(side, side, left_vector="emb", right_vector="emb", k=1)
+    neighbours = lancestat.knn_join(side, side, left_vector="emb", right_vector="emb", k=1)
 
     suffixed = [f"{name}_right" for name in side.columns]
-    assert found.columns == [*side.columns, *suffixed, "_distance"]
-    types = [field.dataType for field in found.schema.fields]
+    assert neighbours.columns == [*side.columns, *suffixed, "_distance"]
+    types = [field.dataType for field in neighbours.schema.fields]
     expected = [field.dataType for field in side.schema.fields]
     assert types[:-1] == expected * 2
-    [row], [original] = found.collect(), side.collect()
+    [row], [original] = neighbours.collect(), side.collect()
     assert repr(row[: len(original)]) == repr(tuple(original))
     assert repr(row[len(original) : -1]) == repr(tuple(original))
 
@@ -143,9 +143,9 @@ def test_columns_that_are_not_selected_are_never_computed(spark: SparkSession) -
     side = frame(spark, [[1.0, 2.0]])
     side = side.withColumn("bad", sf.raise_error(sf.lit("computed")))
 
-    found = join(side, side, 1)
+    neighbours = join(side, side, 1)
 
-    assert found.count() == 1
+    assert neighbours.count() == 1
 
 
 def test_the_result_is_computed_once_and_used_many_times(spark: SparkSession) -> None:
@@ -158,11 +158,11 @@ def test_the_result_is_computed_once_and_used_many_times(spark: SparkSession) ->
 
     side = frame(spark, [[1.0, 2.0], [2.0, 2.0]])
     seen = spark.createDataFrame(side.rdd.mapPartitions(count), side.schema)
-    found = join(side, seen, 1, min_right_rows=0)
+    neighbours = join(side, seen, 1, min_right_rows=0)
     once = counted.value
 
-    assert found.count() == 2
-    assert found.where("_rank = 1").count() == 2
+    assert neighbours.count() == 2
+    assert neighbours.where("_rank = 1").count() == 2
     assert counted.value == once
 
 
@@ -196,7 +196,7 @@ def test_vectors_of_different_lengths_name_the_row(spark: SparkSession) -> None:
     ],
     ids=str,
 )
-def test_wrong_arguments_are_told_before_anything_runs(
+def test_wrong_arguments_are_refused_before_spark_runs(
     spark: SparkSession, options: dict[str, Any], message: str
 ) -> None:
     side = frame(spark, [[1.0, 2.0]])
@@ -206,7 +206,7 @@ def test_wrong_arguments_are_told_before_anything_runs(
         join(side, side, **given)
 
 
-def test_a_column_that_holds_no_vectors(spark: SparkSession) -> None:
+def test_a_column_without_vectors_is_refused(spark: SparkSession) -> None:
     side = frame(spark, [[1.0, 2.0]])
 
     with pytest.raises(UsageError, match="LS455"):
@@ -224,7 +224,7 @@ def test_a_failing_side_leaves_nothing_in_scratch(spark: SparkSession, tmp_path:
     assert left_behind == []
 
 
-def test_a_failed_join_leaves_the_threads_jobs_alone(spark: SparkSession) -> None:
+def test_a_failed_join_does_not_cancel_other_jobs_of_the_thread(spark: SparkSession) -> None:
     side = frame(spark, [[1.0, 2.0]])
     bad = side.withColumn("id", sf.raise_error(sf.lit("no such thing")))
     context = spark.sparkContext
@@ -250,7 +250,7 @@ def parquet(rows: DataFrame, path: Path) -> DataFrame:
 
 @pytest.fixture
 def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Which sides were written to scratch."""
+    """The names of the sides that were written to scratch."""
     sides: list[str] = []
 
     def write(rows: DataFrame, scan: Any, writing: Any) -> Any:
@@ -271,7 +271,7 @@ def test_plain_parquet_on_the_right_is_searched_where_it_is(
     left, right = awkward(rng, 40, 4), awkward(rng, 500, 4)
     offered = parquet(frame(spark, right), tmp_path / "right")
 
-    found = join(
+    neighbours = join(
         frame(spark, left),
         offered.select("id", "emb"),
         6,
@@ -284,10 +284,10 @@ def test_plain_parquet_on_the_right_is_searched_where_it_is(
     # Spark reads the largest files first.
     order = [row.id for row in offered.select("id").collect()]
     expected = [
-        (each[0], None if each[1] is None else order[each[1]], *each[2:])
-        for each in joined(left, [right[id] for id in order], 6, metric, kind)
+        (row[0], None if row[1] is None else order[row[1]], *row[2:])
+        for row in joined(left, [right[id] for id in order], 6, metric, kind)
     ]
-    assert_same(rows(found), expected)
+    assert_same(rows(neighbours), expected)
     assert written == ["left"]
 
 
@@ -309,7 +309,7 @@ def test_parquet_is_written_to_scratch_where_it_would_be_read_more_than_once(
     assert written.count("right") == 3
 
 
-def test_parquet_files_whose_vectors_cannot_be_compared(
+def test_parquet_files_with_incomparable_vectors_are_refused(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     three = parquet(frame(spark, [[1.0, 2.0, 3.0]] * 3), tmp_path / "three")

@@ -86,10 +86,10 @@ class Shop:
         pq.write_table(table(right, TYPE), self.folder / "r.parquet")
 
     def rows(self) -> list[Row]:
-        found = (
+        read = (
             pq.read_table if self.format == "parquet" else lambda at: lance.dataset(at).to_table()
         )
-        columns = found(str(self.output)).to_pydict()
+        columns = read(str(self.output)).to_pydict()
         return list(zip(columns["id"], columns["id_right"], columns["_distance"], strict=True))
 
     def scratch(self) -> list[Path]:
@@ -115,10 +115,10 @@ class Shop:
                     os.killpg(run.pid, signal.SIGKILL)
 
 
-def check_rows(found: list[Row], right: list[Vector]) -> None:
+def check_rows(actual: list[Row], right: list[Vector]) -> None:
     """Rows are those of a join with that right side, as a whole."""
     expected = [row[:3] for row in joined(LEFT, right, K, "l2", "left_outer")]
-    assert_same(*([(*row, rank) for rank, row in enumerate(rows)] for rows in (found, expected)))
+    assert_same(*([(*row, rank) for rank, row in enumerate(rows)] for rows in (actual, expected)))
 
 
 def check(shop: Shop, right: list[Vector]) -> None:
@@ -183,11 +183,11 @@ def test_a_killed_run_leaves_the_old_or_the_new_result_and_the_next_one_converge
 
 
 @pytest.mark.parametrize(
-    ("sent", "code", "said"),
+    ("sent", "code", "message"),
     [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
 )
 def test_an_interrupted_run_leaves_the_old_result_and_no_scratch(
-    shop: Shop, sent: signal.Signals, code: int, said: str
+    shop: Shop, sent: signal.Signals, code: int, message: str
 ) -> None:
     settle(shop)
     shop.faults.plan("probe", "pause")
@@ -196,13 +196,13 @@ def test_an_interrupted_run_leaves_the_old_result_and_no_scratch(
         # A terminal interrupts the whole group; a scheduler terminates the process it started.
         (os.killpg if sent is signal.SIGINT else os.kill)(run.pid, sent)
         stdout, stderr = run.communicate(timeout=120)
-    assert (run.returncode, stdout, stderr) == (code, "", said)
+    assert (run.returncode, stdout, stderr) == (code, "", message)
     check(shop, OLD)
     assert shop.scratch() == []
     assert unnamed(shop.output) == set()
 
 
-def test_one_join_run_twice_at_once_leaves_one_whole_result(shop: Shop) -> None:
+def test_concurrent_runs_of_one_join_leave_one_whole_result(shop: Shop) -> None:
     settle(shop)
     shop.faults.plan("commit", "pause", times=2)
     with shop.running("exact", "--quiet") as one, shop.running("exact", "--quiet") as two:
@@ -218,7 +218,7 @@ def test_one_join_run_twice_at_once_leaves_one_whole_result(shop: Shop) -> None:
     assert unnamed(shop.output) == set()
 
 
-def test_joins_at_once_in_one_process_are_both_right(
+def test_concurrent_joins_in_one_process_are_both_correct(
     shop: Shop, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two of one session, and one of another."""
@@ -226,10 +226,10 @@ def test_joins_at_once_in_one_process_are_both_right(
     make = engine.scratch
 
     def remembered(*arguments: Any) -> Any:
-        found = make(*arguments)
-        folders.append(found)
+        entered = make(*arguments)
+        folders.append(entered)
         together.wait(60)
-        return found
+        return entered
 
     together = threading.Barrier(3)
     monkeypatch.setattr(engine, "scratch", remembered)
@@ -241,27 +241,27 @@ def test_joins_at_once_in_one_process_are_both_right(
             )
             for side in (LEFT, right)
         )
-        found = lancestat.knn_join(
+        frame = lancestat.knn_join(
             *sides, left_vector="emb", right_vector="emb", k=K, join="left_outer",
             select_left=["id"], select_right=["id"], min_right_rows=0,
             scratch=str(shop.folder / "scratch"),
         )  # fmt: skip
-        return [tuple(row) for row in found.collect()]
+        return [tuple(row) for row in frame.collect()]
 
     sessions = (spark, spark, spark.newSession())
     with ThreadPoolExecutor(3) as pool:
-        found = list(pool.map(join, sessions, (OLD, NEW, OLD)))
+        results = list(pool.map(join, sessions, (OLD, NEW, OLD)))
 
-    for rows, right in zip(found, (OLD, NEW, OLD), strict=True):
+    for rows, right in zip(results, (OLD, NEW, OLD), strict=True):
         check_rows(rows, right)
     assert len(set(folders)) == 3
 
 
 @pytest.mark.parametrize("side", ["parquet", "lance"])
-def test_a_cluster_without_shared_scratch_is_refused_before_anything_starts(
+def test_a_cluster_without_shared_scratch_is_refused_before_the_join_starts(
     shop: Shop, side: str
 ) -> None:
-    """Whether or not the join would put anything there."""
+    """The join is refused even if it would not use scratch."""
     shop.right = {side: f"r.{side}"}
     shop.declare(master="local-cluster[2,1,1024]", scratch=None)
     shop.offer(NEW)
@@ -274,7 +274,7 @@ def test_a_cluster_without_shared_scratch_is_refused_before_anything_starts(
         check=False,
     )
     assert run.returncode == 1
-    said = " ".join(run.stdout.split())
-    assert "LS580" in said
-    assert "a join on 'local-cluster[2,1,1024]' needs scratch that all executors share" in said
+    output = " ".join(run.stdout.split())
+    assert "LS580" in output
+    assert "a join on 'local-cluster[2,1,1024]' needs scratch that all executors share" in output
     assert not shop.output.exists()

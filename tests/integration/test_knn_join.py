@@ -36,7 +36,7 @@ pytestmark = pytest.mark.spark
 METRICS = ("l2", "cosine", "dot")
 KINDS = ("inner", "left_outer")
 LISTS = 4
-# Strategies whose answer is exact: the partitioned one is when every list is visited.
+# Strategies with exact results: the partitioned one is exact when every list is visited.
 STRATEGIES = ("spark", "exact", "partitioned")
 
 
@@ -66,12 +66,14 @@ class Tables:
         return run_join(engine, self.work(request, **changes))
 
     def rows(self) -> list[Row]:
-        found = lance.dataset(str(self.folder / "output.lance")).to_table()
+        output_table = lance.dataset(str(self.folder / "output.lance")).to_table()
         for right, name in zip(
-            found["id_right"].to_pylist(), found["name"].to_pylist(), strict=True
+            output_table["id_right"].to_pylist(), output_table["name"].to_pylist(), strict=True
         ):
             assert name == (None if right is None else f"row {right}")
-        columns = (found[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank"))
+        columns = (
+            output_table[name].to_pylist() for name in ("id", "id_right", "_distance", "_rank")
+        )
         return list(zip(*columns, strict=True))
 
 
@@ -108,7 +110,7 @@ def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("metric", METRICS)
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_awkward_rows_find_the_neighbours_that_brute_force_finds(
+def test_awkward_rows_have_the_neighbours_of_brute_force(
     tables: Tables, strategy: str, metric: str, kind: str
 ) -> None:
     rng = np.random.default_rng(len(metric) + len(kind))
@@ -164,7 +166,7 @@ def test_every_type_of_vector_is_compared_in_float32(
     ],
     ids=["no left", "no right", "neither", "right without vectors", "left without vectors"],
 )
-def test_sides_without_rows_to_match(
+def test_sides_without_rows_to_match_are_joined(
     tables: Tables, strategy: str, kind: str, left: list[Vector], right: list[Vector]
 ) -> None:
     tables.write("left", left, pa.list_(pa.float32(), 2))
@@ -174,12 +176,12 @@ def test_sides_without_rows_to_match(
 
     assert_same(tables.rows(), joined(left, right, 3, "l2", kind))
     assert outcome.counts.unmatched_left_rows == sum(
-        1 for each in left if each is None or all(other is None for other in right)
+        1 for vector in left if vector is None or all(other is None for other in right)
     )
-    assert outcome.counts.excluded_right_rows == sum(each is None for each in right)
+    assert outcome.counts.excluded_right_rows == sum(vector is None for vector in right)
 
 
-def test_rows_deleted_from_either_side_take_no_part(tables: Tables) -> None:
+def test_deleted_rows_of_either_side_are_not_joined(tables: Tables) -> None:
     rng = np.random.default_rng(9)
     left, right = awkward(rng, 40, 3), awkward(rng, 90, 3)
     tables.write("left", left, pa.list_(pa.float32(), 3))
@@ -205,7 +207,7 @@ def test_rows_deleted_from_either_side_take_no_part(tables: Tables) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("metric", METRICS)
-def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_join(
+def test_incremental_joins_of_new_rows_equal_a_full_join(
     tables: Tables, metric: str, kind: str
 ) -> None:
     rng = np.random.default_rng(3)
@@ -221,11 +223,11 @@ def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_joi
         (Scope.NEW_LEFT, "left", left, 30),
         (Scope.NEW_RIGHT, "right", right, 25),
     ):
-        before = {each.id for each in pinned(tables.folder / f"{side}.lance").fragments}
+        before = {fragment.id for fragment in pinned(tables.folder / f"{side}.lance").fragments}
         more = awkward(rng, count, 3)
         tables.append(side, more, type, len(vectors))
         vectors += more
-        after = {each.id for each in pinned(tables.folder / f"{side}.lance").fragments}
+        after = {fragment.id for fragment in pinned(tables.folder / f"{side}.lance").fragments}
         outcome = tables.run(
             asked,
             scope=scope,
@@ -244,7 +246,7 @@ def test_new_rows_on_either_side_are_joined_alone_and_the_whole_is_as_a_full_joi
         outcome = replace(outcome, output=fresh.output)
 
 
-def test_a_result_that_does_not_follow_from_its_sides_is_not_gone_on_from(
+def test_a_result_that_does_not_follow_from_its_sides_is_not_extended(
     tables: Tables, caplog: pytest.LogCaptureFixture
 ) -> None:
     type = pa.list_(pa.float32(), 2)
@@ -278,7 +280,7 @@ def test_vectors_of_different_lengths_are_an_error_that_names_the_row(
     assert not (tables.folder / "output.lance" / "_versions").exists()
 
 
-def test_sides_whose_types_tell_different_lengths_are_not_searched(tables: Tables) -> None:
+def test_sides_with_different_vector_lengths_are_refused_by_their_types(tables: Tables) -> None:
     tables.write("left", [[0.0, 1.0]], pa.list_(pa.float32(), 2))
     tables.write("right", [[0.0, 1.0, 2.0]], pa.list_(pa.float32(), 3))
 
@@ -296,7 +298,7 @@ def test_a_column_that_holds_no_vectors_is_an_error(tables: Tables) -> None:
         run_join(Engine(tables.spark, str(tables.folder), "run"), work)
 
 
-def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
+def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = np.random.default_rng(11)
@@ -322,16 +324,16 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_told(
     assert seen[-1].has_index
     assert outcome.strategy == "index"
     assert outcome.counts.excluded_right_rows == 2
-    kept: list[Vector] = [None if number == 100 else row for number, row in enumerate(right)]
-    expected = joined(left, kept, 5, "cosine", "inner")
-    found = {(a, b): d for a, b, d, _ in tables.rows()}
+    remaining: list[Vector] = [None if number == 100 else row for number, row in enumerate(right)]
+    expected = joined(left, remaining, 5, "cosine", "inner")
+    distances = {(a, b): d for a, b, d, _ in tables.rows()}
     truth = {(a, b): d for a, b, d, _ in expected}
-    both = found.keys() & truth.keys()
+    both = distances.keys() & truth.keys()
     recall = len(both) / len(truth)
     assert recall >= 0.85
     assert outcome.recall == pytest.approx(recall, abs=0.1)
-    assert all(found[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
-    assert len(found) == len(truth)
+    assert all(distances[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
+    assert len(distances) == len(truth)
 
     tables.run(replace(asked, metric=Metric.L2, recall=None, nprobes=1))
     assert not seen[-1].has_index

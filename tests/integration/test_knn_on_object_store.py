@@ -1,4 +1,4 @@
-"""A join whose sides, scratch, result and state are on S3, with credentials that show nowhere."""
+"""A join whose sides, scratch, result and state are on S3, with credentials that are not shown."""
 
 from __future__ import annotations
 
@@ -75,10 +75,12 @@ def rows(store: ObjectStore, uri: str) -> int:
     return int(lance.dataset(uri, storage_options=dict(store.storage_options)).count_rows())
 
 
-def test_joins_on_an_object_store(object_store: ObjectStore, root: str, project: Project) -> None:
+def test_joins_run_on_an_object_store(
+    object_store: ObjectStore, root: str, project: Project
+) -> None:
     result = project.run(project.plan("kind:knn_join"))
     assert {node.status for node in result.nodes} == {"success"}, result.nodes
-    assert {each.verb for each in project.plan("kind:knn_join").actions} == {"skip"}
+    assert {action.verb for action in project.plan("kind:knn_join").actions} == {"skip"}
     assert rows(object_store, f"{root}/near.lance") == 2 * rows(object_store, f"{root}/some.lance")
     write(object_store, f"{root}/l.lance", vectors(50, 5, name="v"), "append")
     again = project.run(project.plan("kind:knn_join"))
@@ -91,9 +93,9 @@ def check_no_trace(store: ObjectStore, root: str) -> None:
     """Nothing is left in scratch, and no file but Lance's own holds anything secret."""
     files = store.filesystem()
     path = root.removeprefix("s3://")
-    found = files.get_file_info(FileSelector(path, recursive=True))
-    scratch = [each.path for each in found if each.is_file and "/scratch/" in each.path]
+    listing = files.get_file_info(FileSelector(path, recursive=True))
+    scratch = [file.path for file in listing if file.is_file and "/scratch/" in file.path]
     assert scratch == []
-    for each in found:
-        if each.is_file:
-            assert SECRET_KEY.encode() not in files.open_input_file(each.path).read()
+    for file in listing:
+        if file.is_file:
+            assert SECRET_KEY.encode() not in files.open_input_file(file.path).read()

@@ -20,9 +20,9 @@ PARQUET = OutputFormat.PARQUET
 
 
 def read(spark: SparkSession, path: Path) -> list[tuple[int, str, float]]:
-    found = spark.read.parquet(str(path))
-    assert found.columns == SCHEMA.names
-    return sorted(tuple(row) for row in found.collect())
+    frame = spark.read.parquet(str(path))
+    assert frame.columns == SCHEMA.names
+    return sorted(tuple(row) for row in frame.collect())
 
 
 def values(*batches: pa.RecordBatch) -> list[tuple[int, str, float]]:

@@ -1,4 +1,4 @@
-"""Sides that are queries: what Spark may be asked to run, and what is known of it afterwards."""
+"""Sides that are queries: statements that Spark may run, and the proof of their inputs."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def victim(tmp_path: Path) -> Path:
-    """Files that nobody is to touch."""
+    """A folder of files that no query may touch."""
     folder = tmp_path / "victim"
     folder.mkdir()
     (folder / "precious.txt").write_text("mine")
@@ -165,20 +165,20 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("sql", STATEMENTS)
-def test_what_is_no_plain_query_is_refused_before_anything_runs(
+def test_statements_other_than_a_query_are_refused_before_spark_runs(
     spark: SparkSession, tables: Path, victim: Path, sql: str
 ) -> None:
     error = refused(spark, tables, sql.format(victim=victim))
     assert error.code == "LS459", error
     assert error.hint == "a side is one SELECT, which writes nothing and runs no program"
     assert str(victim) not in str(error)
-    assert {each.name for each in victim.iterdir()} == {"precious.txt"}
+    assert {path.name for path in victim.iterdir()} == {"precious.txt"}
     assert not spark.catalog.tableExists("made")
     assert spark._jvm.java.lang.System.getProperty("made") is None  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("sql", ["select 1; drop table t", "select from where", ""])
-def test_what_spark_cannot_parse_is_told_at_its_place(
+def test_a_syntax_error_is_reported_with_its_code(
     spark: SparkSession, tables: Path, sql: str
 ) -> None:
     assert refused(spark, tables, sql).code == "LS555"
@@ -193,7 +193,7 @@ def test_a_view_that_hides_a_program_is_refused(
     assert "TRANSFORM with a program" in error.message
 
 
-def test_neither_side_runs_anything_while_the_other_is_no_query(
+def test_no_side_runs_when_the_other_is_not_a_query(
     spark: SparkSession, tables: Path, victim: Path
 ) -> None:
     """Spark infers the columns of CSV by a job, as soon as a query names it."""
@@ -322,7 +322,7 @@ UNPROVEN = {
 
 
 @pytest.mark.parametrize("sql", UNPROVEN)
-def test_what_is_not_proven_says_why(
+def test_an_unproven_query_has_reasons(
     spark: SparkSession, tables: Path, catalog: str, tmp_path: Path, sql: str
 ) -> None:
     rows = tmp_path / "secret rows.parquet"
@@ -331,12 +331,12 @@ def test_what_is_not_proven_says_why(
     reasons = proof(spark, tables, text)
     assert reasons
     assert UNPROVEN[sql] is None or UNPROVEN[sql] in reasons, reasons
-    shown = " ".join(reasons)
-    assert catalog not in shown
-    assert "secret rows" not in shown
+    joined_reasons = " ".join(reasons)
+    assert catalog not in joined_reasons
+    assert "secret rows" not in joined_reasons
 
 
-def test_a_function_of_the_users_is_not_proven(spark: SparkSession, tables: Path) -> None:
+def test_a_user_defined_function_is_not_proven(spark: SparkSession, tables: Path) -> None:
     query = QuerySide.parse(spark, side(tables, "select mine(id) from t"), {}, "right")
     query.parsed.session.udf.register("mine", lambda value: int(time.time()), "bigint")
     _, reasons = query.rows({})
@@ -369,7 +369,7 @@ def test_a_proven_query_is_unchanged_until_its_tables_are(world: SparkWorld) -> 
     assert action.notes == ("the left side has changed",)
 
 
-def test_a_query_over_the_clock_is_joined_again_and_the_plan_says_why(world: SparkWorld) -> None:
+def test_a_query_of_the_current_time_is_joined_again_with_a_reason(world: SparkWorld) -> None:
     run(world, "select * from l where d < date'today'")
     action = world.action()
     assert isinstance(action, JoinAction)

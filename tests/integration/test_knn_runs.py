@@ -1,4 +1,4 @@
-"""Runs of a declared join on Spark, between changes to what it reads."""
+"""Runs of a declared join on Spark, between changes of its sides."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def converge(world: SparkWorld) -> None:
 
 @pytest.mark.parametrize("format", ["lance", "parquet"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_changes_to_tables(world: SparkWorld, strategy: str, format: str) -> None:
+def test_changes_to_tables_are_joined(world: SparkWorld, strategy: str, format: str) -> None:
     world.declare(
         k=3, metric="l2", join="left_outer", rank=True, min_right_rows=STRATEGIES[strategy]
     )
@@ -80,7 +80,7 @@ def test_changes_to_tables(world: SparkWorld, strategy: str, format: str) -> Non
     assert world.scopes == ["full", "new_left", "new_right", "new_left", "full"]
 
 
-def test_sides_that_are_files_and_queries(world: SparkWorld) -> None:
+def test_files_and_queries_are_joined(world: SparkWorld) -> None:
     rows = str(world.folder / "rows.parquet")
     parquet.write_table(vectors(0, 20, name="v"), rows)
     query = KnnSide("w", ("key",), ("r",), sql="select key, w from r")
@@ -93,7 +93,7 @@ def test_sides_that_are_files_and_queries(world: SparkWorld) -> None:
     assert world.scopes == ["full"] * 3
 
 
-def test_a_project_joins_what_another_join_made(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_join_reads_the_result_of_another(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(vectors(0, 20, name="v"), str(tmp_path / "l.lance"))
     lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"))
     (tmp_path / "specs").mkdir()
@@ -117,11 +117,11 @@ knn_joins:
     output: {lance: first.lance}
 """
     )
-    # In a process of its own, whose threads are the first to import Spark.
+    # In its own process, whose threads are the first to import Spark.
     command = [sys.executable, "-m", "lancestat", "--project-dir", str(tmp_path), "run"]
-    ran = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert "3 tables and 2 joins brought up to date, 0 unchanged." in ran.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    assert "3 tables and 2 joins brought up to date, 0 unchanged." in completed.stdout
     project = Project.load(tmp_path)
     assert not list((tmp_path / "scratch").rglob("*.lance"))
     assert {action.verb for action in project.plan().actions} == {"skip"}

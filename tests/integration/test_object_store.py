@@ -106,12 +106,12 @@ def test_parallel_appends_and_commits_are_all_kept(object_store: ObjectStore, ta
     )
 
     dataset = observe_dataset(table, storage_options=object_store.storage_options)
-    found = snapshot(dataset)
-    assert found.version == 13
-    assert found.rows == 180
-    assert {key: found.config[key] for key in sorted(found.config) if key.startswith("key")} == {
-        f"key{number}": str(number) for number in range(4)
-    }
+    observed = snapshot(dataset)
+    assert observed.version == 13
+    assert observed.rows == 180
+    assert {
+        key: observed.config[key] for key in sorted(observed.config) if key.startswith("key")
+    } == {f"key{number}": str(number) for number in range(4)}
     history = commits_since(dataset, 1)
     assert history.is_complete
     counts = [commit.effect for commit in history.commits]
@@ -128,7 +128,9 @@ def test_parallel_appends_and_commits_are_all_kept(object_store: ObjectStore, ta
     ],
     ids=["key", "id"],
 )
-def test_wrong_credentials(object_store: ObjectStore, table: str, wrong: dict[str, str]) -> None:
+def test_wrong_credentials_are_an_error(
+    object_store: ObjectStore, table: str, wrong: dict[str, str]
+) -> None:
     error = refused(table, {**object_store.storage_options, **wrong})
     assert error.code == "LS202"
     assert table in error.message
@@ -140,23 +142,23 @@ def test_wrong_credentials(object_store: ObjectStore, table: str, wrong: dict[st
 
 
 @pytest.mark.parametrize("place", ["lake/nowhere.lance", "no-such-bucket/t.lance"])
-def test_missing(object_store: ObjectStore, place: str) -> None:
+def test_a_missing_table_is_an_error(object_store: ObjectStore, place: str) -> None:
     error = refused(f"s3://{place}", dict(object_store.storage_options))
     assert error.code == "LS201"
     assert SECRET_KEY not in str(error)
 
 
-def test_one_bad_table_among_good_ones(object_store: ObjectStore, table: str) -> None:
-    found = observe_snapshots(
+def test_a_failing_table_does_not_stop_others(object_store: ObjectStore, table: str) -> None:
+    snapshots = observe_snapshots(
         [("good", table), ("gone", object_store.fresh_uri("gone.lance")), ("good2", table)],
         object_store.storage_options,
     )
-    assert isinstance(found["gone"], DatasetMissing)
-    assert isinstance(found["good"], Snapshot)
-    assert isinstance(found["good2"], Snapshot)
+    assert isinstance(snapshots["gone"], DatasetMissing)
+    assert isinstance(snapshots["good"], Snapshot)
+    assert isinstance(snapshots["good2"], Snapshot)
 
 
-def test_a_store_that_is_not_there(object_store: ObjectStore) -> None:
+def test_an_unreachable_store_is_an_error(object_store: ObjectStore) -> None:
     (port,) = free_ports(1)
     options = {**object_store.storage_options, "aws_endpoint": f"http://{HOST}:{port}"}
     error = refused("s3://lake/t.lance", options)
@@ -164,10 +166,10 @@ def test_a_store_that_is_not_there(object_store: ObjectStore) -> None:
     assert SECRET_KEY not in str(error)
 
 
-def test_a_store_that_is_silent_fails_its_tables_together(
+def test_a_store_that_does_not_answer_fails_its_tables_together(
     object_store: ObjectStore, tmp_path: Path
 ) -> None:
-    """Each would take minutes by itself: the one question that is asked of the store decides."""
+    """Each would take minutes by itself: one request to the store decides for all."""
     local = str(tmp_path / "local.lance")
     lance.write_dataset(rows(0, 3), local)
     requests = [(f"t{number}", f"s3://lake/t{number}.lance") for number in range(100)]
@@ -176,18 +178,18 @@ def test_a_store_that_is_silent_fails_its_tables_together(
         listener.listen(200)
         endpoint = f"http://{HOST}:{listener.getsockname()[1]}"
         options = {**object_store.storage_options, "aws_endpoint": endpoint, "timeout": "1s"}
-        found = observe_snapshots([*requests, ("local", local)], options, threads=2)
-    assert isinstance(found.pop("local"), Snapshot)
-    errors = {str(error) for error in found.values()}
-    assert len(found) == 100
+        snapshots = observe_snapshots([*requests, ("local", local)], options, threads=2)
+    assert isinstance(snapshots.pop("local"), Snapshot)
+    errors = {str(error) for error in snapshots.values()}
+    assert len(snapshots) == 100
     assert len(errors) == 1
-    (said,) = errors
-    assert said.startswith("LS205  the store of s3://lake does not answer")
-    assert SECRET_KEY not in said
+    (message,) = errors
+    assert message.startswith("LS205  the store of s3://lake does not answer")
+    assert SECRET_KEY not in message
 
 
 @pytest.mark.fault
-def test_a_store_that_goes_away(tmp_path: Path) -> None:
+def test_a_store_that_stops_answering_is_an_error(tmp_path: Path) -> None:
     with running_object_store(tmp_path) as store:
         uri = store.uri("t.lance")
         options = store_options(uri, store.storage_options)

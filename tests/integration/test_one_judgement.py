@@ -1,4 +1,4 @@
-"""Spark plans with the statistics that `show` says are used, and the system view tells the same."""
+"""Spark plans with the statistics that `show` reports as used, and so does the system view."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ HISTORIES = 4
 STEPS_OF_EACH = 10
 # Spark's side of a scan looks at the real time.
 TIMELESS = [
-    each for each in POLICIES if not (isinstance(each, StaleBounds) and each.max_age is not None)
+    allowed
+    for allowed in POLICIES
+    if not (isinstance(allowed, StaleBounds) and allowed.max_age is not None)
 ]
 
 
@@ -41,13 +43,13 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.mark.parametrize("publish", Publish)
 @pytest.mark.parametrize("seed", range(HISTORIES))
-def test_spark_uses_what_show_says_is_used(
+def test_spark_uses_the_statistics_that_show_reports_as_used(
     seed: int, publish: Publish, session: SparkSession, tmp_path: Path
 ) -> None:
     draw = random.Random(seed)
     table = JudgedTable.create(tmp_path / "t.lance", publish, seed)
     table.world.clock.now = datetime.now(timezone.utc)
-    steps = [each for each in STEPS if each.__name__ != "wait"]
+    steps = [step for step in STEPS if step.__name__ != "wait"]
     for _ in range(STEPS_OF_EACH):
         allow_stale = draw.choice(TIMELESS)
         table.world.policy = policy(allow_stale)
@@ -68,11 +70,11 @@ def check_view(session: SparkSession, table: JudgedTable, verdict: Verdict) -> N
 
 
 def check_planned(frame: DataFrame, verdict: Verdict) -> None:
-    found = planned(frame)
+    statistics = planned(frame)
     assert planning_service().explanations()[-1].verdict == verdict
     used = verdict.statistics.columns if verdict.statistics is not None else {}
-    assert set(found.columns) <= set(used)
-    assert bool(found.columns) == bool(used)
+    assert set(statistics.columns) <= set(used)
+    assert bool(statistics.columns) == bool(used)
 
 
 def check_system_view(session: SparkSession, table: JudgedTable, verdict: Verdict) -> None:

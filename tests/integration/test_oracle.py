@@ -1,4 +1,4 @@
-"""What a scan on Spark makes of Lance tables equals what Spark computes over the same rows."""
+"""Statistics of a scan of Lance tables equal those that Spark computes over the same rows."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Compared:
 
 
 def pick(draw: random.Random, edges: Sequence[Any], other: Any) -> list[Any]:
-    """Every edge at least once, some nulls, and else what `other` makes."""
+    """Return every edge at least once, some nulls, and otherwise values of `other`."""
     made = [draw.choice([other(), draw.choice(edges)]) for _ in range(ROWS - len(edges))]
-    values = [*edges, *(None if draw.random() < 0.1 else each for each in made)]
+    values = [*edges, *(None if draw.random() < 0.1 else value for value in made)]
     draw.shuffle(values)
     return values
 
@@ -64,7 +64,7 @@ def decimals(draw: random.Random, precision: int, scale: int) -> list[Any]:
         return Decimal((sign, digits, -scale))
 
     most = 10**precision - 1
-    edges = [decimal(each) for each in (-most, -1, 0, 1, most)]
+    edges = [decimal(number) for number in (-most, -1, 0, 1, most)]
     return pick(draw, edges, lambda: decimal(draw.randint(-most, most)))
 
 
@@ -129,7 +129,7 @@ AWKWARD = awkward_table()
 
 
 def compare(spark: SparkSession, uri: Path, scratch: Path) -> dict[str, Compared]:
-    """Both sides over what Lance itself reads of the table now."""
+    """Return the statistics of both sides over the rows that Lance reads."""
     rows = as_spark_reads(lance.dataset(uri).to_table())
     pq.write_table(rows, scratch / "rows.parquet")
     catalyst = Catalyst(spark)
@@ -137,12 +137,12 @@ def compare(spark: SparkSession, uri: Path, scratch: Path) -> dict[str, Compared
     ours = statistics(whole_table(str(uri)))
     assert ours.keys() == computed.keys()
     compared = {}
-    for name, (type, found) in ours.items():
+    for name, (type, column_statistics) in ours.items():
         spark_type, _, theirs = computed[name]
-        entries = entries_of(name, type, found)
+        entries = entries_of(name, type, column_statistics)
         assert catalyst.decoded(name, entries, spark_type) is not None
         compared[name] = Compared(
-            {**_unpublished_bounds(type, found), **_without_name(name, entries)},
+            {**_unpublished_bounds(type, column_statistics), **_without_name(name, entries)},
             _without_name(name, theirs),
             len(rows[name].drop_null().unique()),
             rows.num_rows,
@@ -150,11 +150,18 @@ def compare(spark: SparkSession, uri: Path, scratch: Path) -> dict[str, Compared
     return compared
 
 
-def _unpublished_bounds(type: ColumnType, found: ColumnStatistics) -> dict[str, str]:
+def _unpublished_bounds(type: ColumnType, column_statistics: ColumnStatistics) -> dict[str, str]:
     # Bounds that are infinite, or too far apart, make Spark's planning fail and are held back.
-    if type.kind is not Kind.FLOAT or found.minimum is None or found.maximum is None:
+    if (
+        type.kind is not Kind.FLOAT
+        or column_statistics.minimum is None
+        or column_statistics.maximum is None
+    ):
         return {}
-    texts = format_bound(found.minimum, type), format_bound(found.maximum, type)
+    texts = (
+        format_bound(column_statistics.minimum, type),
+        format_bound(column_statistics.maximum, type),
+    )
     return {"min": str(texts[0]), "max": str(texts[1])}
 
 
@@ -166,16 +173,16 @@ def assert_equal(column: Compared) -> None:
     assert column.ours.keys() == column.theirs.keys()
     for suffix in EXACT_SUFFIXES:
         assert column.ours.get(suffix) == column.theirs.get(suffix), suffix
-    found = int(column.ours["distinctCount"])
-    assert abs(found - column.distinct) <= 0.05 * column.distinct
-    assert found <= column.rows - int(column.ours["nullCount"])
+    distinct = int(column.ours["distinctCount"])
+    assert abs(distinct - column.distinct) <= 0.05 * column.distinct
+    assert distinct <= column.rows - int(column.ours["nullCount"])
 
 
 def share_within(columns: Sequence[Compared], error: float) -> float:
-    """The share of columns whose distinct count is at most that far off."""
+    """Return the share of columns whose distinct count has at most that error."""
     near = [
-        abs(int(each.ours["distinctCount"]) - each.distinct) <= error * each.distinct
-        for each in columns
+        abs(int(column.ours["distinctCount"]) - column.distinct) <= error * column.distinct
+        for column in columns
     ]
     return sum(near) / len(near)
 
@@ -198,9 +205,7 @@ def test_distinct_counts_are_mostly_within_three_percent(awkward: dict[str, Comp
 
 
 @pytest.mark.parametrize("type", [pa.float32(), pa.float64()], ids=str)
-def test_bounds_ignore_nan_and_nothing_else_does(
-    spark: SparkSession, tmp_path: Path, type: pa.DataType
-) -> None:
+def test_only_bounds_ignore_nan(spark: SparkSession, tmp_path: Path, type: pa.DataType) -> None:
     values = pa.array([None, math.nan, -2.5, 7.25, math.nan, None], type)
     rows = pa.table({"x": values})
     pq.write_table(rows, tmp_path / "rows.parquet")
@@ -210,8 +215,8 @@ def test_bounds_ignore_nan_and_nothing_else_does(
     whole = _without_name("x", catalyst.computed(f"select x from {source}")["x"][2])
     numbers = catalyst.computed(f"select x from {source} where not isnan(x)")["x"][2]
 
-    type_found, found = statistics(whole_table(str(tmp_path / "t.lance")))["x"]
-    ours = _without_name("x", entries_of("x", type_found, found))
+    type_found, statistics_of_x = statistics(whole_table(str(tmp_path / "t.lance")))["x"]
+    ours = _without_name("x", entries_of("x", type_found, statistics_of_x))
 
     bounds = {key: text for key, text in _without_name("x", numbers).items() if key in ours}
     assert whole["max"] == "NaN", "Spark's own upper bound is NaN, which is never published"
@@ -222,21 +227,21 @@ def test_bounds_ignore_nan_and_nothing_else_does(
         assert ours[suffix] == whole[suffix]
 
 
-def test_a_table_without_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_table_without_rows_equals_spark(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(AWKWARD.slice(0, 0), tmp_path / "t.lance")
     for column in compare(spark, tmp_path / "t.lance", tmp_path).values():
         assert_equal(column)
         assert int(column.ours["distinctCount"]) == 0
 
 
-def test_what_spark_has_no_bound_for_keeps_one_here(spark: SparkSession, tmp_path: Path) -> None:
+def test_strings_and_binary_have_bounds(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"s": ["b", "", "a"], "b": [b"\xff", b"z", None]}), tmp_path)
-    found = statistics(whole_table(str(tmp_path)))
-    assert {name: (each.minimum, each.maximum) for name, (_, each) in found.items()} == {
+    by_column = statistics(whole_table(str(tmp_path)))
+    assert {name: (column.minimum, column.maximum) for name, (_, column) in by_column.items()} == {
         "s": (b"", b"b"),
         "b": (b"z", b"\xff"),
     }
-    assert {type.kind for type, _ in found.values()} == {Kind.STRING, Kind.BINARY}
+    assert {type.kind for type, _ in by_column.values()} == {Kind.STRING, Kind.BINARY}
 
 
 TABLES = ("customer", "lineitem", "nation", "orders", "part", "partsupp", "region", "supplier")

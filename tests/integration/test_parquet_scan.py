@@ -1,4 +1,4 @@
-"""Plain scans of Parquet are read past the JVM, and give what Spark gives, in its order."""
+"""Plain scans of Parquet are read without the JVM, with the rows and order of Spark."""
 
 from __future__ import annotations
 
@@ -83,13 +83,13 @@ def test_rows_come_as_spark_reads_them_and_in_its_order(
 
         assert scan is not None
         assert len(scan.partitions) == rows.rdd.getNumPartitions()
-        found, expected = read(scan), theirs(rows)
+        actual, expected = read(scan), theirs(rows)
     finally:
         spark.conf.unset("spark.sql.files.maxPartitionBytes")
         spark.conf.unset("spark.sql.files.openCostInBytes")
     for row in expected:
         row["bytes"] = None if row["bytes"] is None else bytes(row["bytes"])  # type: ignore[call-overload]
-    assert repr(found) == repr(expected)
+    assert repr(actual) == repr(expected)
 
 
 def test_renamed_and_reordered_columns_are_still_a_plain_scan(
@@ -104,9 +104,7 @@ def test_renamed_and_reordered_columns_are_still_a_plain_scan(
     assert [list(row.values()) for row in read(scan)] == [list(row) for row in rows.collect()]
 
 
-def test_everything_else_is_left_to_spark(
-    spark: SparkSession, folder: Path, tmp_path: Path
-) -> None:
+def test_other_plans_are_left_to_spark(spark: SparkSession, folder: Path, tmp_path: Path) -> None:
     rows = spark.read.parquet(str(folder))
     partitioned = tmp_path / "partitioned"
     rows.select("long", "yes").write.partitionBy("yes").parquet(str(partitioned))
@@ -133,11 +131,11 @@ def test_everything_else_is_left_to_spark(
         "metadata": rows.select("long", "_metadata.file_name"),
         "no files": spark.range(3),
     }
-    for name, each in left_alone.items():
-        assert parquet_scan(each) is None, name
+    for name, frame in left_alone.items():
+        assert parquet_scan(frame) is None, name
 
 
-def test_a_file_that_is_none_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_file_that_is_not_parquet_is_left_to_spark(spark: SparkSession, tmp_path: Path) -> None:
     pq.write_table(pa.table({"n": pa.array([1], pa.int64())}), tmp_path / "a.parquet")
     rows = spark.read.parquet(str(tmp_path))
     (tmp_path / "a.parquet").write_bytes(b"PAR1 and nothing else")

@@ -63,13 +63,13 @@ def of_kernel(uri: str, version: int) -> dict[int, dict[str, ColumnPartial]]:
 
 def by_fragment(work: TableScan, results: Results) -> dict[int, dict[str, ColumnPartial]]:
     names = {field_key(field): field.name for field in work.table.fields}
-    found: dict[int, dict[str, ColumnPartial]] = defaultdict(dict)
+    by_id: dict[int, dict[str, ColumnPartial]] = defaultdict(dict)
     for scan, partials in results:
         assert partials.keys() == scan.fields
         for key, column in partials.items():
-            assert names[key] not in found[scan.fragment_id], "each column of a fragment once"
-            found[scan.fragment_id][names[key]] = column
-    return dict(found)
+            assert names[key] not in by_id[scan.fragment_id], "each column of a fragment once"
+            by_id[scan.fragment_id][names[key]] = column
+    return dict(by_id)
 
 
 def break_fragment(uri: Path, number: int) -> None:
@@ -93,10 +93,10 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
     spark: SparkSession, table: str
 ) -> None:
     work = whole_table(table)
-    found = by_fragment(work, scanned(work))
+    partials = by_fragment(work, scanned(work))
 
-    assert found == of_kernel(table, work.table.version)
-    assert {id: each["id"].rows for id, each in found.items()} == {
+    assert partials == of_kernel(table, work.table.version)
+    assert {id: columns["id"].rows for id, columns in partials.items()} == {
         0: 333,
         1: 334,
         2: 433,
@@ -104,11 +104,11 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
         4: 500,
         5: 1,
     }
-    assert found[5]["id"].minimum == found[5]["id"].maximum == 2_999
+    assert partials[5]["id"].minimum == partials[5]["id"].maximum == 2_999
 
 
 @pytest.mark.parametrize(("lightest", "per_job"), [(1, 32_768), (1, 3), (200_000, 5)])
-def test_however_the_work_is_cut_the_partials_are_the_same(
+def test_partials_do_not_depend_on_how_work_is_split(
     spark: SparkSession,
     table: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -126,7 +126,7 @@ def test_however_the_work_is_cut_the_partials_are_the_same(
     assert by_fragment(work, scanned(work)) == of_kernel(table, work.table.version)
 
 
-def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -> None:
+def test_a_scan_reads_its_version_while_others_write(spark: SparkSession, table: str) -> None:
     work = whole_table(table)
     expected = of_kernel(table, work.table.version)
     is_over = threading.Event()
@@ -149,7 +149,9 @@ def test_the_version_stays_while_others_write(spark: SparkSession, table: str) -
     assert lance.dataset(table).version > work.table.version
 
 
-def test_some_columns_of_some_fragments(spark: SparkSession, table: str) -> None:
+def test_selected_columns_of_selected_fragments_are_scanned(
+    spark: SparkSession, table: str
+) -> None:
     whole = whole_table(table)
     twice = next(field for field in whole.table.fields if field.name == "twice")
     chosen = whole_table(table, columns=["twice", "word"])
@@ -160,7 +162,7 @@ def test_some_columns_of_some_fragments(spark: SparkSession, table: str) -> None
     assert all(partials.keys() == {field_key(twice)} for _, partials in results)
 
 
-def test_a_damaged_fragment_fails_its_table_and_no_other(
+def test_a_damaged_fragment_fails_only_its_table(
     spark: SparkSession, table: str, tmp_path: Path
 ) -> None:
     bad = tmp_path / "bad.lance"
@@ -180,7 +182,7 @@ def test_a_damaged_fragment_fails_its_table_and_no_other(
     assert len(results) == 12
 
 
-def test_a_worker_that_dies_is_named_as_such(
+def test_a_dead_worker_is_reported(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials_job, "ScanTask", DeadlyTask)
@@ -191,7 +193,7 @@ def test_a_worker_that_dies_is_named_as_such(
 
 
 class DeadlyTask:
-    """Stands in for a task whose process is killed, for want of memory say."""
+    """Simulate a task whose process is killed, for example by lack of memory."""
 
     def __init__(self, **_: Any) -> None:
         pass
@@ -212,17 +214,17 @@ def test_progress_grows_to_all_fragments_and_bytes(
     spark: SparkSession, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
-    told: list[tuple[str, int, int]] = []
-    scanner = SparkScanner(TARGET, lambda *progress: told.append(progress))
+    reports: list[tuple[str, int, int]] = []
+    scanner = SparkScanner(TARGET, lambda *progress: reports.append(progress))
     work = whole_table(table)
     list(scanner.scan("orders", work.table, work.scans))
 
-    assert len(told) > 2, "told as tasks end, not when all have"
-    assert {node for node, _, _ in told} == {"orders"}
-    assert told == sorted(told)
-    assert told[-1][1] == 6
+    assert len(reports) > 2, "told as tasks end, not when all have"
+    assert {node for node, _, _ in reports} == {"orders"}
+    assert reports == sorted(reports)
+    assert reports[-1][1] == 6
     total = sum(scan.size_bytes for scan in work.scans)
-    assert 0.99 * total <= told[-1][2] <= total
+    assert 0.99 * total <= reports[-1][2] <= total
 
 
 def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table: str) -> None:
@@ -232,7 +234,7 @@ def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table:
     assert len(scanned(whole_table(table), SparkScanner(TARGET, fail))) == 12
 
 
-def test_cancelling_stops_what_goes_on_and_refuses_what_comes(
+def test_cancelling_stops_running_scans_and_refuses_new_ones(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
@@ -241,10 +243,10 @@ def test_cancelling_stops_what_goes_on_and_refuses_what_comes(
     work = whole_table(uri)
     tasks = len(split(work.scans, 2, FINEST))
     has_begun = threading.Event()
-    told: list[int] = []
+    progress: list[int] = []
 
     def advanced(node: str, fragments: int, size_bytes: int) -> None:
-        told.append(fragments)
+        progress.append(fragments)
         has_begun.set()
 
     scanner = SparkScanner(TARGET, advanced)
@@ -256,12 +258,12 @@ def test_cancelling_stops_what_goes_on_and_refuses_what_comes(
 
     assert isinstance(error, LancestatError)
     assert error.code == "LS512"
-    assert len(told) < tasks
+    assert len(progress) < tasks
     with pytest.raises(RunError, match="was cancelled"):
         scanned(work, scanner)
 
 
-def test_nothing_to_scan_starts_nothing(tmp_path: Path) -> None:
+def test_without_fragments_no_job_is_started(tmp_path: Path) -> None:
     uri = str(tmp_path / "empty.lance")
     lance.write_dataset(rows(0, 0), uri)
     scanner = SparkScanner(TARGET)
@@ -269,14 +271,14 @@ def test_nothing_to_scan_starts_nothing(tmp_path: Path) -> None:
     assert scanner._session is None
 
 
-def test_real_executor_processes(table: str, tmp_path: Path) -> None:
+def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.lance"
     lance.write_dataset(rows(0, 1_000), bad, max_rows_per_file=500)
     break_fragment(bad, 1)
     secret = "hunter2-hunter2-hunter2"
     events = tmp_path / "events"
     events.mkdir()
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "tests.integration.local_cluster", table, bad, events],
         env={**os.environ, "SECRET": secret},
         capture_output=True,
@@ -284,25 +286,25 @@ def test_real_executor_processes(table: str, tmp_path: Path) -> None:
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(completed.stdout)
     work = whole_table(table)
     whole = merged(work, [])
-    for each in of_kernel(table, work.table.version).values():
-        whole = {name: merge([whole[name], each[name]]) for name in whole}
+    for columns in of_kernel(table, work.table.version).values():
+        whole = {name: merge([whole[name], columns[name]]) for name in whole}
 
-    assert told["executors"] == 2
-    assert told["columns"] == {
-        name: [each.rows, each.nulls, str(each.minimum), str(each.maximum), hash_of(each)]
-        for name, each in whole.items()
+    assert report["executors"] == 2
+    assert report["columns"] == {
+        name: [column.rows, column.nulls, str(column.minimum), str(column.maximum), hash_of(column)]
+        for name, column in whole.items()
     }
-    assert told["error"][:2] == ["DatasetDamaged", "LS204"]
-    assert told["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
-    assert told["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
-    assert told["command_lines_with_secret"] == []
-    assert told["odd"] == ODD
-    assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(told["java_arguments"])
-    assert ended.stderr == ""
+    assert report["error"][:2] == ["DatasetDamaged", "LS204"]
+    assert report["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
+    assert report["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
+    assert report["command_lines_with_secret"] == []
+    assert report["odd"] == ODD
+    assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(report["java_arguments"])
+    assert completed.stderr == ""
     logged = b"".join(path.read_bytes() for path in events.rglob("*") if path.is_file())
     assert b"SparkListenerApplicationEnd" in logged
     assert b"lancestat: orders: 12 scans in" in logged

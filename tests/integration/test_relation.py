@@ -79,14 +79,14 @@ def plan(frame: DataFrame) -> str:
     return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
-def shown(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """A collected value, rows as dicts."""
     if isinstance(value, Row):
-        return {name: shown(member) for name, member in value.asDict().items()}
+        return {name: plain(member) for name, member in value.asDict().items()}
     if isinstance(value, dict):
         return dict(sorted(value.items()))
     if isinstance(value, list):
-        return [shown(member) for member in value]
+        return [plain(member) for member in value]
     return value
 
 
@@ -112,8 +112,8 @@ def test_every_type_is_collected_as_lance_has_it(
     frame = lancestat.read_table(session, str(tmp_path))
 
     assert frame.schema["x"].dataType.simpleString() == case.spark_type
-    found = [shown(row.x) for row in frame.collect()]
-    assert repr(found) == repr([expected(value, case.spark_type) for value in case.values])
+    values = [plain(row.x) for row in frame.collect()]
+    assert repr(values) == repr([expected(value, case.spark_type) for value in case.values])
 
 
 def test_blobs_are_their_bytes(spark: SparkSession, tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_odd_names_are_read_and_filtered(spark: SparkSession, tmp_path: Path, na
     assert frame.where(column > 1).collect() == [(2, 4)]
 
 
-def test_names_that_differ_by_case_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_names_that_differ_only_by_case_are_read(spark: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"a": [1, 2], "A": [30, 40]}), tmp_path)
     session = spark.newSession()
     session.conf.set("spark.sql.caseSensitive", "true")
@@ -172,7 +172,7 @@ def test_rows_without_columns_are_counted(spark: SparkSession, view: DataFrame) 
     assert "[]" in plan(counted), "no column is read"
 
 
-def test_only_the_columns_and_filters_of_a_query_reach_the_scan(view: DataFrame) -> None:
+def test_only_the_columns_and_filters_of_a_query_are_passed_to_the_scan(view: DataFrame) -> None:
     query = view.where("k = 2 and s like 'row 1%' and id + 1 > 5").select("d")
     scan = next(line for line in plan(query).splitlines() if "BatchScan" in line)
     assert "[id#" in scan and "k#" in scan and "s#" in scan and "d#" in scan
@@ -237,13 +237,13 @@ QUERIES = {
 
 @pytest.mark.usefixtures("adaptive", "view")
 @pytest.mark.parametrize("query", QUERIES)
-def test_queries_answer_as_the_rows_say(spark: SparkSession, query: str) -> None:
+def test_queries_return_the_expected_rows(spark: SparkSession, query: str) -> None:
     text, rows = QUERIES[query]
     assert spark.sql(text).collect() == rows
 
 
 @pytest.mark.usefixtures("view")
-def test_views_on_views(spark: SparkSession) -> None:
+def test_views_on_views_are_read(spark: SparkSession) -> None:
     spark.sql("create or replace temp view evens as select id, k from t where id % 2 = 0")
     spark.sql("create or replace temp view few as select * from evens where k < 2")
     assert spark.sql("select count(*) from few").collect()[0][0] == sum(
@@ -283,7 +283,7 @@ def test_equal_scans_are_exchanged_once(spark: SparkSession, view: DataFrame) ->
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
 
 
-def test_sessions_of_one_spark_share_what_is_compiled(
+def test_sessions_of_one_spark_share_compiled_classes(
     spark: SparkSession, uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first = relation_classes(spark)
@@ -293,14 +293,14 @@ def test_sessions_of_one_spark_share_what_is_compiled(
     assert lancestat.read_table(other, uri).count() == len(LIVE)
 
 
-def test_what_does_not_compile_says_where(spark: SparkSession) -> None:
+def test_a_compile_error_names_its_location(spark: SparkSession) -> None:
     text = "package lancestat.relation;\nclass Broken { int x = y; }"
     with pytest.raises(RunError, match=r"'Broken\.java', Line 2, Column 24: .*\"y\"") as bad:
         compile_jar(spark, {"Broken.java": text})
     assert bad.value.code == "LS530"
 
 
-def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
+def test_javac_prints_no_warnings(tmp_path: Path) -> None:
     folder = Path(compiler.__file__).parents[1] / "java"
     jars = Path(pyspark.__file__).with_name("jars")
     home = os.environ.get("JAVA_HOME")
@@ -321,13 +321,13 @@ def test_javac_has_nothing_to_say(tmp_path: Path) -> None:
 
 
 def damaged(tmp_path: Path) -> str:
-    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
-    broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
+    dataset = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
+    broken = tmp_path / "data" / dataset.get_fragments()[1].metadata.files[0].path
     broken.write_bytes(b"\0" * broken.stat().st_size)
     return str(tmp_path)
 
 
-def test_what_a_worker_cannot_read_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
+def test_an_unreadable_fragment_is_one_error(spark: SparkSession, tmp_path: Path) -> None:
     frame = lancestat.read_table(
         spark, damaged(tmp_path), storage_options={"aws_secret_access_key": SECRET}
     )
@@ -348,7 +348,7 @@ def test_a_number_that_bigint_cannot_hold_is_an_error(spark: SparkSession, tmp_p
         frame.collect()
 
 
-def test_secrets_travel_in_functions_alone(spark: SparkSession, uri: str) -> None:
+def test_secrets_are_only_in_pickled_functions(spark: SparkSession, uri: str) -> None:
     frame = lancestat.read_table(spark, uri, storage_options={"aws_secret_access_key": SECRET})
     frame.createOrReplaceTempView("secretive")
     explained = spark.sql("explain extended select * from secretive where k = 1").collect()[0][0]
@@ -390,7 +390,7 @@ def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """What the JVM asks."""
+    """The requests of the JVM."""
     questions: list[dict[str, Any]] = []
     answer = PlanningService.answer
 
@@ -404,13 +404,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return questions
 
 
-def test_planning_asks_each_question_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
+def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:
     query = view.where("k = 1").select("id")
     planned(query)
     planned(query)
     query.collect()
     query.collect()
-    assert [each["op"] for each in asked] == ["estimate", "parts"]
+    assert [request["op"] for request in asked] == ["estimate", "parts"]
     assert asked[1]["columns"] == ["id", "k"]
     assert (asked[1]["cores"], asked[1]["limit"], asked[1]["narrow"]) == (2, None, True)
 
@@ -471,23 +471,23 @@ def typed(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.mark.parametrize("java_dates", ["true", "false"])
 @pytest.mark.parametrize("type", LITERALS)
-def test_literals_are_told_exactly(
+def test_literals_are_passed_exactly(
     spark: SparkSession, typed: str, asked: list[dict[str, Any]], type: str, java_dates: str
 ) -> None:
     session = spark.newSession()
     session.conf.set("spark.sql.datetime.java8API.enabled", java_dates)
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
     column = f"c{list(ARROW).index(type)}"
-    literal, told = LITERALS[type]
+    literal, document = LITERALS[type]
     frame = lancestat.read_table(session, typed)
     planned(frame.where(f"{column} < {literal}"))
-    [comparison] = [each for each in asked[-1]["filters"] if each["op"] == "<"]
-    assert comparison == {"op": "<", "column": column, "type": type, "value": told}
+    [comparison] = [filter for filter in asked[-1]["filters"] if filter["op"] == "<"]
+    assert comparison == {"op": "<", "column": column, "type": type, "value": document}
 
     if type != "boolean":
         planned(frame.where(f"{column} in ({literal}, null, {literal})"))
-        [several] = [each for each in asked[-1]["filters"] if each["op"] in ("in", "=")]
-        assert set(several.get("values", [several.get("value")])) <= {told, None}
+        [several] = [filter for filter in asked[-1]["filters"] if filter["op"] in ("in", "=")]
+        assert set(several.get("values", [several.get("value")])) <= {document, None}
 
 
 CONDITIONS: dict[str, list[Any]] = {
@@ -535,12 +535,12 @@ CONDITIONS: dict[str, list[Any]] = {
 
 
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_filters_are_told_whole_or_not_at_all(
+def test_filters_are_passed_whole_or_not_at_all(
     spark: SparkSession, typed: str, asked: list[dict[str, Any]], condition: str
 ) -> None:
     planned(lancestat.read_table(spark, typed).where(condition))
-    told = sorted(asked[-1]["filters"], key=json.dumps)
-    assert told == sorted(CONDITIONS[condition], key=json.dumps)
+    filters = sorted(asked[-1]["filters"], key=json.dumps)
+    assert filters == sorted(CONDITIONS[condition], key=json.dumps)
 
 
 @pytest.mark.parametrize(
@@ -548,11 +548,11 @@ def test_filters_are_told_whole_or_not_at_all(
     [("local-cluster[2,1,1024]", 2, "true"), ("local[2]", 0, "false")],
     ids=["executor processes", "threads that are not pinned"],
 )
-def test_other_kinds_of_spark_and_one_started_anew(
+def test_relations_work_after_spark_restarts(
     uri: str, tmp_path: Path, master: str, executors: int, pinned: str
 ) -> None:
     program = "tests.integration.two_sparks"
-    ended = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", program, master, uri, damaged(tmp_path)],
         env={**os.environ, "SECRET": SECRET, "PYSPARK_PIN_THREAD": pinned},
         capture_output=True,
@@ -560,19 +560,19 @@ def test_other_kinds_of_spark_and_one_started_anew(
         check=False,
         cwd=Path(__file__).parents[2],
     )
-    assert ended.returncode == 0, ended.stderr
-    told = json.loads(ended.stdout)
+    assert completed.returncode == 0, completed.stderr
+    report = json.loads(completed.stdout)
     expected = [
         [[len(LIVE), sum(LIVE), str(Decimal(sum(LIVE)).scaleb(-2))]],
         [[sum(id % 5 == 0 and id + 1 in LIVE for id in LIVE)]],
         [[1, "deep 1"], [6, "deep 6"]],
         [[sum(id % 5 == 2 for id in LIVE)]],
     ]
-    assert told["executors"] == executors
-    assert told["first"] == expected
-    assert told["second"] == expected
-    assert told["is_loaded_anew"]
-    code, message, secrets = told["error"]
+    assert report["executors"] == executors
+    assert report["first"] == expected
+    assert report["second"] == expected
+    assert report["is_loaded_anew"]
+    code, message, secrets = report["error"]
     assert (code, secrets) == ("LS204", "no secret")
     assert message.startswith("fragment 1 at version 1: ")
-    assert SECRET not in ended.stderr
+    assert SECRET not in completed.stderr

@@ -71,7 +71,7 @@ QUERIES = {
 }
 
 
-# Workers keep datasets open between queries: they are warm when they know the table already.
+# Workers keep datasets open between queries: they are warm when they have the table open.
 @pytest.mark.parametrize(
     ("read", "query", "is_warm"),
     [
@@ -79,7 +79,7 @@ QUERIES = {
         *((read, query, True) for read in READERS for query in ("some", "values")),
     ],
 )
-def test_a_query_over_a_table_made_anew_fails_and_says_what_to_do(
+def test_a_query_over_a_recreated_table_fails_with_a_hint(
     session: SparkSession,
     project: lancestat.Project,
     tmp_path: Path,
@@ -113,7 +113,7 @@ def test_a_query_over_a_table_that_was_dropped_fails(
 
 
 @pytest.mark.parametrize("read", READERS)
-def test_a_table_that_went_on_is_read_at_its_version(
+def test_a_table_with_newer_versions_is_read_at_its_version(
     session: SparkSession, project: lancestat.Project, tmp_path: Path, read: Reader
 ) -> None:
     uri = tmp_path / "orders.lance"
@@ -122,13 +122,13 @@ def test_a_table_that_went_on_is_read_at_its_version(
     assert rows.count() == 300
 
 
-def test_a_run_over_a_table_made_anew_while_workers_read_it(
+def test_a_table_recreated_during_a_run_is_read_again(
     session: SparkSession,
     project: lancestat.Project,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The plan is of one table, and what the workers find is another."""
+    """The plan is of one table, and the workers open another."""
     from lancestat.spark.analyze import scanner
 
     uri = tmp_path / "orders.lance"

@@ -1,4 +1,4 @@
-"""What is known of a project, asked in SQL and compared with what `show` tells."""
+"""System views of a project, compared with the output of `show`."""
 
 from __future__ import annotations
 
@@ -71,27 +71,29 @@ def sql(shop: Path) -> Sql:
 
 def rows_of(ran: Result) -> list[dict[str, Any]]:
     assert ran.exit_code == 0, ran.output
-    found = json.loads(ran.stdout)
-    names = [column["name"] for column in found["columns"]]
-    return [dict(zip(names, row, strict=True)) for row in found["rows"]]
+    payload = json.loads(ran.stdout)
+    names = [column["name"] for column in payload["columns"]]
+    return [dict(zip(names, row, strict=True)) for row in payload["rows"]]
 
 
 def asked(sql: Sql, query: str) -> list[dict[str, Any]]:
     return rows_of(sql(query, "--output", "json"))
 
 
-def test_statistics_are_those_that_show_tells(sql: Sql, shop: Path) -> None:
-    shown = Project.load(shop).show("orders")
-    found = asked(sql, "select * from lancestat.statistics where table = 'orders' order by column")
-    assert [row["column"] for row in found] == ["day", "id", "note"]
-    for row in found:
-        column = shown.columns[row["column"]]
+def test_statistics_equal_those_of_show(sql: Sql, shop: Path) -> None:
+    status = Project.load(shop).show("orders")
+    records = asked(
+        sql, "select * from lancestat.statistics where table = 'orders' order by column"
+    )
+    assert [row["column"] for row in records] == ["day", "id", "note"]
+    for row in records:
+        column = status.columns[row["column"]]
         assert (row["min"], row["max"]) == (column.minimum, column.maximum)
         assert (row["null_count"], row["distinct_count"]) == (column.nulls, column.distinct)
         assert (row["avg_len"], row["max_len"]) == (column.average_length, column.maximum_length)
         assert row["computed_at"] is not None
-        assert datetime.fromisoformat(row["computed_at"]) == shown.computed_at
-    [one] = [row for row in found if row["column"] == "id"]
+        assert datetime.fromisoformat(row["computed_at"]) == status.computed_at
+    [one] = [row for row in records if row["column"] == "id"]
     assert (one["type"], one["min"], one["max"], one["rows"]) == ("bigint", "0", "99", 125)
     assert (one["fragments"], one["fragments_covered"]) == (5, 4)
     assert (one["verdict"], one["reason"], one["versions_behind"]) == ("refuse", "stale", 1)
@@ -108,26 +110,26 @@ def test_values_have_types_that_sql_can_work_with(sql: Sql) -> None:
 
 
 def test_runs_have_a_row_per_node(sql: Sql) -> None:
-    found = asked(
+    records = asked(
         sql,
         "select node, action, status, reasons, rows_scanned, message, target, "
         "finished_at <= current_timestamp() as past from lancestat.runs order by node",
     )
-    assert [row["node"] for row in found] == ["gone", "lancestat", "orders", "statistics"]
-    gone, _, orders, _ = found
+    assert [row["node"] for row in records] == ["gone", "lancestat", "orders", "statistics"]
+    gone, _, orders, _ = records
     assert (gone["status"], gone["rows_scanned"]) == ("error", None)
     assert "LS201" in gone["message"]
     assert (orders["action"], orders["reasons"]) == ("analyze", ["new"])
     assert (orders["rows_scanned"], orders["target"], orders["past"]) == (100, "dev", True)
 
 
-def test_fragments_tell_what_is_known_of_them(sql: Sql) -> None:
-    found = asked(
+def test_fragments_have_their_coverage(sql: Sql) -> None:
+    records = asked(
         sql,
         "select fragment, rows, deleted_rows, files, columns, columns_covered, size_bytes > 0 big "
         "from lancestat.fragments where table = 'orders' order by fragment",
     )
-    assert found == [
+    assert records == [
         {
             "fragment": number,
             "rows": 25,
@@ -141,7 +143,7 @@ def test_fragments_tell_what_is_known_of_them(sql: Sql) -> None:
     ]
 
 
-def test_views_and_declared_tables_of_their_names_keep_apart(sql: Sql) -> None:
+def test_system_views_and_declared_tables_with_their_names_are_distinct(sql: Sql) -> None:
     query = """
         select (select count(*) from statistics) as own, (select count(*) from lancestat) as other,
             (select count(distinct table) from lancestat.statistics) as told
@@ -159,31 +161,31 @@ def test_views_and_declared_tables_of_their_names_keep_apart(sql: Sql) -> None:
     ]
 
 
-def test_csv_of_show_is_what_sql_gives(sql: Sql, shop: Path) -> None:
+def test_csv_of_show_equals_csv_of_sql(sql: Sql, shop: Path) -> None:
     query = "select * from lancestat.statistics where table = 'orders'"
-    told = sql(query, "--output", "csv")
-    shown = CliRunner().invoke(
+    of_sql = sql(query, "--output", "csv")
+    of_show = CliRunner().invoke(
         cli, ["--project-dir", str(shop), "show", "orders", "--output", "csv"]
     )
-    assert told.stdout == shown.stdout
-    assert len(told.stdout.splitlines()) == 4
+    assert of_sql.stdout == of_show.stdout
+    assert len(of_sql.stdout.splitlines()) == 4
 
 
-def test_views_are_there_for_their_query_alone(sql: Sql, spark: SparkSession) -> None:
+def test_views_exist_only_during_their_query(sql: Sql, spark: SparkSession) -> None:
     listed = asked(sql, "show views in lancestat")
     assert {row["viewName"] for row in listed} >= {"statistics", "runs", "fragments"}
     assert not [table for table in spark.catalog.listTables("lancestat") if table.database]
     assert sql("select 1 as one", "--output", "csv").stdout == "one\n1\n"
 
 
-def test_plans_of_them_can_be_looked_at(sql: Sql) -> None:
+def test_views_can_be_explained(sql: Sql) -> None:
     assert sql("select * from lancestat.runs", "--explain").exit_code == 0
 
 
-def test_a_view_that_is_not_there_is_told_with_those_that_are(sql: Sql) -> None:
-    ran = sql("select *\nfrom lancestat.statistic")
-    assert ran.exit_code == 2
-    assert ran.stderr.splitlines() == [
+def test_an_unknown_view_is_an_error_that_lists_the_existing_ones(sql: Sql) -> None:
+    result = sql("select *\nfrom lancestat.statistic")
+    assert result.exit_code == 2
+    assert result.stderr.splitlines() == [
         "LS420 query:2:6  there is no table or view 'lancestat.statistic'",
         "      | from lancestat.statistic",
         "      |      ^^^^^^^^^^^^^^^^^^^",

@@ -1,4 +1,4 @@
-"""What the optimizer is told of a scan is what is published, in Spark's own form."""
+"""The optimizer receives the published statistics of a scan in Spark's own form."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def computed(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     """Spark's own ColumnStat over the same rows in Parquet, by column."""
     parquet = tmp_path_factory.mktemp("computed") / "rows.parquet"
     pq.write_table(as_spark_reads(EVERY_TYPE), parquet)
-    found = Catalyst(session).computed(f"select * from parquet.`{parquet}`")
-    return {name: stat for name, (_, stat, _) in found.items()}
+    statistics = Catalyst(session).computed(f"select * from parquet.`{parquet}`")
+    return {name: stat for name, (_, stat, _) in statistics.items()}
 
 
 def published(path: Path, rows: pa.Table) -> Path:
@@ -110,12 +110,12 @@ def published(path: Path, rows: pa.Table) -> Path:
 
 def entries(path: Path) -> Mapping[str, dict[str, str]]:
     """The manifest's statistics by column, keyed as Spark's own maps are."""
-    found: dict[str, dict[str, str]] = {}
+    by_column: dict[str, dict[str, str]] = {}
     for key, text in lance.dataset(path).config().items():
         if key.startswith(COLUMN_PREFIX):
             entry = key.removeprefix(COLUMN_PREFIX)
-            found.setdefault(entry.rpartition(".")[0], {})[entry] = text
-    return found
+            by_column.setdefault(entry.rpartition(".")[0], {})[entry] = text
+    return by_column
 
 
 def remove(path: Path, *keys: str) -> None:
@@ -126,7 +126,7 @@ def remove(path: Path, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("column", EVERY_TYPE.column_names)
-def test_a_column_carries_what_is_published(
+def test_column_statistics_equal_those_published(
     column: str, session: SparkSession, table: Path, frame: DataFrame
 ) -> None:
     catalyst = Catalyst(session)
@@ -136,7 +136,7 @@ def test_a_column_carries_what_is_published(
 
 
 @pytest.mark.parametrize("column", EVERY_TYPE.column_names)
-def test_a_column_carries_what_spark_computes(
+def test_column_statistics_equal_those_of_spark(
     column: str, frame: DataFrame, computed: dict[str, Any]
 ) -> None:
     ours, theirs = planned(frame).columns[column], computed[column]
@@ -155,10 +155,10 @@ def test_a_column_carries_what_spark_computes(
 def test_the_size_is_that_of_the_projected_columns(
     columns: list[str], frame: DataFrame, computed: dict[str, Any]
 ) -> None:
-    found = planned(frame.select(*columns))
+    statistics = planned(frame.select(*columns))
     widths = [optional(computed[name].avgLen()) for name in columns]
-    assert list(found.columns) == columns
-    assert (found.rows, found.size_bytes) == (ROWS, ROWS * (8 + sum(widths)))
+    assert list(statistics.columns) == columns
+    assert (statistics.rows, statistics.size_bytes) == (ROWS, ROWS * (8 + sum(widths)))
 
 
 UNIFORM_ROWS = 100_000
@@ -221,19 +221,17 @@ CONDITIONS = [
 
 @pytest.mark.parametrize("condition", CONDITIONS)
 @pytest.mark.parametrize("column", SCALES)
-def test_estimates_of_filters_are_near_the_truth(
-    column: str, condition: str, uniform: DataFrame
-) -> None:
-    found = uniform.where(said(condition, column))
-    truth = found.count()
+def test_estimates_of_filters_are_accurate(column: str, condition: str, uniform: DataFrame) -> None:
+    rows = uniform.where(condition_on(condition, column))
+    truth = rows.count()
     assert truth > 0
-    assert planned(found).rows == pytest.approx(truth, rel=0.1)
+    assert planned(rows).rows == pytest.approx(truth, rel=0.1)
 
 
 @pytest.mark.parametrize("condition", ["text = 't7'", "text in ('t1', 't2')", "text is null"])
-def test_estimates_without_bounds_are_near_the_truth(condition: str, uniform: DataFrame) -> None:
-    found = uniform.where(condition)
-    assert planned(found).rows == pytest.approx(found.count(), rel=0.1)
+def test_estimates_without_bounds_are_accurate(condition: str, uniform: DataFrame) -> None:
+    rows = uniform.where(condition)
+    assert planned(rows).rows == pytest.approx(rows.count(), rel=0.1)
 
 
 TEXT_CONDITIONS = [
@@ -249,12 +247,12 @@ TEXT_CONDITIONS = [
 
 
 @pytest.mark.parametrize("condition", TEXT_CONDITIONS)
-def test_a_sample_tells_what_spark_cannot_estimate(condition: str, uniform: DataFrame) -> None:
-    found = uniform.where(condition)
-    assert planned(found).rows == pytest.approx(found.count(), rel=0.2)
+def test_a_sample_estimates_filters_that_spark_cannot(condition: str, uniform: DataFrame) -> None:
+    rows = uniform.where(condition)
+    assert planned(rows).rows == pytest.approx(rows.count(), rel=0.2)
 
 
-def test_fragments_that_a_prefix_rules_out_are_not_left_out_twice(
+def test_fragments_pruned_by_a_prefix_are_not_counted_twice(
     session: SparkSession, tmp_path: Path
 ) -> None:
     path = tmp_path / "sorted.lance"
@@ -262,12 +260,12 @@ def test_fragments_that_a_prefix_rules_out_are_not_left_out_twice(
     lance.write_dataset(rows, path, max_rows_per_file=2_000)
     lance.dataset(path).create_scalar_index("text", "ZONEMAP")
     assert World(path).run().status == "success"
-    found = lancestat.read_table(session, str(path)).where("text like '007%'")
-    assert found.count() == 400
-    assert planned(found).rows == pytest.approx(400, rel=0.3)
+    selected = lancestat.read_table(session, str(path)).where("text like '007%'")
+    assert selected.count() == 400
+    assert planned(selected).rows == pytest.approx(400, rel=0.3)
 
 
-def said(condition: str, column: str) -> str:
+def condition_on(condition: str, column: str) -> str:
     """A condition with its steps as literals of the column's type."""
     _, _, literal = SCALES[column]
     spelled = re.sub(r"\{(\d+)\}", lambda step: literal(int(step[1])), condition)
@@ -277,18 +275,16 @@ def said(condition: str, column: str) -> str:
 ODD_NAMES = ["0", "1x", "a b", "ß/x", "Ünï", 'quo"te', "it's", "select", "new\nline", "_row", "a-b"]
 
 
-def test_columns_of_odd_names_carry_what_is_published(
-    session: SparkSession, tmp_path: Path
-) -> None:
+def test_columns_with_odd_names_have_statistics(session: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({name: [*range(99), None] for name in ODD_NAMES})
-    found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
-    stats = planned(found).columns
+    table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
+    stats = planned(table_rows).columns
     assert set(stats) == set(ODD_NAMES)
     for name in ODD_NAMES:
         assert (optional(stats[name].min()), optional(stats[name].max())) == (0, 98), name
         assert optional(stats[name].distinctCount()) == 99, name
         assert optional(stats[name].nullCount()) == 1, name
-        below = found.where(f"`{name}` < 33")
+        below = table_rows.where(f"`{name}` < 33")
         assert planned(below).rows == pytest.approx(33, abs=2), name
 
 
@@ -299,25 +295,25 @@ def test_a_distinct_count_needs_both_bounds(
     path = published(tmp_path / "t.lance", EVERY_TYPE.select(["int32", "decimal_9", "text"]))
     for column in ("int32", "decimal_9"):
         remove(path, *(f"{column}.{bound}" for bound in missing.split()))
-    found = lancestat.read_table(session, str(path))
-    stats = planned(found).columns
+    table_rows = lancestat.read_table(session, str(path))
+    stats = planned(table_rows).columns
     for column in ("int32", "decimal_9"):
         for withheld in ("min", "max", "distinctCount"):
             assert optional(getattr(stats[column], withheld)()) is None
         assert optional(stats[column].nullCount()) == ROWS // 10
     assert optional(stats["text"].distinctCount()) is not None
     for condition in ("int32 = 3", "int32 < 3", "decimal_9 > 1", "int32 in (1, 2)"):
-        assert planned(found.where(condition)).rows > ROWS // 2
+        assert planned(table_rows.where(condition)).rows > ROWS // 2
 
 
-def test_infinite_bounds_leave_nothing_to_plan_by(session: SparkSession, tmp_path: Path) -> None:
+def test_infinite_bounds_are_not_reported(session: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"x": [0.0, 1.0, math.inf, None] * 100, "y": [math.nan, 0.5, 2.5, None] * 100})
-    found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
-    stats = planned(found).columns
+    table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
+    stats = planned(table_rows).columns
     assert optional(stats["x"].distinctCount()) is None
     assert (optional(stats["y"].min()), optional(stats["y"].max())) == (0.5, 2.5)
     for condition in ("x > 0.5D", "x = 1D", "y > 1D", "y = double('NaN')", "x <= y"):
-        selected = found.where(condition)
+        selected = table_rows.where(condition)
         assert 0 <= planned(selected).rows <= 400
         assert selected.count() > 0
 
@@ -325,21 +321,21 @@ def test_infinite_bounds_leave_nothing_to_plan_by(session: SparkSession, tmp_pat
 def test_a_column_of_nulls_alone_reports_them(session: SparkSession, tmp_path: Path) -> None:
     types = [pa.int32(), pa.float64(), pa.decimal128(9, 2), pa.date32(), pa.string(), pa.binary()]
     rows = pa.table({f"c{i}": pa.nulls(90, type) for i, type in enumerate(types)} | {"n": [1] * 90})
-    found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
-    stats = planned(found).columns
-    for column in found.columns[:-1]:
+    table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
+    stats = planned(table_rows).columns
+    for column in table_rows.columns[:-1]:
         assert optional(stats[column].nullCount()) == 90
         for absent in ("min", "max", "distinctCount"):
             assert optional(getattr(stats[column], absent)()) is None
-        assert planned(found.where(f"{column} is null")).rows == 90
-        assert found.where(f"{column} is null").count() == 90
+        assert planned(table_rows.where(f"{column} is null")).rows == 90
+        assert table_rows.where(f"{column} is null").count() == 90
 
 
 def test_an_empty_table_is_estimated_empty(session: SparkSession, tmp_path: Path) -> None:
     path = published(tmp_path / "t.lance", EVERY_TYPE.slice(0, 0))
-    found = lancestat.read_table(session, str(path))
-    assert planned(found).rows == 0
-    assert found.where("int32 > 3 and text = 'a'").collect() == []
+    table_rows = lancestat.read_table(session, str(path))
+    assert planned(table_rows).rows == 0
+    assert table_rows.where("int32 > 3 and text = 'a'").collect() == []
 
 
 def test_types_without_statistics_are_sized_by_their_width(
@@ -348,10 +344,10 @@ def test_types_without_statistics_are_sized_by_their_width(
     local = pa.array([datetime(2024, 1, 1)] * 30, pa.timestamp("us"))
     vector = pa.array([[1.0, 2.0, 3.0]] * 30, pa.list_(pa.float32(), 3))
     rows = pa.table({"local": local, "vector": vector, "n": range(30)})
-    found = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
-    assert list(planned(found).columns) == ["n"]
-    assert planned(found).size_bytes == 30 * (8 + 8 + 12 + 8)
-    assert planned(found.where("local > timestamp_ntz '2020-01-01 00:00:00'")).rows is not None
+    table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
+    assert list(planned(table_rows).columns) == ["n"]
+    assert planned(table_rows).size_bytes == 30 * (8 + 8 + 12 + 8)
+    assert planned(table_rows.where("local > timestamp_ntz '2020-01-01 00:00:00'")).rows is not None
 
 
 @pytest.fixture(autouse=True)

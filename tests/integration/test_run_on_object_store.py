@@ -67,9 +67,9 @@ def state_bytes(store: ObjectStore, root: str) -> bytes:
     files = store.filesystem()
     selector = FileSelector(f"{root.removeprefix('s3://')}/state", recursive=True)
     content = io.BytesIO()
-    for found in files.get_file_info(selector):
-        if found.type is FileType.File:
-            with files.open_input_stream(found.path) as stream:
+    for file in files.get_file_info(selector):
+        if file.type is FileType.File:
+            with files.open_input_stream(file.path) as stream:
                 content.write(stream.read())
     return content.getvalue()
 
@@ -103,8 +103,8 @@ def test_a_run_on_s3_shows_no_credentials(object_store: ObjectStore, tmp_path: P
     assert '"rows_scanned": 5' in second.stdout
     moved = cli(project, "run", "--plan-file", str(saved))
     assert moved.stderr.startswith("LS620")
-    shown = cli(project, "show", "orders", "--output", "json")
-    assert '"verdict": "use"' in shown.stdout
+    status = cli(project, "show", "orders", "--output", "json")
+    assert '"verdict": "use"' in status.stdout
     refused = cli(project, "run", "--select", "orders", secret="wrong" + SECRET_KEY)
     assert refused.returncode == 1
     debug = cli(project, "debug")
@@ -114,8 +114,8 @@ def test_a_run_on_s3_shows_no_credentials(object_store: ObjectStore, tmp_path: P
     assert "lancestat" in logs, "the event log holds what Spark's user interface shows"
     stored = state_bytes(object_store, root)
     assert b"orders" in stored
-    runs = (first, retried, again, planned, second, moved, shown, refused, debug)
-    said = [run.stdout + run.stderr for run in runs]
-    for place in (*said, logs, str(config), stored.decode("latin-1"), saved.read_text()):
+    runs = (first, retried, again, planned, second, moved, status, refused, debug)
+    outputs = [run.stdout + run.stderr for run in runs]
+    for place in (*outputs, logs, str(config), stored.decode("latin-1"), saved.read_text()):
         assert SECRET_KEY not in place
         assert ACCESS_KEY not in place

@@ -43,7 +43,7 @@ def numbers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place
 
 
-def test_versions_and_tags(load: Load, numbers: Path) -> None:
+def test_versions_and_tags_are_read(load: Load, numbers: Path) -> None:
     assert load(numbers).count() == 50
     assert load(numbers, version=1).count() == 100
     assert load(numbers, tag="whole").count() == 100
@@ -77,21 +77,25 @@ def test_a_loaded_table_stays_at_its_version(load: Load, tmp_path: Path) -> None
         ({"pushdown": "yes"}, "LS413  option pushdown is 'yes', not true or false"),
     ],
 )
-def test_options_that_make_no_sense(
+def test_conflicting_options_are_refused(
     load: Load, numbers: Path, options: dict[str, object], message: str
 ) -> None:
     with pytest.raises(AnalysisException, match=message):
         load(numbers, **options)
 
 
-def test_no_path_and_no_table(spark: SparkSession, load: Load, tmp_path: Path) -> None:
+def test_a_missing_path_or_table_is_refused(
+    spark: SparkSession, load: Load, tmp_path: Path
+) -> None:
     with pytest.raises(AnalysisException, match="LS412  no path of a Lance table is given"):
         spark.read.format("lancestat").load()
     with pytest.raises(AnalysisException, match="LS201  there is no Lance dataset at"):
         load(tmp_path / "none.lance")
 
 
-def test_a_schema_of_ones_own(spark: SparkSession, load: Load, numbers: Path) -> None:
+def test_a_given_schema_selects_columns_and_must_match(
+    spark: SparkSession, load: Load, numbers: Path
+) -> None:
     reader = spark.read.format("lancestat")
     assert reader.schema("s string").load(str(numbers)).first() == ("50",)
     assert reader.schema("s string, id bigint").load(str(numbers)).first() == ("50", 50)
@@ -101,12 +105,12 @@ def test_a_schema_of_ones_own(spark: SparkSession, load: Load, numbers: Path) ->
         reader.schema("id int").load(str(numbers)).collect()
 
 
-def test_a_table_without_rows(load: Load, tmp_path: Path) -> None:
+def test_a_table_without_rows_is_read(load: Load, tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "t.lance")
     assert load(tmp_path / "t.lance").collect() == []
 
 
-def test_one_query_leaves_no_filter_behind_for_the_next(
+def test_filters_of_a_query_do_not_affect_the_next(
     spark: SparkSession, load: Load, numbers: Path
 ) -> None:
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
@@ -120,7 +124,7 @@ def test_one_query_leaves_no_filter_behind_for_the_next(
         spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
-def test_columns_of_every_shape(load: Load, tmp_path: Path) -> None:
+def test_columns_of_every_shape_are_read(load: Load, tmp_path: Path) -> None:
     blob = pa.field("blob", pa.large_binary(), metadata={"lance-encoding:blob": "true"})
     point = pa.struct([pa.field("x", pa.uint8(), nullable=False), ("y", pa.large_string())])
     columns = {

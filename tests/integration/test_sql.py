@@ -74,14 +74,14 @@ def sql(shop: Path, spark: SparkSession) -> Iterator[Sql]:
         return CliRunner().invoke(cli, ["sql", query, *args], input=input, prog_name="lancestat")
 
     yield run
-    # The session that was there sees nothing of it.
+    # The existing session is not affected.
     assert {table.name for table in spark.catalog.listTables()} == views
 
 
 def payload(ran: Result) -> dict[str, Any]:
     assert ran.exit_code == 0, ran.output
-    found: dict[str, Any] = json.loads(ran.stdout)
-    return found
+    answer: dict[str, Any] = json.loads(ran.stdout)
+    return answer
 
 
 def columns_of(path: Path) -> set[str]:
@@ -91,22 +91,22 @@ def columns_of(path: Path) -> set[str]:
     return {key[len(prefix) :].rpartition(".")[0] for key in config if key.startswith(prefix)}
 
 
-def test_declared_tables_are_there_under_their_names_in_any_case(sql: Sql) -> None:
-    ran = sql("select id, Price, note, tags from orders o where id in (3, 399) order by id")
-    assert ran.exit_code == 0, ran.output
-    assert ran.stdout.splitlines() == [
+def test_declared_tables_are_found_by_name_in_any_case(sql: Sql) -> None:
+    result = sql("select id, Price, note, tags from orders o where id in (3, 399) order by id")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines() == [
         " id  Price  note      tags",
         '  3   0.75  nöte 3    ["a"]',
         '399  99.75  nöte 399  ["a"]',
     ]
-    assert ran.stderr == "2 rows\n"
+    assert result.stderr == "2 rows\n"
     assert sql("select 1", "--quiet").stderr == ""
 
 
 def test_a_table_for_people_stops_at_its_limit(sql: Sql) -> None:
-    ran = sql("select id from orders")
-    assert len(ran.stdout.splitlines()) == 101
-    assert ran.stderr == "the first 100 rows; --limit all shows every one\n"
+    result = sql("select id from orders")
+    assert len(result.stdout.splitlines()) == 101
+    assert result.stderr == "the first 100 rows; --limit all shows every one\n"
     assert len(sql("select id from orders", "--limit", "all").stdout.splitlines()) == ROWS + 1
     assert payload(sql("select id from orders", "--output", "json"))["row_count"] == ROWS
     short = payload(sql("select id from orders", "--output", "json", "--limit", "3"))
@@ -114,8 +114,8 @@ def test_a_table_for_people_stops_at_its_limit(sql: Sql) -> None:
 
 
 def test_csv_has_every_row(sql: Sql) -> None:
-    ran = sql("select id, note from orders order by id", "--output", "csv")
-    lines = ran.stdout.splitlines()
+    result = sql("select id, note from orders order by id", "--output", "csv")
+    lines = result.stdout.splitlines()
     assert lines[:2] == ["id,note", "0,nöte 0"]
     assert len(lines) == ROWS + 1
 
@@ -133,9 +133,9 @@ def test_every_type_of_spark_is_exact_in_json(sql: Sql) -> None:
             array(named_struct('x.y', x'41')) as dotted, parse_json('{"k": [1, null]}') as v,
             cast(null as struct<a: int>) as hollow, 'twice' as t, 2 as t
     """
-    found = payload(sql(query, "--output", "json"))
-    [row] = found["rows"]
-    names = [column["name"] for column in found["columns"]]
+    answer = payload(sql(query, "--output", "json"))
+    [row] = answer["rows"]
+    names = [column["name"] for column in answer["columns"]]
     assert names[-2:] == ["t", "t"]
     assert row == [
         2**63 - 1,
@@ -158,30 +158,30 @@ def test_every_type_of_spark_is_exact_in_json(sql: Sql) -> None:
         "twice",
         2,
     ]
-    types = {column["name"]: column["type"] for column in found["columns"]}
+    types = {column["name"]: column["type"] for column in answer["columns"]}
     assert types["dec"] == "decimal(38,5)"
     assert types["m"] == "map<int,array<decimal(2,1)>>"
 
 
 def test_queries_come_from_files_and_stdin_too(sql: Sql, shop: Path) -> None:
     (shop / "q.sql").write_text("-- how many; really\nselect count(*) as n from orders;\n")
-    ran = CliRunner().invoke(cli, ["sql", "-f", "q.sql", "--output", "csv"])
-    assert ran.stdout == f"n\n{ROWS}\n"
+    result = CliRunner().invoke(cli, ["sql", "-f", "q.sql", "--output", "csv"])
+    assert result.stdout == f"n\n{ROWS}\n"
     assert sql("-", "--output", "csv", input="select ';' as s").stdout == "s\n;\n"
     assert sql("-", input=b"select '\xff'").exit_code == 2
 
 
-def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
+def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> None:
     listed = payload(sql("show views", "--output", "json"))
     assert {row[1] for row in listed["rows"]} >= {"orders", "customers"}
     made = sql("create table sql_made using parquet as select id, note from orders where id < 5")
     try:
         assert (made.exit_code, made.stdout, made.stderr) == (0, "", "done\n")
         assert spark.table("sql_made").count() == 5
-        ran = sql("analyze table sql_made compute statistics for all columns")
-        assert (ran.exit_code, ran.stderr) == (0, "done\n")
-        told = spark.sql("describe extended sql_made id").collect()
-        assert ("distinct_count", "5") in {tuple(row) for row in told}
+        result = sql("analyze table sql_made compute statistics for all columns")
+        assert (result.exit_code, result.stderr) == (0, "done\n")
+        described = spark.sql("describe extended sql_made id").collect()
+        assert ("distinct_count", "5") in {tuple(row) for row in described}
         assert sql("analyze table sql_made compute statistics noscan").exit_code == 0
     finally:
         spark.sql("drop table sql_made")
@@ -241,41 +241,41 @@ def test_anything_else_goes_to_spark(sql: Sql, spark: SparkSession) -> None:
     ],
 )
 def test_a_wrong_query_is_one_error_with_its_place(query: str, lines: list[str], sql: Sql) -> None:
-    ran = sql(query)
-    assert ran.stderr.splitlines() == lines
-    assert (ran.exit_code, ran.stdout) == (2, "")
+    result = sql(query)
+    assert result.stderr.splitlines() == lines
+    assert (result.exit_code, result.stdout) == (2, "")
 
 
 @pytest.mark.parametrize("form", ["text", "csv", "json"])
 def test_a_query_that_fails_when_it_runs_is_one_error(form: str, sql: Sql) -> None:
-    ran = sql("select id,\n 1 / (id - 7) as x from orders", "--output", form)
-    assert ran.exit_code == 1
-    first, *rest = ran.stderr.splitlines()
+    result = sql("select id,\n 1 / (id - 7) as x from orders", "--output", form)
+    assert result.exit_code == 1
+    first, *rest = result.stderr.splitlines()
     assert first.startswith("LS513 query:2:2  the query failed: [DIVIDE_BY_ZERO] Division by zero.")
     assert rest == ["      |  1 / (id - 7) as x from orders", "      |  ^^^^^^^^^^^^"]
-    assert form != "json" or ran.stdout == ""
+    assert form != "json" or result.stdout == ""
 
 
 def test_a_failure_without_a_condition_is_one_line_too(sql: Sql) -> None:
-    ran = sql("select java_method('java.lang.Integer', 'parseInt', note) from orders")
-    assert ran.exit_code == 1
-    assert len(ran.stderr.splitlines()) == 1
-    assert ran.stderr.startswith("LS513  the query failed: java.lang")
+    result = sql("select java_method('java.lang.Integer', 'parseInt', note) from orders")
+    assert result.exit_code == 1
+    assert len(result.stderr.splitlines()) == 1
+    assert result.stderr.startswith("LS513  the query failed: java.lang")
 
 
-def test_a_table_that_cannot_be_opened_fails_only_who_names_it(sql: Sql) -> None:
+def test_an_unreadable_table_fails_only_queries_that_name_it(sql: Sql) -> None:
     assert sql("select 1 as gone").exit_code == 0
-    ran = sql("select * from gone join orders")
-    assert ran.exit_code == 1
-    told = [line for line in ran.stderr.splitlines() if line.startswith("LS2")]
-    assert len(told) == 1
-    assert "gone.lance" in told[0]
-    assert "Traceback" not in ran.stderr
+    result = sql("select * from gone join orders")
+    assert result.exit_code == 1
+    errors = [line for line in result.stderr.splitlines() if line.startswith("LS2")]
+    assert len(errors) == 1
+    assert "gone.lance" in errors[0]
+    assert "Traceback" not in result.stderr
 
 
-def test_analyze_does_what_run_does(sql: Sql, shop: Path) -> None:
-    ran = sql("ANALYZE TABLE ORDERS COMPUTE STATISTICS", "--output", "json")
-    [node] = payload(ran)["nodes"]
+def test_analyze_has_the_effect_of_run(sql: Sql, shop: Path) -> None:
+    result = sql("ANALYZE TABLE ORDERS COMPUTE STATISTICS", "--output", "json")
+    [node] = payload(result)["nodes"]
     assert (node["name"], node["action"], node["rows_scanned"]) == ("Orders", "analyze", ROWS)
     assert columns_of(shop / "orders.lance") == {"id", "customer"}
 
@@ -285,11 +285,11 @@ def test_analyze_does_what_run_does(sql: Sql, shop: Path) -> None:
     assert [action.verb for action in planned.actions] == ["skip"]
 
 
-def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> None:
+def test_analyze_of_columns_keeps_existing_statistics_of_others(sql: Sql, shop: Path) -> None:
     assert sql("analyze table orders compute statistics for columns `PRICE`").exit_code == 0
     assert columns_of(shop / "orders.lance") == {"Price"}
-    ran = sql("analyze table orders compute statistics for columns note, id", "--output", "json")
-    assert payload(ran)["nodes"][0]["fragments_scanned"] == 4
+    result = sql("analyze table orders compute statistics for columns note, id", "--output", "json")
+    assert payload(result)["nodes"][0]["fragments_scanned"] == 4
     assert columns_of(shop / "orders.lance") == {"Price", "note", "id"}
 
     everything = sql("analyze table orders compute statistics for all columns", "--output", "json")
@@ -302,7 +302,7 @@ def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("statement", "code", "said", "hint"),
+    ("statement", "code", "message", "hint"),
     [
         ("orders COMPUTE STATISTICS NOSCAN", "LS421", "NOSCAN", "leave NOSCAN out"),
         (
@@ -337,45 +337,45 @@ def test_analyze_of_columns_keeps_those_that_are_there(sql: Sql, shop: Path) -> 
         ),
     ],
 )
-def test_what_analyze_cannot_do_is_said_and_nothing_is_done(
-    statement: str, code: str, said: str, hint: str | None, sql: Sql, shop: Path
+def test_unsupported_analyze_statements_are_refused_without_a_commit(
+    statement: str, code: str, message: str, hint: str | None, sql: Sql, shop: Path
 ) -> None:
-    ran = sql(f"ANALYZE TABLE {statement}")
-    assert ran.exit_code == 2
-    assert ran.stderr.startswith(f"{code}  ")
-    assert said in ran.stderr
-    assert (f"hint: {hint}" in ran.stderr) if hint else ("hint" not in ran.stderr)
+    result = sql(f"ANALYZE TABLE {statement}")
+    assert result.exit_code == 2
+    assert result.stderr.startswith(f"{code}  ")
+    assert message in result.stderr
+    assert (f"hint: {hint}" in result.stderr) if hint else ("hint" not in result.stderr)
     assert lance.dataset(shop / "orders.lance").version == 1
 
 
-def test_analyze_of_a_table_that_cannot_be_opened_fails_as_a_run_does(sql: Sql) -> None:
-    ran = sql("ANALYZE TABLE gone COMPUTE STATISTICS")
-    assert ran.exit_code == 1
-    assert "gone.lance" in ran.output
+def test_analyze_of_an_unreadable_table_fails_like_a_run(sql: Sql) -> None:
+    result = sql("ANALYZE TABLE gone COMPUTE STATISTICS")
+    assert result.exit_code == 1
+    assert "gone.lance" in result.output
 
 
-def test_columns_that_differ_by_case_alone_are_ambiguous(sql: Sql, shop: Path) -> None:
+def test_columns_that_differ_only_by_case_are_ambiguous(sql: Sql, shop: Path) -> None:
     twins = pa.table({"a": [1], "A": [2]})
     lance.write_dataset(twins, shop / "customers.lance", mode="overwrite")
-    ran = sql("ANALYZE TABLE customers COMPUTE STATISTICS FOR COLUMNS a")
-    assert (ran.exit_code, ran.stderr.split("\n")[0]) == (
+    result = sql("ANALYZE TABLE customers COMPUTE STATISTICS FOR COLUMNS a")
+    assert (result.exit_code, result.stderr.split("\n")[0]) == (
         2,
         "LS423  column 'a' of table 'customers' may be 'a' and 'A'",
     )
 
 
-def test_explain_says_when_the_optimizer_looks_at_no_statistics(sql: Sql, shop: Path) -> None:
+def test_explain_reports_when_the_optimizer_ignores_statistics(sql: Sql, shop: Path) -> None:
     off = 'spark: {master: "local[2]", conf: {spark.sql.cbo.enabled: "false"}}'
     (shop / "lancestat_project.yml").write_text(PROJECT.replace('spark: {master: "local[2]"}', off))
-    told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
-    assert told["cost_based"] is False
+    explanation = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
+    assert explanation["cost_based"] is False
 
 
 @pytest.mark.parametrize("args", [("--explain",), ("--output", "csv")])
 def test_analyze_has_no_plan_and_no_rows(args: tuple[str, ...], sql: Sql) -> None:
-    ran = sql("ANALYZE TABLE orders COMPUTE STATISTICS", *args)
-    assert ran.exit_code == 2
-    assert ran.stdout == ""
+    result = sql("ANALYZE TABLE orders COMPUTE STATISTICS", *args)
+    assert result.exit_code == 2
+    assert result.stdout == ""
 
 
 JOIN = """
@@ -384,12 +384,12 @@ JOIN = """
 """
 
 
-def test_explain_shows_what_the_estimates_stand_on(sql: Sql, shop: Path) -> None:
+def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
     assert sql("analyze table orders compute statistics").exit_code == 0
-    told = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
+    explanation = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
 
-    assert told["cost_based"] is True
-    scans = {(scan["table"], scan["rows"]): scan for scan in told["scans"]}
+    assert explanation["cost_based"] is True
+    scans = {(scan["table"], scan["rows"]): scan for scan in explanation["scans"]}
     whole, pruned, refused = scans["Orders", ROWS], scans["Orders", 100], scans["customers", 10]
     assert (whole["fragments_scanned"], whole["fragments"]) == (4, 4)
     assert list(whole["statistics"]["columns"]) == ["customer"]
@@ -400,28 +400,28 @@ def test_explain_shows_what_the_estimates_stand_on(sql: Sql, shop: Path) -> None
         "refuse",
         "absent",
     )
-    [join] = [line for line in told["plan"] if line["join"]]
+    [join] = [line for line in explanation["plan"] if line["join"]]
     assert join["join"]["strategy"] == "broadcast_hash"
     assert join["text"].startswith("BroadcastHashJoin inner on customer = key")
     assert (
         90
-        <= next(line for line in told["plan"] if line["text"].startswith("Filter"))["rows"]
+        <= next(line for line in explanation["plan"] if line["text"].startswith("Filter"))["rows"]
         <= 110
     )
 
 
 def test_explain_for_people_names_scans_and_reasons(sql: Sql) -> None:
-    ran = sql(JOIN, "--explain")
-    assert ran.exit_code == 0, ran.output
-    assert "Scan Orders [1]" in ran.stdout
-    assert "statistics  refused: absent, no statistics are published" in ran.stdout
-    assert "#" not in ran.stdout
+    result = sql(JOIN, "--explain")
+    assert result.exit_code == 0, result.output
+    assert "Scan Orders [1]" in result.stdout
+    assert "statistics  refused: absent, no statistics are published" in result.stdout
+    assert "#" not in result.stdout
 
 
 def test_explain_runs_nothing(sql: Sql, spark: SparkSession) -> None:
-    ran = sql("create table sql_never using parquet as select * from orders", "--explain")
-    assert ran.exit_code == 0, ran.output
-    lines = ran.stdout.splitlines()
+    result = sql("create table sql_never using parquet as select * from orders", "--explain")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
     assert lines[1].strip().startswith("Execute CreateDataSourceTableAsSelectCommand")
     assert f"{ROWS}" in lines[2]
     assert "Scan Orders [1]" in lines[2]
@@ -432,19 +432,19 @@ def test_explain_runs_nothing(sql: Sql, spark: SparkSession) -> None:
     assert wrong.stderr.startswith("LS420 query:1:8  ")
 
 
-def test_scans_of_one_table_are_told_apart(sql: Sql) -> None:
+def test_scans_of_one_table_are_distinguished(sql: Sql) -> None:
     assert sql("analyze table orders compute statistics").exit_code == 0
     query = "select * from orders a join orders b on a.id = b.id and a.id < 100 and b.customer > 3"
-    told = payload(sql(query, "--explain", "--output", "json"))["explanation"]
-    assert [scan["fragments_scanned"] for scan in told["scans"]] == [1, 1]
-    filters = [set(scan["filters"]) for scan in told["scans"]]
-    assert any("customer > 3" in each for each in filters)
+    explanation = payload(sql(query, "--explain", "--output", "json"))["explanation"]
+    assert [scan["fragments_scanned"] for scan in explanation["scans"]] == [1, 1]
+    filters = [set(scan["filters"]) for scan in explanation["scans"]]
+    assert any("customer > 3" in filter for filter in filters)
 
 
-def test_a_process_of_its_own_says_nothing_but_its_error(shop: Path) -> None:
+def test_a_failed_process_prints_only_its_error(shop: Path) -> None:
     command = [sys.executable, "-m", "lancestat", "sql", "select id / 0 from orders where id = 7"]
-    ended = subprocess.run(command, cwd=shop, capture_output=True, encoding="utf-8")
-    assert (ended.returncode, ended.stdout) == (1, "")
-    first, *rest = ended.stderr.splitlines()
+    completed = subprocess.run(command, cwd=shop, capture_output=True, encoding="utf-8")
+    assert (completed.returncode, completed.stdout) == (1, "")
+    first, *rest = completed.stderr.splitlines()
     assert first.startswith("LS513 query:1:8  the query failed: [DIVIDE_BY_ZERO] ")
     assert rest[1:] == ["      |        ^^^^^^"]

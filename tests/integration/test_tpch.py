@@ -26,7 +26,7 @@ QUERIES = sorted((Path(__file__).parents[2] / "benchmarks" / "tpch").glob("q*.sq
 
 @dataclass(frozen=True)
 class Sides:
-    """Two sessions that know the eight tables by the same names."""
+    """Two sessions with the eight tables under the same names."""
 
     lance: SparkSession
     parquet: SparkSession
@@ -49,21 +49,21 @@ def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
         session.catalog.clearCache()
 
 
-def test_all_queries_are_there() -> None:
+def test_every_query_of_tpch_is_tested() -> None:
     assert [path.stem for path in QUERIES] == [f"q{number:02}" for number in range(1, 23)]
 
 
 @pytest.mark.parametrize("table", FRAGMENTS)
-def test_the_optimizer_knows_every_column(sides: Sides, table: str) -> None:
+def test_every_column_has_statistics_in_the_optimizer(sides: Sides, table: str) -> None:
     frame = sides.lance.table(table)
-    found = planned(frame)
-    assert found.rows == sides.parquet.table(table).count()
-    assert list(found.columns) == frame.columns
-    assert all(stat.distinctCount().isDefined() for stat in found.columns.values())
+    statistics = planned(frame)
+    assert statistics.rows == sides.parquet.table(table).count()
+    assert list(statistics.columns) == frame.columns
+    assert all(stat.distinctCount().isDefined() for stat in statistics.columns.values())
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda path: path.stem)
-def test_the_same_rows_as_over_parquet(sides: Sides, query: Path) -> None:
+def test_results_equal_those_over_parquet(sides: Sides, query: Path) -> None:
     text = query.read_text(encoding="utf-8")
     expected = sides.parquet.sql(text).collect()
     assert expected

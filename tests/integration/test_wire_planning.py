@@ -45,7 +45,7 @@ def doubles(
         (5e-324, 1.7976931348623157e308),
     ],
 )
-def test_spark_plans_with_whatever_is_published(
+def test_spark_plans_with_any_published_statistics(
     minimum: float, maximum: float, doubles: PlannedTable
 ) -> None:
     doubles.set(entries_of("c", DOUBLE, ColumnStatistics(0, 10, minimum, maximum, 8, 8)))
@@ -62,7 +62,7 @@ def test_spark_plans_with_whatever_is_published(
         ({"c.max": "NaN"}, "c > 1.5D", "assertion failed"),
     ],
 )
-def test_bounds_that_are_left_out_would_break_planning(
+def test_omitted_bounds_would_break_planning(
     bounds: dict[str, str], condition: str, failure: str, doubles: PlannedTable
 ) -> None:
     entries = entries_of("c", DOUBLE, ColumnStatistics(0, 10, 0.0, 9.0, 8, 8))

@@ -1,4 +1,4 @@
-"""What lancestat publishes is what Spark computes, decodes and can plan with."""
+"""Published statistics equal those that Spark computes, and Spark can decode and plan with them."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def computed(catalyst: Catalyst) -> dict[str, tuple[Any, Any, dict[str, str]]]:
 @pytest.mark.parametrize(
     "index", range(len(CASES)), ids=lambda i: f"{CASES[i].type.spark_type}-{i}"
 )
-def test_published_entries_decode_to_what_spark_computed(
+def test_published_entries_decode_to_statistics_of_spark(
     index: int, catalyst: Catalyst, computed: dict[str, tuple[Any, Any, dict[str, str]]]
 ) -> None:
     case, name = CASES[index], f"c{index}"
@@ -147,13 +147,13 @@ def test_published_entries_decode_to_what_spark_computed(
 
 
 @pytest.mark.parametrize("name", ["a b", "`q`", "Größe", "min", "version", "列"])
-def test_awkward_names_decode(name: str, catalyst: Catalyst) -> None:
+def test_entries_of_awkward_names_decode(name: str, catalyst: Catalyst) -> None:
     entries = entries_of(name, BIGINT, Case(BIGINT, 1, 2).statistics)
     type = catalyst.types.fromDDL("bigint")
     assert "Some(1),Some(2)" in catalyst.decoded(name, entries, type).toString()
 
 
-def test_an_all_null_column_decodes_as_spark_computes_it(catalyst: Catalyst) -> None:
+def test_an_all_null_column_decodes_to_statistics_of_spark(catalyst: Catalyst) -> None:
     names = ["bigint", "double", "date", "boolean", "decimal(10,2)"]
     types = [BIGINT, DOUBLE, DATE, BOOLEAN, decimal(10, 2)]
     nulls = ", ".join(f"cast(null as {name}) c{i}" for i, name in enumerate(names))

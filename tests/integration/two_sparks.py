@@ -22,17 +22,17 @@ def main(master: str, table: str, bad: str) -> None:
     secret = os.environ["SECRET"]
     first = started(master)
     relation = relation_classes(first)
-    told = {
+    report = {
         "executors": first.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,
         "first": answers(first, table, secret),
         "error": failure(first, bad, secret),
     }
     first.stop()
     second = started("local[2]")
-    told["second"] = answers(second, table, secret)
-    told["is_loaded_anew"] = not relation.equals(relation_classes(second))
+    report["second"] = answers(second, table, secret)
+    report["is_loaded_anew"] = not relation.equals(relation_classes(second))
     second.stop()
-    print(json.dumps(told))  # noqa: T201
+    print(json.dumps(report))  # noqa: T201
 
 
 def started(master: str) -> SparkSession:

@@ -25,35 +25,35 @@ def pair_distances(
     return 1.0 - left @ right.T
 
 
-def nearest_by(found: NDArray[np.float64], places: NDArray[np.int64], k: int) -> Neighbours:
+def nearest_by(matrix: NDArray[np.float64], places: NDArray[np.int64], k: int) -> Neighbours:
     """The k nearest by (distance in float32, place) of all distances."""
     with np.errstate(over="ignore"):
-        narrow = found.astype(np.float32)
+        narrow = matrix.astype(np.float32)
     order = np.lexsort((np.broadcast_to(places, narrow.shape), narrow), axis=1)[:, :k]
-    all_places = np.full((len(found), k), -1, np.int64)
-    all_distances = np.full((len(found), k), np.inf, np.float32)
+    all_places = np.full((len(matrix), k), -1, np.int64)
+    all_distances = np.full((len(matrix), k), np.inf, np.float32)
     all_places[:, : order.shape[1]] = places[order]
     all_distances[:, : order.shape[1]] = np.take_along_axis(narrow, order, axis=1)
     return Neighbours(all_places, all_distances)
 
 
-def assert_same(found: Neighbours, expected: Neighbours) -> None:
+def assert_same(actual: Neighbours, expected: Neighbours) -> None:
     """Both the places and the distances, to the last bit."""
-    np.testing.assert_array_equal(found.positions, expected.positions)
-    np.testing.assert_array_equal(found.distances, expected.distances)
+    np.testing.assert_array_equal(actual.places, expected.places)
+    np.testing.assert_array_equal(actual.distances, expected.distances)
 
 
 def assert_nearest(
-    found: Neighbours, all_distances: NDArray[np.float64], k: int, *, noise: float
+    neighbours: Neighbours, all_distances: NDArray[np.float64], k: int, *, noise: float
 ) -> None:
-    """That neighbours are right by somebody else's distances, which are off by up to `noise`.
+    """Check neighbours against other distances, which are off by up to `noise`.
 
     Places are columns of `all_distances`.
     """
     width = min(k, all_distances.shape[1])
-    assert (found.positions[:, width:] == -1).all()
-    assert np.isinf(found.distances[:, width:]).all()
-    places, distances = found.positions[:, :width], found.distances[:, :width]
+    assert (neighbours.places[:, width:] == -1).all()
+    assert np.isinf(neighbours.distances[:, width:]).all()
+    places, distances = neighbours.places[:, :width], neighbours.distances[:, :width]
     known = np.take_along_axis(all_distances, places, axis=1)
     np.testing.assert_allclose(distances, known, rtol=1e-6, atol=noise)
     assert all(len(set(line)) == width for line in places.tolist())

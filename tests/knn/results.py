@@ -1,4 +1,4 @@
-"""Results to write, and what readers that know nothing of lancestat see of them."""
+"""Results to write, and their content for readers other than lancestat."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def table(*batches: pa.RecordBatch, schema: pa.Schema = SCHEMA) -> pa.Table:
 
 
 def files_below(folder: Path) -> set[str]:
-    return {str(each.relative_to(folder)) for each in folder.rglob("*") if each.is_file()}
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
 
 
 PIECES = ([rows(5, 7)], [rows(7, 9)])

@@ -48,9 +48,9 @@ def test_few_lists_hold_most_neighbours(metric: Metric) -> None:
     rows, queries = clustered(1, 5000), clustered(3, 200)
     rows *= np.random.default_rng(4).uniform(0.7, 1.3, (5000, 1)).astype(np.float32)
     centroids = train(rows[::2], 50, metric)
-    found = search(queries, rows, 10, metric)
+    neighbours = search(queries, rows, 10, metric)
     curve = recall_curve(
-        centroids.nearest_lists(queries, 50), centroids.assign(rows)[found.positions]
+        centroids.nearest_lists(queries, 50), centroids.assign(rows)[neighbours.places]
     )
     assert curve.recall[9] > 0.9
 
@@ -67,7 +67,7 @@ def test_lists_do_not_depend_on_the_scale(metric: Metric, exponent: int) -> None
     )
 
 
-def test_the_length_of_a_query_does_not_matter_under_dot() -> None:
+def test_the_length_of_a_query_does_not_affect_lists_under_dot() -> None:
     centroids, queries = train(clustered(1, 2000), 30, Metric.DOT), clustered(3, 200)
     order = centroids.nearest_lists(queries, 5)
     for length in (2.0**-20, 2.0**20):
@@ -82,9 +82,9 @@ def test_dot_finds_long_rows_which_are_nearest_to_everything() -> None:
     rows[::40] *= 10
     queries = random.standard_normal((100, 16)).astype(np.float32)
     centroids = train(rows[:2000], 40, Metric.DOT)
-    found = search(queries, rows, 10, Metric.DOT)
+    neighbours = search(queries, rows, 10, Metric.DOT)
     curve = recall_curve(
-        centroids.nearest_lists(queries, 40), centroids.assign(rows)[found.positions]
+        centroids.nearest_lists(queries, 40), centroids.assign(rows)[neighbours.places]
     )
     assert curve.recall[9] > 0.75
 
@@ -98,7 +98,7 @@ def test_there_are_no_more_lists_than_rows_to_train_on() -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_rows_far_beyond_those_trained_on_belong_somewhere(metric: Metric) -> None:
+def test_rows_far_from_the_training_rows_are_assigned_to_a_list(metric: Metric) -> None:
     centroids = train(clustered(1, 500), 10, metric)
     far = np.array([np.full(16, 3e38), np.full(16, -1e30), np.full(16, 1e-45)], np.float32)
     assert np.isin(centroids.assign(far), range(10)).all()
@@ -111,7 +111,7 @@ def test_the_recall_curve_counts_neighbours_in_visited_lists() -> None:
     np.testing.assert_allclose(recall_curve(order, truth).recall, [0.25, 0.625, 1.0])
 
 
-def test_queries_without_neighbours_do_not_count() -> None:
+def test_queries_without_neighbours_are_ignored() -> None:
     order = np.array([[0, 1], [0, 1]], np.int32)
     truth = np.array([[1, -1], [-1, -1]], np.int32)
     np.testing.assert_allclose(recall_curve(order, truth).recall, [0.0, 1.0])
@@ -133,7 +133,7 @@ def test_recall_rises_to_one(seed: int, queries: int, lists: int, k: int) -> Non
     assert curve.recall[choose_nprobes(curve, 1.0) - 1] == pytest.approx(1)
 
 
-def test_the_lower_bound_holds_as_often_as_it_says() -> None:
+def test_the_lower_bound_holds_with_its_stated_frequency() -> None:
     """Samples of 128 out of queries whose recall is known: 95 % of the bounds are below it."""
     random = np.random.default_rng(6)
     order = np.tile(np.arange(2, dtype=np.int32), (128, 1))

@@ -24,24 +24,26 @@ def decide(request: JoinRequest, left: int, right: int, dim: int, index: bool = 
 
 
 def test_few_right_rows_are_left_to_spark() -> None:
-    found = decide(EXACT, 100, 9_999, 128)
-    assert found.strategy is Strategy.SPARK
-    assert found.why == "fewer than 10,000 right rows"
-    assert found.pairs == 999_900
+    decision = decide(EXACT, 100, 9_999, 128)
+    assert decision.strategy is Strategy.SPARK
+    assert decision.why == "fewer than 10,000 right rows"
+    assert decision.pairs == 999_900
     assert choose(RECALL, JoinSize(None, 9_999, None), 2).strategy is Strategy.SPARK
 
 
-def test_the_gate_is_where_the_request_puts_it() -> None:
+def test_the_gate_is_set_by_the_request() -> None:
     assert decide(EXACT, 100, 10_000, 128).strategy is Strategy.EXACT
     assert decide(replace(EXACT, min_right_rows=0), 100, 1, 128).strategy is Strategy.EXACT
     larger = replace(EXACT, min_right_rows=20_000)
     assert decide(larger, 10, 19_999, 128).strategy is Strategy.SPARK
 
 
-def test_few_right_rows_but_many_pairs_are_not() -> None:
-    found = decide(EXACT, 1_000_000, 9_999, 128)
-    assert found.strategy is Strategy.EXACT
-    assert found.why.startswith("few right rows, but 9,999,000,000 pairs, which take Spark about")
+def test_few_right_rows_with_many_pairs_are_not_left_to_spark() -> None:
+    decision = decide(EXACT, 1_000_000, 9_999, 128)
+    assert decision.strategy is Strategy.EXACT
+    assert decision.why.startswith(
+        "few right rows, but 9,999,000,000 pairs, which take Spark about"
+    )
 
 
 @given(SIZES, st.integers(1, 1000))
@@ -51,23 +53,23 @@ def test_exact_is_never_approximate(size: JoinSize, cores: int) -> None:
 
 @given(SIZES, st.integers(1, 1000))
 def test_a_recall_of_one_is_never_approximate(size: JoinSize, cores: int) -> None:
-    found = choose(replace(RECALL, recall=1.0), size, cores)
-    assert found.strategy in (Strategy.SPARK, Strategy.EXACT)
+    decision = choose(replace(RECALL, recall=1.0), size, cores)
+    assert decision.strategy in (Strategy.SPARK, Strategy.EXACT)
 
 
 @given(SIZES, st.integers(1, 1000), st.sampled_from([EXACT, RECALL, PROBES]))
 def test_lists_belong_to_partitions_and_an_index_to_the_right_side(
     size: JoinSize, cores: int, request: JoinRequest
 ) -> None:
-    found = choose(request, size, cores)
-    assert found.why
-    if found.lists is not None:
-        assert found.strategy is Strategy.PARTITIONED
-        assert size.right_rows is not None and found.lists * 64 <= size.right_rows
-    if found.strategy is Strategy.INDEX:
+    decision = choose(request, size, cores)
+    assert decision.why
+    if decision.lists is not None:
+        assert decision.strategy is Strategy.PARTITIONED
+        assert size.right_rows is not None and decision.lists * 64 <= size.right_rows
+    if decision.strategy is Strategy.INDEX:
         assert size.has_index
     if None not in (size.left_rows, size.right_rows, size.dimension):
-        assert found.seconds is not None and found.seconds > 0
+        assert decision.seconds is not None and decision.seconds > 0
 
 
 @given(ROWS, ROWS, st.integers(1, 4096), st.integers(1, 64), st.sampled_from([EXACT, RECALL]))
@@ -86,14 +88,14 @@ def test_estimates_grow_with_either_side_and_shrink_with_cores(
 
 def test_many_pairs_are_compared_in_lists() -> None:
     for request in (RECALL, PROBES):
-        found = decide(request, 10_000, 1_000_000, 128)
-        assert found.strategy is Strategy.PARTITIONED
-        assert found.lists is not None and 100 < found.lists < 2000
-        assert found.pairs is not None and found.pairs < 10_000 * 1_000_000 / 5
-        assert "where comparing every pair takes" in found.why
+        decision = decide(request, 10_000, 1_000_000, 128)
+        assert decision.strategy is Strategy.PARTITIONED
+        assert decision.lists is not None and 100 < decision.lists < 2000
+        assert decision.pairs is not None and decision.pairs < 10_000 * 1_000_000 / 5
+        assert "where comparing every pair takes" in decision.why
 
 
-def test_lists_that_would_save_nothing_are_not_made() -> None:
+def test_lists_are_not_built_when_they_save_nothing() -> None:
     cheap = decide(RECALL, 100, 100_000, 128)
     assert cheap.strategy is Strategy.EXACT
     assert "comparing every pair takes about" in cheap.why
@@ -105,8 +107,8 @@ def test_lists_that_would_save_nothing_are_not_made() -> None:
 
 
 def test_an_index_is_used_where_it_is_the_cheapest() -> None:
-    found = decide(RECALL, 1_000, 50_000_000, 128, index=True)
-    assert found.strategy is Strategy.INDEX
+    decision = decide(RECALL, 1_000, 50_000_000, 128, index=True)
+    assert decision.strategy is Strategy.INDEX
     assert decide(EXACT, 1_000, 50_000_000, 128, index=True).strategy is Strategy.EXACT
     assert decide(RECALL, 1_000, 50_000_000, 128).strategy is not Strategy.INDEX
     assert decide(RECALL, 10**7, 1_000_000, 128, index=True).strategy is Strategy.PARTITIONED
@@ -115,12 +117,12 @@ def test_an_index_is_used_where_it_is_the_cheapest() -> None:
 @pytest.mark.parametrize(
     "size", [JoinSize(None, 10**6, 8), JoinSize(10, None, 8), JoinSize(1, 2**40, None)]
 )
-def test_unknown_sizes_are_taken_for_large(size: JoinSize) -> None:
+def test_unknown_sizes_are_assumed_to_be_large(size: JoinSize) -> None:
     assert choose(EXACT, size, 2).strategy is Strategy.EXACT
     assert choose(RECALL, size, 2).strategy is Strategy.PARTITIONED
     assert choose(RECALL, replace(size, has_index=True), 2).strategy is Strategy.INDEX
     assert choose(EXACT, size, 2).seconds is None
 
 
-def test_more_lists_are_visited_where_there_are_more() -> None:
+def test_more_lists_are_visited_when_there_are_more() -> None:
     assert [estimated_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]

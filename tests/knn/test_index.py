@@ -70,23 +70,23 @@ def side_of(dataset: lance.LanceDataset) -> VectorSide:
     )
 
 
-def recall(found: Neighbours, truth: Neighbours) -> float:
-    pairs = zip(found.positions, truth.positions, strict=True)
+def recall(neighbours: Neighbours, truth: Neighbours) -> float:
+    pairs = zip(neighbours.places, truth.places, strict=True)
     return float(np.mean([np.isin(true, mine).mean() for mine, true in pairs]))
 
 
-def assert_proven(found: Neighbours, queries: Matrix, rows: Matrix, metric: Metric) -> None:
-    """Whatever was found has the distance that an exact search gives that row, in its order."""
+def assert_proven(neighbours: Neighbours, queries: Matrix, rows: Matrix, metric: Metric) -> None:
+    """Check that rows have the distances and the order of an exact search."""
     for number, query in enumerate(queries):
-        places = np.sort(found.positions[number])
+        places = np.sort(neighbours.places[number])
         alone = search(query[None], rows[places], len(places), metric, places)
-        np.testing.assert_array_equal(found.positions[number], alone.positions[0])
-        np.testing.assert_array_equal(found.distances[number], alone.distances[0])
+        np.testing.assert_array_equal(neighbours.places[number], alone.places[0])
+        np.testing.assert_array_equal(neighbours.distances[number], alone.distances[0])
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable row ids"])
 @pytest.mark.parametrize("metric", Metric)
-def test_places_are_right_with_deletions_and_rows_the_index_does_not_know(
+def test_places_are_correct_with_deletions_and_unindexed_rows(
     tmp_path: Path, metric: Metric, stable: bool
 ) -> None:
     dataset = indexed(tmp_path / "right", clustered(1, 3000), metric, stable=stable)
@@ -95,9 +95,9 @@ def test_places_are_right_with_deletions_and_rows_the_index_does_not_know(
     live = dataset.to_table(columns=["emb"]).column("emb").combine_chunks()
     rows = live.flatten().to_numpy().reshape(-1, 8)
     queries = clustered(2, 300)
-    found = IndexedSide(dataset, side_of(dataset), metric).search(queries, 5, ALL)
-    assert_proven(found, queries, rows, metric)
-    assert recall(found, search(queries, rows, 5, metric)) > 0.95
+    neighbours = IndexedSide(dataset, side_of(dataset), metric).search(queries, 5, ALL)
+    assert_proven(neighbours, queries, rows, metric)
+    assert recall(neighbours, search(queries, rows, 5, metric)) > 0.95
 
 
 def test_a_full_search_without_compression_is_exact(tmp_path: Path) -> None:
@@ -112,18 +112,18 @@ def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -
     rows, queries = clustered(1, 600), clustered(2, 40)
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
-    found = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
-    assert (found.positions >= 0).all()
-    assert_proven(found, queries, rows, Metric.L2)
+    neighbours = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
+    assert (neighbours.places >= 0).all()
+    assert_proven(neighbours, queries, rows, Metric.L2)
 
 
 @pytest.mark.parametrize("k", [600, 700])
-def test_as_many_neighbours_as_there_are_rows_are_found_exactly(tmp_path: Path, k: int) -> None:
+def test_k_equal_to_the_number_of_rows_is_searched_exactly(tmp_path: Path, k: int) -> None:
     rows, queries = clustered(1, 600), clustered(2, 10)
     dataset = indexed(tmp_path / "right", rows, Metric.COSINE)
     side = IndexedSide(dataset, side_of(dataset), Metric.COSINE)
-    found = side.search(queries, k, SearchParameters(nprobes=1))
-    assert_same(found, search(queries, rows, k, Metric.COSINE))
+    neighbours = side.search(queries, k, SearchParameters(nprobes=1))
+    assert_same(neighbours, search(queries, rows, k, Metric.COSINE))
 
 
 def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
@@ -135,28 +135,28 @@ def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
     more = pa.table({"id": pa.array(range(5), pa.int32()), "emb": awkward})
     dataset = lance.write_dataset(more, dataset.uri, mode="append")
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
-    found = side.search(np.full((3, 8), 0.5, np.float32), 20, ALL)
-    assert (found.positions[:, 0] == 1004).all()
-    assert not np.isin(found.positions, [1000, 1001, 1002, 1003]).any()
-    assert (found.positions >= 0).all()
-    assert np.isfinite(found.distances).all()
+    neighbours = side.search(np.full((3, 8), 0.5, np.float32), 20, ALL)
+    assert (neighbours.places[:, 0] == 1004).all()
+    assert not np.isin(neighbours.places, [1000, 1001, 1002, 1003]).any()
+    assert (neighbours.places >= 0).all()
+    assert np.isfinite(neighbours.distances).all()
 
 
-def test_rows_that_do_not_take_part_are_not_found(tmp_path: Path) -> None:
+def test_rows_outside_the_part_are_not_found(tmp_path: Path) -> None:
     rows, queries = clustered(1, 3000), clustered(2, 20)
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     whole = side_of(dataset)
     part = VectorSide(whole.pin, "emb", (), whole.fragments[1:2], storage_options={})
-    found = IndexedSide(dataset, part, Metric.L2).search(queries, 5, ALL)
-    assert ((found.positions >= 1000) & (found.positions < 2000)).all()
-    assert_proven(found, queries, rows, Metric.L2)
+    neighbours = IndexedSide(dataset, part, Metric.L2).search(queries, 5, ALL)
+    assert ((neighbours.places >= 1000) & (neighbours.places < 2000)).all()
+    assert_proven(neighbours, queries, rows, Metric.L2)
 
 
-def test_a_column_called_like_lances_own_does_no_harm(tmp_path: Path) -> None:
+def test_columns_named_like_those_of_lance_are_searched(tmp_path: Path) -> None:
     rows, queries = clustered(1, 1000), clustered(2, 20)
     dataset = indexed(tmp_path / "right", rows, Metric.L2, kind="IVF_FLAT", name="query_index")
-    found = IndexedSide(dataset, side_of(dataset), Metric.L2).search(queries, 5, ALL)
-    assert_same(found, search(queries, rows, 5, Metric.L2))
+    neighbours = IndexedSide(dataset, side_of(dataset), Metric.L2).search(queries, 5, ALL)
+    assert_same(neighbours, search(queries, rows, 5, Metric.L2))
 
 
 def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:

@@ -35,8 +35,8 @@ def test_l2_and_dot_are_those_of_exact_arithmetic(pair: tuple[list[float], list[
 
 def test_cosine_is_one_minus_the_cosine_of_the_angle() -> None:
     for angle in np.linspace(0, np.pi, 30):
-        found = one([3, 0], [2 * np.cos(angle), 2 * np.sin(angle)], Metric.COSINE)
-        assert found == pytest.approx(1 - np.cos(angle), abs=1e-7)
+        distance = one([3, 0], [2 * np.cos(angle), 2 * np.sin(angle)], Metric.COSINE)
+        assert distance == pytest.approx(1 - np.cos(angle), abs=1e-7)
 
 
 @given(st.lists(FLOATS, min_size=1, max_size=300), st.integers(1, 1000))
@@ -49,7 +49,7 @@ def test_vectors_of_one_direction_are_at_cosine_distance_zero(
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_a_distance_depends_on_its_two_vectors_alone(metric: Metric) -> None:
+def test_a_distance_depends_only_on_its_two_vectors(metric: Metric) -> None:
     random = np.random.default_rng(1)
     for dimension in (1, 3, 8, 17, 128, 300, 1537):
         left = random.standard_normal((200, dimension)).astype(np.float32)

@@ -32,14 +32,14 @@ def test_a_suffixed_name_that_is_taken_is_an_error(left: list[str], right: list[
 
 
 @pytest.mark.parametrize("name", ["_distance", "_rank", "_Rank"])
-def test_names_of_what_the_join_adds_cannot_be_selected(name: str) -> None:
+def test_names_of_added_columns_cannot_be_selected(name: str) -> None:
     for sides in ([name], []), ([], [name]):
         with pytest.raises(UsageError, match=f"selects '{name}'") as caught:
             output_names(*sides, with_rank=True)
         assert caught.value.code == "LS451"
 
 
-def test_a_column_may_be_called_rank_where_the_join_has_none() -> None:
+def test_a_column_may_be_named_rank_in_a_join_without_ranks() -> None:
     assert output_names(["_rank"], [], with_rank=False).all == ("_rank", "_distance")
 
 

@@ -54,7 +54,7 @@ def queries() -> Matrix:
 def lay_out(
     rows: Matrix, centroids: Centroids, sample: Matrix, uri: Path
 ) -> tuple[list[WrittenPart], PartitionedDataset]:
-    """As two tasks do it: odd places first, then even ones, in blocks of 400."""
+    """Write the lists as two tasks do: odd places first, then even ones, in blocks of 400."""
     places = np.arange(len(rows), dtype=np.int64)
     parts = [
         write_partition(
@@ -76,15 +76,15 @@ def test_all_lists_together_are_the_whole_side(
     )
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     visits = centroids.nearest_lists(queries, LISTS)
-    found = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, metric)
-    assert_same(found.neighbours, search(queries, rows, K, metric))
-    assert found.pairs == len(rows) * len(queries)
+    result = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, metric)
+    assert_same(result.neighbours, search(queries, rows, K, metric))
+    assert result.pairs == len(rows) * len(queries)
 
 
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("nprobes", [1, 3])
 @pytest.mark.parametrize("block_bytes", [2_000, 20_000, 1 << 26])
-def test_queries_find_what_is_in_the_lists_they_visit(
+def test_queries_find_the_nearest_rows_of_visited_lists(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric, nprobes: int, block_bytes: int
 ) -> None:
     centroids = train(rows, LISTS, metric)
@@ -97,19 +97,19 @@ def test_queries_find_what_is_in_the_lists_they_visit(
         )
         for lists in (range(5), range(5, LISTS))
     ]
-    found = merge([part.neighbours for part in parts], K)
+    neighbours = merge([part.neighbours for part in parts], K)
     assigned, pairs = centroids.assign(rows), 0
     for number, query in enumerate(queries):
         places = np.flatnonzero(np.isin(assigned, visits[number]))
         pairs += len(places)
         alone = search(query[None], rows[places], K, metric, places)
-        np.testing.assert_array_equal(found.positions[number], alone.positions[0])
-        np.testing.assert_array_equal(found.distances[number], alone.distances[0])
+        np.testing.assert_array_equal(neighbours.places[number], alone.places[0])
+        np.testing.assert_array_equal(neighbours.distances[number], alone.distances[0])
     assert sum(part.pairs for part in parts) == pairs
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
+def test_sampled_queries_have_their_true_neighbours_and_lists(
     tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
 ) -> None:
     centroids = train(rows, LISTS, metric)
@@ -122,12 +122,12 @@ def test_sampled_queries_get_their_true_neighbours_and_the_lists_of_these(
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     for nprobes in (1, 2, 5):
         visits = centroids.nearest_lists(queries, nprobes)
-        found = search_lists(
+        result = search_lists(
             dataset, partitioned, queries, visits, range(LISTS), K, metric
         ).neighbours
         hits = [
             len(np.intersect1d(mine, true))
-            for mine, true in zip(found.positions, truth.positions, strict=True)
+            for mine, true in zip(result.places, truth.places, strict=True)
         ]
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
 
@@ -156,23 +156,23 @@ def test_only_lists_that_are_visited_are_read(
     assert not read
 
 
-def test_fewer_rows_than_k_and_none_at_all(tmp_path: Path, queries: Matrix) -> None:
+def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queries: Matrix) -> None:
     few = clustered(3, 3)
     centroids = train(few, LISTS, Metric.L2)
     parts, partitioned = lay_out(few, centroids, queries, tmp_path / "few")
     dataset = lance.dataset(partitioned.pin.uri)
     visits = centroids.nearest_lists(queries, LISTS)
-    found = search_lists(
+    result = search_lists(
         dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
-    assert_same(found, search(queries, few, K, Metric.L2))
+    assert_same(result, search(queries, few, K, Metric.L2))
     assert (merge_sampled([part.sampled for part in parts], K).lists[:, 3:] == -1).all()
     none = few[:0]
     parts, partitioned = lay_out(none, centroids, queries, tmp_path / "none")
-    found = search_lists(
+    result = search_lists(
         lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
-    assert (found.positions == -1).all()
+    assert (result.places == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
 
 

@@ -18,11 +18,11 @@ Matrix = NDArray[np.float32]
 
 
 def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric) -> Neighbours:
-    """What a search has to find, pair by pair."""
-    found = np.array(
+    """Return the expected neighbours of a search, computed pair by pair."""
+    matrix = np.array(
         [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
     ).reshape(len(queries), len(rows))
-    return nearest_by(found, np.arange(len(rows)), k)
+    return nearest_by(matrix, np.arange(len(rows)), k)
 
 
 def normal(random: np.random.Generator, rows: int, dimension: int) -> Matrix:
@@ -41,14 +41,14 @@ def usable(vectors: Matrix, metric: Metric) -> Matrix:
 def test_neighbours_are_those_of_brute_force(dimension: int, metric: Metric) -> None:
     random = np.random.default_rng(dimension)
     queries, rows = normal(random, 23, dimension), normal(random, 1500, dimension)
-    found = search(queries, rows, 10, metric)
-    assert_same(found, ranked(queries, rows, 10, metric))
-    assert_nearest(found, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
+    neighbours = search(queries, rows, 10, metric)
+    assert_same(neighbours, ranked(queries, rows, 10, metric))
+    assert_nearest(neighbours, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
 
 
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("exponent", [-44, -38, -30, -20, -10, 10, 19, 30, 37])
-def test_every_scale_of_float32(exponent: int, metric: Metric) -> None:
+def test_neighbours_are_exact_at_every_scale_of_float32(exponent: int, metric: Metric) -> None:
     random = np.random.default_rng(7)
     scale = np.float32(10.0**exponent)
     queries, rows = normal(random, 20, 24) * scale, normal(random, 400, 24) * scale
@@ -57,7 +57,7 @@ def test_every_scale_of_float32(exponent: int, metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_lengths_that_differ_by_orders_of_magnitude(metric: Metric) -> None:
+def test_neighbours_are_exact_when_lengths_differ_by_orders_of_magnitude(metric: Metric) -> None:
     random = np.random.default_rng(8)
     rows = normal(random, 600, 16) * (10.0 ** random.integers(-30, 30, (600, 1))).astype(np.float32)
     queries = normal(random, 40, 16) * (10.0 ** random.integers(-30, 30, (40, 1))).astype(
@@ -67,7 +67,7 @@ def test_lengths_that_differ_by_orders_of_magnitude(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_one_enormous_row_does_not_cost_the_others_their_accuracy(metric: Metric) -> None:
+def test_one_enormous_row_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
     random = np.random.default_rng(9)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
     rows[1234] *= 1e30
@@ -78,7 +78,7 @@ def test_one_enormous_row_does_not_cost_the_others_their_accuracy(metric: Metric
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_one_enormous_query_does_not_cost_the_others_their_accuracy(metric: Metric) -> None:
+def test_one_enormous_query_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
     random = np.random.default_rng(19)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
     queries[7] *= 1e37
@@ -89,7 +89,7 @@ def test_one_enormous_query_does_not_cost_the_others_their_accuracy(metric: Metr
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_vectors_far_from_the_origin(metric: Metric) -> None:
+def test_neighbours_are_exact_far_from_the_origin(metric: Metric) -> None:
     random = np.random.default_rng(10)
     offset = 1000 * random.standard_normal(48).astype(np.float32)
     queries, rows = normal(random, 30, 48) + offset, normal(random, 3000, 48) + offset
@@ -134,22 +134,22 @@ def test_zero_queries_are_equally_far_from_all_rows_under_dot() -> None:
 
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("k", [1, 2, 99, 100, 101, 5000])
-def test_k_around_the_number_of_rows(k: int, metric: Metric) -> None:
+def test_k_may_be_below_or_above_the_number_of_rows(k: int, metric: Metric) -> None:
     random = np.random.default_rng(14)
     queries, rows = normal(random, 5, 3), normal(random, 100, 3)
     assert_same(search(queries, rows, k, metric), ranked(queries, rows, k, metric))
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_nothing_to_find_and_nothing_to_ask(metric: Metric) -> None:
+def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
     some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
-    found = search(some, none, 2, metric)
-    assert (found.positions == -1).all() and np.isinf(found.distances).all()
-    assert search(none, some, 2, metric).positions.shape == (0, 2)
+    neighbours = search(some, none, 2, metric)
+    assert (neighbours.places == -1).all() and np.isinf(neighbours.distances).all()
+    assert search(none, some, 2, metric).places.shape == (0, 2)
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_places_need_not_be_positions(metric: Metric) -> None:
+def test_places_may_differ_from_positions(metric: Metric) -> None:
     random = np.random.default_rng(15)
     queries, rows = normal(random, 8, 3).round(), normal(random, 2000, 3).round()
     queries, rows = usable(queries, metric), usable(rows, metric)
@@ -174,7 +174,7 @@ BLOCKS = st.lists(st.integers(0, 400), max_size=6)
     st.sampled_from([0.0, 1.0, 300.0]),
     st.sampled_from([100, 5000, 1 << 26]),
 )
-def test_blocks_in_any_order_find_what_one_search_finds(
+def test_searching_blocks_in_any_order_equals_one_search(
     seed: int,
     metric: Metric,
     dimension: int,
@@ -220,7 +220,7 @@ def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_products_that_are_as_far_off_as_the_bound_allows_change_nothing(
+def test_products_with_the_largest_allowed_error_do_not_change_the_result(
     metric: Metric, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Scores of float32 are replaced by worse ones, within a third of the bound."""
@@ -246,7 +246,7 @@ def test_products_that_are_as_far_off_as_the_bound_allows_change_nothing(
 
 
 def test_few_pairs_are_compared_twice() -> None:
-    """What certainty costs on vectors as embeddings have them: k distances for each query."""
+    """On vectors like those of embeddings, exactness costs k distances for each query."""
     random = np.random.default_rng(18)
     for dimension in (128, 768):
         rows = normal(random, 20_000, dimension)
@@ -257,7 +257,7 @@ def test_few_pairs_are_compared_twice() -> None:
         assert nearest.compared < 2 * 200 * 10
 
 
-def test_scores_are_found_in_blocks_without_changing_others_settings() -> None:
+def test_scoring_in_blocks_restores_thread_settings() -> None:
     import faiss
 
     before = faiss.cvar.distance_compute_blas_threshold

@@ -37,12 +37,12 @@ def expected(rows: list[Row], metric: Metric) -> list[list[float] | None]:
 
 
 def assert_read(array: pa.Array | pa.ChunkedArray, rows: list[Row], metric: Metric) -> None:
-    found = vectors(array, None, metric)
+    read = vectors(array, None, metric)
     wanted = expected(rows, metric)
-    assert found.values.dtype == np.float32
-    assert found.valid.tolist() == [row is not None for row in wanted]
-    width = found.values.shape[1]
-    assert found.values.tolist() == [row or [0.0] * width for row in wanted]
+    assert read.values.dtype == np.float32
+    assert read.valid.tolist() == [row is not None for row in wanted]
+    width = read.values.shape[1]
+    assert read.values.tolist() == [row or [0.0] * width for row in wanted]
 
 
 def typed(rows: list[Row], list_type: Any, element: pa.DataType) -> pa.Array:
@@ -69,7 +69,9 @@ AWKWARD: list[Row] = [
 @pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("element", ELEMENTS, ids=str)
 @pytest.mark.parametrize("list_type", LISTS, ids=["list", "large_list", "fixed_size_list"])
-def test_awkward_rows_of_every_type(list_type: Any, element: pa.DataType, metric: Metric) -> None:
+def test_awkward_rows_of_every_type_are_read(
+    list_type: Any, element: pa.DataType, metric: Metric
+) -> None:
     array = typed(AWKWARD, list_type, element)
     assert_read(array, AWKWARD, metric)
     for start in range(len(AWKWARD)):
@@ -89,7 +91,7 @@ def test_awkward_rows_of_every_type(list_type: Any, element: pa.DataType, metric
     st.sampled_from(Metric),
     st.sampled_from([pa.list_(pa.float64()), pa.list_(pa.float64(), 3)]),
 )
-def test_rows_in_chunks(rows: list[Row], cuts: list[int], metric: Metric, type: Any) -> None:
+def test_chunked_rows_are_read(rows: list[Row], cuts: list[int], metric: Metric, type: Any) -> None:
     edges = [0, *sorted(min(cut, len(rows)) for cut in cuts), len(rows)]
     chunks = [pa.array(rows[start:stop], type) for start, stop in pairwise(edges)]
     assert_read(pa.chunked_array(chunks, type), rows, metric)
@@ -106,7 +108,7 @@ def test_large_elements_that_add_up_to_infinity_can_match() -> None:
     assert vectors(array, None, Metric.L2).valid.tolist() == [True, False]
 
 
-def test_what_lies_under_null_does_not_count() -> None:
+def test_values_under_null_are_ignored() -> None:
     values = pa.array([1, 2, NAN, INFINITY, 5, 6], pa.float32())
     fixed = pa.FixedSizeListArray.from_arrays(values, 2, mask=pa.array([False, True, False]))
     ragged = pa.ListArray.from_arrays(
@@ -115,9 +117,9 @@ def test_what_lies_under_null_does_not_count() -> None:
         mask=pa.array([False, True, False]),
     )
     for array in (fixed, ragged):
-        found = vectors(array, 2, Metric.L2)
-        assert found.valid.tolist() == [True, False, True]
-        assert found.values.tolist() == [[1, 2], [0, 0], [5, 6]]
+        read = vectors(array, 2, Metric.L2)
+        assert read.valid.tolist() == [True, False, True]
+        assert read.values.tolist() == [[1, 2], [0, 0], [5, 6]]
 
 
 def test_float32_of_fixed_size_is_not_copied() -> None:
@@ -165,7 +167,7 @@ def test_a_type_of_another_length_is_refused_where_it_has_vectors() -> None:
 
 
 @pytest.mark.parametrize("list_type", [pa.list_, lambda type: pa.list_(type, 0)])
-def test_lists_without_elements_are_no_vectors(list_type: Any) -> None:
+def test_lists_without_elements_are_not_vectors(list_type: Any) -> None:
     with pytest.raises(
         VectorLengthMismatch, match="a vector of 0 elements in row 0, which is no vector"
     ):
@@ -177,7 +179,7 @@ def test_lists_without_elements_are_no_vectors(list_type: Any) -> None:
     [pa.int32(), pa.string(), pa.list_(pa.int32()), pa.list_(pa.list_(pa.float32()))],
     ids=str,
 )
-def test_other_types_are_no_vectors(type: pa.DataType) -> None:
+def test_other_types_are_not_vectors(type: pa.DataType) -> None:
     assert not is_vector(type)
     with pytest.raises(
         NotVectors, match="the right side holds no vectors but values of type"
@@ -192,7 +194,7 @@ def test_dimensions_of_types(element: pa.DataType) -> None:
     assert is_vector(pa.large_list(element)) and dimension(pa.large_list(element)) is None
 
 
-def test_nothing_has_the_dimension_that_is_known() -> None:
+def test_an_empty_column_has_the_known_dimension() -> None:
     nothing = pa.chunked_array([], pa.list_(pa.float32()))
     assert vectors(nothing, None, Metric.L2).values.shape == (0, 0)
     assert vectors(nothing, 7, Metric.L2).values.shape == (0, 7)

@@ -1,4 +1,4 @@
-"""A table of awkward values in every type that filters know, and random predicates over it."""
+"""A table of awkward values in every type that filters support, and random predicates over it."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ def _counted(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 def _decimals(name: str, precision: int, scale: int) -> Column:
     most = 10**precision - 1
     unscaled = (0, 1, -1, 110, -110, most, -most, 10**scale, 12 * 10**scale // 10)
-    values = [EXACT.scaleb(Decimal(each), -scale) for each in unscaled]
-    others = tuple(EXACT.scaleb(Decimal(each), -scale) for each in (5, 109, -111, most - 1))
+    values = [EXACT.scaleb(Decimal(unit), -scale) for unit in unscaled]
+    others = tuple(EXACT.scaleb(Decimal(unit), -scale) for unit in (5, 109, -111, most - 1))
     return Column(name, pa.decimal128(precision, scale), tuple(values), literals=others)
 
 
@@ -111,12 +111,12 @@ def _times(name: str, unit: str, zone: str | None) -> Column:
     if unit == "ns":
         stored += [-(2**63) + 1, 2**63 - 1]
     else:
-        stored += [round(micros(each) / MICROS[unit]) for each in _MOMENTS]
+        stored += [round(micros(moment) / MICROS[unit]) for moment in _MOMENTS]
     if unit == "us":
-        # What comes before cannot be floored to days or zones without leaving 64 bits.
+        # Earlier values cannot be floored to days or zones without leaving 64 bits.
         stored += [-(2**63), 2**63 - 1]
-    literals = [kind(micros(each)) for each in _MOMENTS]
-    literals += [kind(each) for each in (1, -1, 500_000, -999_999, 8, -8, 2**63 - 1, -(2**63))]
+    literals = [kind(micros(moment)) for moment in _MOMENTS]
+    literals += [kind(count) for count in (1, -1, 500_000, -999_999, 8, -8, 2**63 - 1, -(2**63))]
     return Column(name, pa.timestamp(unit, zone), tuple(stored), seen, tuple(literals), _counted)
 
 
@@ -134,7 +134,7 @@ _DAYS = (
     *(date(1900, 2, 28), date(2024, 2, 29), date(9999, 12, 31)),
     *(date(1582, 10, number) for number in (5, 9, 10, 11, 14)),
 )
-# Beyond what Python's dates can hold.
+# Beyond the range of Python's dates.
 _DAY_COUNTS = (-(2**31), -719_163, -719_528, 2_932_897, 2**31 - 1)
 
 
@@ -173,7 +173,7 @@ COLUMNS: tuple[Column, ...] = (
     Column(
         "day",
         pa.date32(),
-        (*(day(each).days for each in _DAYS), *_DAY_COUNTS),
+        (*(day(moment).days for moment in _DAYS), *_DAY_COUNTS),
         Day,
         (day(date(1970, 1, 2)), day(date(1, 1, 2)), day(date(1582, 10, 7))),
         lambda values, type: pa.array(values, pa.int32()).view(type),

@@ -1,4 +1,4 @@
-"""When rows last changed, held to the times of the commits that changed them."""
+"""The time of the last change of rows, compared with the times of commits."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def touch(dataset: Dataset, times: int = 1) -> None:
         lance.dataset(dataset.uri).update_config({"touched": str(number)})
 
 
-def test_a_new_table_changed_when_it_was_made(orders: Dataset) -> None:
-    found = changed_at(orders)
-    assert found == committed_at(orders, 1)
-    assert found.tzinfo is timezone.utc
+def test_a_new_table_changed_when_it_was_created(orders: Dataset) -> None:
+    time = changed_at(orders)
+    assert time == committed_at(orders, 1)
+    assert time.tzinfo is timezone.utc
 
 
 CHANGES: dict[str, Callable[[Dataset, Rows], object]] = {
@@ -52,9 +52,9 @@ def test_commits_that_change_rows_are_found_behind_those_that_do_not(
     change: str, touches: int, orders: Dataset, rows: Rows
 ) -> None:
     CHANGES[change](orders, rows)
-    made = lance.dataset(orders.uri).version
+    dataset = lance.dataset(orders.uri).version
     touch(orders, touches)
-    assert changed_at(orders) == committed_at(orders, made) > committed_at(orders, 1)
+    assert changed_at(orders) == committed_at(orders, dataset) > committed_at(orders, 1)
 
 
 STILL: dict[str, Callable[[Dataset], object]] = {
@@ -67,23 +67,23 @@ STILL: dict[str, Callable[[Dataset], object]] = {
 
 
 @pytest.mark.parametrize("change", STILL)
-def test_commits_that_change_no_row_are_passed_by(change: str, orders: Dataset) -> None:
+def test_commits_that_change_no_row_are_skipped(change: str, orders: Dataset) -> None:
     STILL[change](orders)
     assert lance.dataset(orders.uri).version > 1
     assert changed_at(orders) == committed_at(orders, 1)
 
 
-def test_only_so_many_commits_are_looked_at(orders: Dataset) -> None:
+def test_the_number_of_inspected_commits_is_bounded(orders: Dataset) -> None:
     touch(orders, 6)
     assert [changed_at(orders, limit) for limit in (1, 2, 3, 5, 6, 7, 8)] == [
         committed_at(orders, version) for version in (7, 6, 5, 3, 2, 1, 1)
     ]
 
 
-def test_versions_that_were_cleaned_up_leave_the_oldest_that_is_there(orders: Dataset) -> None:
+def test_after_a_cleanup_the_oldest_existing_version_counts(orders: Dataset) -> None:
     touch(orders, 2)
-    kept = lance.dataset(orders.uri)
-    kept.cleanup_old_versions(older_than=timedelta(0))
+    dataset = lance.dataset(orders.uri)
+    dataset.cleanup_old_versions(older_than=timedelta(0))
     assert changed_at(orders) == committed_at(orders, 3)
 
 

@@ -27,7 +27,7 @@ def changed_since(
     )
 
 
-def test_nothing_changed(orders: lance.LanceDataset) -> None:
+def test_an_unchanged_table_has_no_changed_rows(orders: lance.LanceDataset) -> None:
     orders.update_config({"a": "b"})
     orders.create_scalar_index("id", "BTREE")
     assert changed_since(orders, 1) == (0.0, 0.0)
@@ -45,7 +45,7 @@ def test_updated_rows_count_twice(orders: lance.LanceDataset) -> None:
     assert changed_since(orders, 1) == (0.04, 0.04)
 
 
-def test_a_compaction_is_no_change(orders: lance.LanceDataset) -> None:
+def test_a_compaction_changes_no_rows(orders: lance.LanceDataset) -> None:
     orders.delete("id in (3, 45)")
     orders.optimize.compact_files()
     assert changed_since(orders, 2)[0] == 0.0
@@ -63,7 +63,7 @@ def test_rows_that_came_before_a_compaction_are_still_new(
     assert changed_since(orders, 1)[0] == pytest.approx(12 / 108)
 
 
-def test_compactions_of_compactions(tmp_path: Path, rows: Rows) -> None:
+def test_repeated_compactions_change_no_rows(tmp_path: Path, rows: Rows) -> None:
     dataset = lance.write_dataset(rows(0, 100), tmp_path / "t.lance", max_rows_per_file=10)
     for target in (20, 50, 1000):
         dataset.optimize.compact_files(target_rows_per_fragment=target)
@@ -77,18 +77,22 @@ def test_an_added_column_changes_no_row(orders: lance.LanceDataset) -> None:
     assert changed_since(orders, 1) == (0.0, 0.0)
 
 
-def test_nothing_in_common(orders: lance.LanceDataset, rows: Rows) -> None:
+def test_a_table_without_common_rows_is_wholly_changed(
+    orders: lance.LanceDataset, rows: Rows
+) -> None:
     orders.add_columns({"y": "x + 1"})
     orders.drop_columns(["id", "x", "s"])
     assert changed_since(orders, 1) == (1.0, 1.0)
 
 
-def test_overwritten_with_the_same_rows(orders: lance.LanceDataset, rows: Rows) -> None:
+def test_overwritten_rows_are_changed_even_if_equal(orders: lance.LanceDataset, rows: Rows) -> None:
     lance.write_dataset(rows(0, 100), orders.uri, mode="overwrite")
     assert changed_since(orders, 1) == (1.0, 1.0)
 
 
-def test_emptied_and_filled(tmp_path: Path, orders: lance.LanceDataset, rows: Rows) -> None:
+def test_an_emptied_and_refilled_table_is_wholly_changed(
+    tmp_path: Path, orders: lance.LanceDataset, rows: Rows
+) -> None:
     orders.truncate_table()
     assert changed_since(orders, 1) == (1.0, 1.0)
     assert changed_since(orders, 2) == (0.0, 0.0)
@@ -96,13 +100,13 @@ def test_emptied_and_filled(tmp_path: Path, orders: lance.LanceDataset, rows: Ro
     assert changed_since(orders, 2) == (1.0, 1.0)
 
 
-def test_restored_to_what_it_was(orders: lance.LanceDataset) -> None:
+def test_a_restored_table_has_no_changed_rows(orders: lance.LanceDataset) -> None:
     orders.delete("id < 30")
     lance.dataset(orders.uri, version=1).restore()
     assert changed_since(orders, 1) == (0.0, 0.0)
 
 
-def test_restored_to_before_a_compaction(orders: lance.LanceDataset) -> None:
+def test_a_restore_to_before_a_compaction_changes_no_rows(orders: lance.LanceDataset) -> None:
     orders.optimize.compact_files()
     lance.dataset(orders.uri, version=1).restore()
     assert changed_since(orders, 1) == (0.0, 0.0)
@@ -164,7 +168,7 @@ def test_a_column_that_is_another_by_identity_is_wholly_changed(
 
 
 @pytest.mark.parametrize("replace", [drop_and_add, rename_another, rename_and_add])
-def test_what_is_another_column_matters_only_to_statistics_of_it(
+def test_a_replaced_column_affects_only_its_own_statistics(
     orders: lance.LanceDataset, replace: Callable[[lance.LanceDataset], None]
 ) -> None:
     replace(orders)
@@ -180,15 +184,15 @@ def test_a_column_that_was_renamed_to_and_fro_is_the_same(orders: lance.LanceDat
     assert changed_since(orders, 1) == (0.0, 0.0)
 
 
-def test_a_column_that_is_not_there_any_more_is_wholly_changed(orders: lance.LanceDataset) -> None:
+def test_a_dropped_column_is_wholly_changed(orders: lance.LanceDataset) -> None:
     orders.drop_columns(["x"])
     assert changed_since(orders, 1) == (1.0, 1.0)
     assert changed_since(orders, 1, ["id"]) == (0.0, 0.0)
 
 
-def test_a_field_id_that_lance_gave_away_again_is_another_column(tmp_path: Path) -> None:
+def test_a_reused_field_id_is_another_column(tmp_path: Path) -> None:
     """The dropped column's values are gone, the one that has its id and name now is all null."""
-    columns = {"id": range(100), "x": [each % 3 for each in range(100)]}
+    columns = {"id": range(100), "x": [number % 3 for number in range(100)]}
     table = lance.write_dataset(pa.table(columns), tmp_path / "t.lance", max_rows_per_file=20)
     table.drop_columns(["x"])
     table.optimize.compact_files()
@@ -206,9 +210,9 @@ def test_a_column_that_a_restore_brought_back_is_the_same(orders: lance.LanceDat
     assert changed_since(orders, 1) == (0.0, 0.0)
 
 
-def test_nested_columns_do_not_stand_in_the_way(tmp_path: Path) -> None:
-    """They have no statistics; what is replaced inside of one leaves the others as they were."""
-    inner = pa.array([{"a": each, "b": "text"} for each in range(20)])
+def test_nested_columns_do_not_affect_others(tmp_path: Path) -> None:
+    """They have no statistics; replacing a member does not affect other columns."""
+    inner = pa.array([{"a": number, "b": "text"} for number in range(20)])
     table = lance.write_dataset(pa.table({"id": range(20), "st": inner}), tmp_path / "t.lance")
     table.drop_columns(["st.b"])
     assert changed_since(table, 1, ["id"]) == (0.0, 0.0)

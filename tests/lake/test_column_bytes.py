@@ -48,18 +48,18 @@ def estimate(of: Fragment, *names: str) -> int:
     ],
     ids=str,
 )
-def test_fixed_width(arrow: pa.DataType, width: float | None) -> None:
+def test_fixed_width_columns_have_their_width(arrow: pa.DataType, width: float | None) -> None:
     assert fixed_width(arrow) == width
 
 
-def test_strings_take_what_fixed_columns_leave() -> None:
+def test_strings_share_the_bytes_left_by_fixed_width_columns() -> None:
     large = fragment(1_000_000)
     assert estimate(large, "a") == 8_000
     assert estimate(large, "b") == 4_000
     assert estimate(large, "s") == 988_000
 
 
-def test_all_columns_are_the_file() -> None:
+def test_all_columns_together_have_the_bytes_of_the_file() -> None:
     assert estimate(fragment(12_345), "a", "b", "s") == 12_345
 
 
@@ -79,11 +79,11 @@ def test_a_file_of_unknown_size_counts_as_not_compressed() -> None:
     assert estimate(fragment(None), "a", "s") == 8_000 + 16_000
 
 
-def test_no_rows() -> None:
+def test_a_fragment_without_rows_costs_nothing() -> None:
     assert estimate(replace(fragment(100), physical_rows=0), "a") == 0
 
 
-def test_near_the_truth_for_real_files(tmp_path: Path) -> None:
+def test_estimates_are_accurate_for_real_files(tmp_path: Path) -> None:
     random = np.random.default_rng(7)
     count = 20_000
     vectors = pa.array(random.random(count * 8).astype("f4"))
@@ -96,14 +96,14 @@ def test_near_the_truth_for_real_files(tmp_path: Path) -> None:
         }
     )
     dataset = lance.write_dataset(table, tmp_path / "t.lance")
-    found = snapshot(dataset)
+    observed = snapshot(dataset)
     true_sizes = column_bytes(dataset)
-    for field in found.fields:
-        estimated = estimated_bytes(found.fragments[0], {field_key(field)}, found.fields)
+    for field in observed.fields:
+        estimated = estimated_bytes(observed.fragments[0], {field_key(field)}, observed.fields)
         assert estimated == pytest.approx(true_sizes[field.id], rel=0.1)
 
 
-def test_the_same_for_other_fields_of_the_same_layout() -> None:
+def test_estimates_are_equal_for_fields_of_the_same_layout() -> None:
     """Fields are compared as objects: another table's must not be mistaken for these."""
     other = [replace(FIELDS[0], type=pa.int8(), spark_type="tinyint"), *FIELDS[1:]]
     large = fragment(1_000_000)

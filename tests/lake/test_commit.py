@@ -1,4 +1,4 @@
-"""Commits with requirements: what lands, what does not, and what is undone."""
+"""Commits with requirements: those that land, conflict or are reverted."""
 
 from __future__ import annotations
 
@@ -101,24 +101,22 @@ def test_changes_that_exclude_each_other_conflict(uri: str) -> None:
     assert lance.dataset(uri).config() == {"key": "v"}
 
 
-def test_an_overwrite_is_never_moved_behind_commits_that_nobody_has_seen(uri: str) -> None:
+def test_an_overwrite_is_never_rebased_onto_unseen_commits(uri: str) -> None:
     append(uri)
     overwrite = lance.LanceOperation.Overwrite(ROWS.schema, [])
     assert isinstance(commit(CommitRequest(uri, overwrite, 1)), Conflict)
     assert lance.dataset(uri).count_rows() == 6
 
 
-def test_of_two_that_create_a_dataset_one_lands(tmp_path: Path) -> None:
-    change = CommitRequest(
-        str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0
-    )
+def test_one_of_two_concurrent_creations_lands(tmp_path: Path) -> None:
+    change = Change(str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0)
     first, second = commit(change), commit(change)
     assert isinstance(first, Landed)
     assert first.version == 1
     assert isinstance(second, Conflict)
 
 
-def test_another_dataset_in_its_place_gets_no_commit(uri: str) -> None:
+def test_a_dataset_that_replaced_the_expected_one_gets_no_commit(uri: str) -> None:
     requirement = SameDataset(pin(uri))
     recreate(uri)
     undone: list[object] = []
@@ -129,9 +127,7 @@ def test_another_dataset_in_its_place_gets_no_commit(uri: str) -> None:
     assert lance.dataset(uri).version == 1
 
 
-def test_a_commit_that_another_dataset_got_is_undone(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_commit_to_another_dataset_is_reverted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     requirement = SameDataset(pin(uri))
     before_commit(monkeypatch, lambda: recreate(uri))
     outcome = commit(
@@ -165,7 +161,7 @@ def test_a_version_that_is_gone_after_the_commit_proves_nothing(
     assert [version["version"] for version in lance.dataset(uri).versions()] == [2]
 
 
-def test_a_dataset_that_cannot_be_looked_at_is_an_error(uri: str) -> None:
+def test_a_missing_dataset_is_an_error(uri: str) -> None:
     requirement = VersionIs(pin(uri))
     shutil.rmtree(uri)
     with pytest.raises(LakeError, match="there is no Lance dataset"):

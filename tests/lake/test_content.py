@@ -37,14 +37,14 @@ def contents(uri: str, *columns: str) -> tuple[FragmentContent, ...]:
 
 
 def test_every_fragment_has_its_rows_and_its_digest(uri: str) -> None:
-    found = contents(uri, "id")
-    assert [(each.id, each.rows) for each in found] == [(0, 10), (1, 10), (2, 10)]
-    assert len({each.digest for each in found}) == 3
-    assert contents(uri, "id") == found
+    fragments = contents(uri, "id")
+    assert [(fragment.id, fragment.rows) for fragment in fragments] == [(0, 10), (1, 10), (2, 10)]
+    assert len({fragment.digest for fragment in fragments}) == 3
+    assert contents(uri, "id") == fragments
 
 
 @pytest.mark.parametrize("column", ["fixed", "list", "deep"])
-def test_new_values_of_a_column_change_its_fragment_alone(uri: str, column: str) -> None:
+def test_new_values_of_a_column_change_only_their_fragment(uri: str, column: str) -> None:
     """The files of a list or a struct name their innermost fields only."""
     before, others = contents(uri, column), contents(uri, "other")
     values = rows(500, 10).column(column)
@@ -60,7 +60,7 @@ def test_new_values_of_a_column_change_its_fragment_alone(uri: str, column: str)
     assert contents(uri, "other") == others
 
 
-def test_a_deletion_changes_its_fragment_alone(uri: str) -> None:
+def test_a_deletion_changes_only_its_fragment(uri: str) -> None:
     before = contents(uri, "id")
     lance.dataset(uri).delete("id = 15")
     after = contents(uri, "id")
@@ -72,7 +72,7 @@ def test_a_deletion_changes_its_fragment_alone(uri: str) -> None:
 
 def test_fragments_without_rows_have_no_content(uri: str) -> None:
     lance.dataset(uri).delete("id >= 10 AND id < 20")
-    assert [each.id for each in contents(uri, "id")] == [0, 2]
+    assert [fragment.id for fragment in contents(uri, "id")] == [0, 2]
 
 
 UNRELATED: dict[str, Callable[[lance.LanceDataset], object]] = {
@@ -85,14 +85,14 @@ UNRELATED: dict[str, Callable[[lance.LanceDataset], object]] = {
 
 
 @pytest.mark.parametrize("change", UNRELATED)
-def test_what_leaves_rows_and_columns_alone_changes_nothing(uri: str, change: str) -> None:
+def test_commits_that_keep_rows_and_columns_keep_the_content(uri: str, change: str) -> None:
     columns = ("id", "fixed", "list", "deep")
     before = contents(uri, *columns)
     UNRELATED[change](lance.dataset(uri))
     assert contents(uri, *columns) == before
 
 
-def test_a_column_that_is_made_anew_is_another(uri: str) -> None:
+def test_a_recreated_column_is_another(uri: str) -> None:
     before = contents(uri, "id", "other")
     dataset = lance.dataset(uri)
     dataset.drop_columns(["other"])
@@ -100,8 +100,8 @@ def test_a_column_that_is_made_anew_is_another(uri: str) -> None:
     assert rows_digest(contents(uri, "id", "other")) != rows_digest(before)
 
 
-def test_the_order_of_fragments_counts(uri: str) -> None:
-    found = contents(uri, "id")
-    assert rows_digest(found) == rows_digest(list(found))
-    assert rows_digest(found) != rows_digest(found[::-1])
-    assert rows_digest(found[:2]) != rows_digest(found)
+def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
+    fragments = contents(uri, "id")
+    assert rows_digest(fragments) == rows_digest(list(fragments))
+    assert rows_digest(fragments) != rows_digest(fragments[::-1])
+    assert rows_digest(fragments[:2]) != rows_digest(fragments)

@@ -23,7 +23,7 @@ URL = "http://127.0.0.1:9/b?list-type=2&prefix=t.lance%2F_versions%2F in 1ms"
 
 
 @pytest.mark.parametrize(
-    ("said", "kind"),
+    ("message", "kind"),
     [
         ("Dataset at path t.lance was not found: Not found: t.lance/_versions", DatasetMissing),
         (f"{S3}{URL} - Server returned non-2xx status code: 404 Not Found: ", DatasetMissing),
@@ -44,11 +44,11 @@ URL = "http://127.0.0.1:9/b?list-type=2&prefix=t.lance%2F_versions%2F in 1ms"
         ("called `Option::unwrap()` on a `None` value", DatasetDamaged),
     ],
 )  # fmt: skip
-def test_what_lance_says(said: str, kind: type[LakeError]) -> None:
-    assert type(lake_error(ValueError(said), "t.lance")) is kind
+def test_errors_of_lance_are_classified(message: str, kind: type[LakeError]) -> None:
+    assert type(lake_error(ValueError(message), "t.lance")) is kind
 
 
-def test_what_python_says() -> None:
+def test_errors_of_python_are_classified() -> None:
     assert type(lake_error(PermissionError(13, "no"), "t")) is AccessDenied
     assert type(lake_error(TypeError("argument 'storage_options'"), "t")) is DatasetMisconfigured
 
@@ -56,7 +56,7 @@ def test_what_python_says() -> None:
 @pytest.mark.parametrize(
     "name", ["credentials", "connection timed out", "unsupported", "403 forbidden", "a not found b"]
 )
-def test_the_name_of_a_table_decides_nothing(tmp_path: Path, name: str) -> None:
+def test_the_name_of_a_table_does_not_affect_classification(tmp_path: Path, name: str) -> None:
     with pytest.raises(LakeError) as missing:
         observe_dataset(str(tmp_path / f"{name}.lance"))
     assert missing.value.code == "LS201"
@@ -69,8 +69,8 @@ def test_the_name_of_a_table_decides_nothing(tmp_path: Path, name: str) -> None:
     assert damaged.value.code == "LS204"
 
 
-def test_every_refusal_has_words_of_its_own() -> None:
-    said = {
+def test_every_error_has_its_own_message() -> None:
+    messages = {
         lake_error(ValueError(text), "s3://b/t", version=version).message
         for text, version in [
             ("Dataset at path t was not found: x", None),
@@ -82,4 +82,4 @@ def test_every_refusal_has_words_of_its_own() -> None:
             ("No object store provider found", None),
         ]
     }
-    assert len(said) == 7
+    assert len(messages) == 7

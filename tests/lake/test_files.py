@@ -21,16 +21,16 @@ def folder(tmp_path: Path) -> Path:
 
 
 def listed(uri: str) -> tuple[ListedFile, ...]:
-    found = list_files(uri)
-    assert found is not None
-    return found
+    files = list_files(uri)
+    assert files is not None
+    return files
 
 
 def names(folder: Path) -> list[str]:
     return [Path(file.path).relative_to(folder).as_posix() for file in listed(str(folder))]
 
 
-def test_what_spark_passes_over_is_not_listed(folder: Path) -> None:
+def test_files_that_spark_ignores_are_not_listed(folder: Path) -> None:
     assert names(folder) == ["_null=x/c", "a.parquet", "day=1/b.parquet"]
 
 
@@ -39,16 +39,16 @@ def test_a_single_file_is_a_listing_of_one(folder: Path) -> None:
     assert (file.path, file.size_bytes) == (str(folder / "a.parquet"), 3)
 
 
-def test_a_pattern_lists_what_it_matches(folder: Path) -> None:
+def test_a_pattern_lists_the_matching_files(folder: Path) -> None:
     assert [Path(file.path).name for file in listed(f"{folder}/*.parquet")] == ["a.parquet"]
 
 
 @pytest.mark.parametrize("uri", ["s3://bucket/rows", "/no/such/place", "/no/such/*", "/a/{b,c}"])
-def test_what_cannot_be_listed_is_not_known(uri: str) -> None:
+def test_a_uri_that_cannot_be_listed_has_no_listing(uri: str) -> None:
     assert list_files(uri) is None
 
 
-def test_a_link_lists_what_it_points_to(folder: Path) -> None:
+def test_a_link_lists_its_target(folder: Path) -> None:
     other = folder.parent / "other"
     other.mkdir()
     link = folder.parent / "link"
@@ -78,7 +78,7 @@ def test_every_change_of_a_file_changes_the_digest(folder: Path, change: str) ->
     assert files_digest(listed(str(folder))) != before
 
 
-def test_hidden_files_have_no_part_in_the_digest(folder: Path) -> None:
+def test_hidden_files_do_not_affect_the_digest(folder: Path) -> None:
     before = files_digest(listed(str(folder)))
     (folder / "_SUCCESS").write_bytes(b"again")
     assert files_digest(listed(str(folder))) == before

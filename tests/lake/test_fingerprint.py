@@ -41,7 +41,7 @@ def test_a_fingerprint_does_not_depend_on_the_columns_asked_for() -> None:
         for group in column_groups(table(FRAGMENT), [A, B, C])
         for key in group.fields
     }
-    assert together == {field_key(each): print_of(FRAGMENT, each) for each in (A, B, C)}
+    assert together == {field_key(field): print_of(FRAGMENT, field) for field in (A, B, C)}
 
 
 def test_every_column_is_in_one_group_of_every_fragment() -> None:
@@ -73,7 +73,7 @@ def test_equal_sets_are_one_object() -> None:
     ],
     ids=["path", "base", "deletion", "rows", "second file", "overlay"],
 )
-def test_what_changes_a_fingerprint(changed: Fragment) -> None:
+def test_changes_of_content_change_a_fingerprint(changed: Fragment) -> None:
     assert print_of(changed, A) != print_of(FRAGMENT, A)
 
 
@@ -89,11 +89,11 @@ def test_what_changes_a_fingerprint(changed: Fragment) -> None:
     ],
     ids=["id", "size", "sibling replaced", "other file", "file order", "overlay of a sibling"],
 )
-def test_what_does_not(changed: Fragment) -> None:
+def test_other_changes_do_not_change_a_fingerprint(changed: Fragment) -> None:
     assert print_of(changed, A) == print_of(FRAGMENT, A)
 
 
-def test_overlays_count_with_their_cells_and_order() -> None:
+def test_overlays_affect_the_fingerprint_by_their_cells_and_order() -> None:
     first = Overlay(DataFile("o1", (0,), 1, None), "cells 1")
     second = Overlay(DataFile("o2", (0,), 1, None), "cells 2")
     orders = [
@@ -103,7 +103,7 @@ def test_overlays_count_with_their_cells_and_order() -> None:
         (second, first),
         (replace(first, coverage="x"),),
     ]
-    prints = {print_of(replace(FRAGMENT, overlays=each), A) for each in orders}
+    prints = {print_of(replace(FRAGMENT, overlays=overlays), A) for overlays in orders}
     assert len(prints) == len(orders)
 
 
@@ -133,12 +133,12 @@ def test_a_digest_ignores_order_and_ids_but_counts() -> None:
     assert digest(one, two, fields=(C, A, B)) == digest(one, two)
     copy = replace(one, id=5)
     everything = [(), (one,), (two,), (one, two), (one, copy), (one, copy, two)]
-    assert len({digest(*each) for each in everything}) == len(everything)
+    assert len({digest(*fragments) for fragments in everything}) == len(everything)
 
 
 def test_a_digest_names_its_columns() -> None:
     subsets = [(A,), (B,), (A, B), (A, C), (replace(A, spark_type="bigint"),)]
-    assert len({digest(FRAGMENT, fields=each) for each in subsets}) == len(subsets)
+    assert len({digest(FRAGMENT, fields=fields) for fields in subsets}) == len(subsets)
 
 
 def test_a_table_without_columns_to_analyze() -> None:

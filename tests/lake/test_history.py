@@ -25,15 +25,17 @@ Dataset = lance.LanceDataset
 def live_rows(dataset: Dataset, version: int, fragments: tuple[Fragment, ...]) -> list[str]:
     """The rows of some fragments, as Lance reads them, in no order."""
     there = lance.dataset(dataset.uri, version=version)
-    handles = [there.get_fragment(each.id) for each in fragments]
+    handles = [there.get_fragment(fragment.id) for fragment in fragments]
     rows = there.scanner(fragments=handles).to_table().to_pylist()
     return sorted(str(row) for row in rows)
 
 
 def effects(dataset: Dataset, since: int) -> list[Effect]:
     history = commits_since(lance.dataset(dataset.uri), since)
-    assert [each.version for each in history.commits] == list(range(since + 1, history.until + 1))
-    return [each.effect for each in history.commits]
+    assert [commit.version for commit in history.commits] == list(
+        range(since + 1, history.until + 1)
+    )
+    return [commit.effect for commit in history.commits]
 
 
 def merge(dataset: Dataset) -> lance.dataset.MergeInsertBuilder:
@@ -146,7 +148,9 @@ CASES: dict[str, tuple[Callable[[Dataset, Rows], object], list[Effect]]] = {
 
 @pytest.mark.parametrize("stable_row_ids", [False, True], ids=["addresses", "stable row ids"])
 @pytest.mark.parametrize("case", CASES)
-def test_effects(tmp_path: Path, rows: Rows, case: str, stable_row_ids: bool) -> None:
+def test_every_commit_has_its_effect(
+    tmp_path: Path, rows: Rows, case: str, stable_row_ids: bool
+) -> None:
     dataset = lance.write_dataset(
         rows(0, 100),
         tmp_path / "t.lance",
@@ -185,7 +189,9 @@ def confirm_moves(dataset: Dataset, history: History) -> int:
 
 @pytest.mark.parametrize("index", [None, "BTREE", "BITMAP"])
 @pytest.mark.parametrize("deferred", [False, True], ids=["remap", "deferred remap"])
-def test_compaction_names_what_it_moved(orders: Dataset, index: str | None, deferred: bool) -> None:
+def test_a_compaction_names_the_moved_fragments(
+    orders: Dataset, index: str | None, deferred: bool
+) -> None:
     if index:
         orders.create_scalar_index("id", index)
     orders.delete("id in (3, 4, 45)")
@@ -200,8 +206,8 @@ def test_compaction_names_what_it_moved(orders: Dataset, index: str | None, defe
     (rewrite,) = history.rewrites
     assert (len(rewrite.old), len(rewrite.new)) == (5, 2)
     after = snapshot(orders)
-    moved = [each for rewrite in history.rewrites for each in rewrite.old]
-    made = [each for rewrite in history.rewrites for each in rewrite.new]
+    moved = [fragment for rewrite in history.rewrites for fragment in rewrite.old]
+    made = [fragment for rewrite in history.rewrites for fragment in rewrite.new]
     assert set(before.fragments) - set(after.fragments) == set(moved)
     assert set(after.fragments) - set(before.fragments) == set(made)
     now = {group.fingerprint for group in column_groups(after, after.fields)}
@@ -212,21 +218,23 @@ def test_compaction_names_what_it_moved(orders: Dataset, index: str | None, defe
         assert {group.fingerprint for group in groups} <= now
 
 
-def test_a_rewrite_of_several_fragments_into_several(orders: Dataset, rows: Rows) -> None:
-    old = [each.metadata for each in orders.get_fragments()][:3]
+def test_a_rewrite_of_several_fragments_into_several_is_recognized(
+    orders: Dataset, rows: Rows
+) -> None:
+    old = [fragment.metadata for fragment in orders.get_fragments()][:3]
     new = lance.fragment.write_fragments(rows(0, 60), orders.uri, max_rows_per_file=40)
     group = LanceOperation.RewriteGroup(old, new)
     lance.LanceDataset.commit(orders.uri, LanceOperation.Rewrite([group], []), read_version=1)
     dataset = lance.dataset(orders.uri)
     history = commits_since(dataset, 1)
     (rewrite,) = history.rewrites
-    assert ([each.id for each in rewrite.old], len(rewrite.new)) == ([0, 1, 2], 2)
-    assert {each.id for each in rewrite.new} <= set(dataset.fragment_ids())
+    assert ([fragment.id for fragment in rewrite.old], len(rewrite.new)) == ([0, 1, 2], 2)
+    assert {fragment.id for fragment in rewrite.new} <= set(dataset.fragment_ids())
     assert confirm_moves(dataset, history) == 1
 
 
 def test_a_rewrite_that_lost_rows_is_not_confirmed(orders: Dataset, rows: Rows) -> None:
-    old = [each.metadata for each in orders.get_fragments()][:2]
+    old = [fragment.metadata for fragment in orders.get_fragments()][:2]
     new = lance.fragment.write_fragments(rows(0, 39), orders.uri)
     group = LanceOperation.RewriteGroup(old, new)
     lance.LanceDataset.commit(orders.uri, LanceOperation.Rewrite([group], []), read_version=1)
@@ -235,7 +243,7 @@ def test_a_rewrite_that_lost_rows_is_not_confirmed(orders: Dataset, rows: Rows) 
     assert commit.effect is Effect.UNKNOWN
 
 
-def test_reading_a_compaction_of_an_indexed_table_leaves_lance_as_it_was(orders: Dataset) -> None:
+def test_reading_a_compaction_of_an_indexed_table_restores_the_environment(orders: Dataset) -> None:
     orders.create_scalar_index("id", "BTREE")
     orders.optimize.compact_files()
     with pytest.raises(TypeError, match="RewrittenIndex"):
@@ -245,22 +253,23 @@ def test_reading_a_compaction_of_an_indexed_table_leaves_lance_as_it_was(orders:
         orders.read_transaction(orders.version)
 
 
-def test_many_readers_of_one_dataset_at_once(orders: Dataset) -> None:
+def test_concurrent_readers_of_one_dataset_agree(orders: Dataset) -> None:
     orders.create_scalar_index("id", "BTREE")
     for number in range(6):
         orders.delete(f"id = {number * 15}")
         orders.optimize.compact_files(materialize_deletions_threshold=0.0)
     expected = commits_since(orders, 1)
     assert expected.is_complete
-    found: list[History] = []
+    histories: list[History] = []
     readers = [
-        threading.Thread(target=lambda: found.append(commits_since(orders, 1))) for _ in range(4)
+        threading.Thread(target=lambda: histories.append(commits_since(orders, 1)))
+        for _ in range(4)
     ]
     for reader in readers:
         reader.start()
     for reader in readers:
         reader.join()
-    assert found == [expected] * 4
+    assert histories == [expected] * 4
 
 
 def test_versions_that_were_cleaned_up_are_unknown(orders: Dataset, rows: Rows) -> None:
@@ -269,28 +278,30 @@ def test_versions_that_were_cleaned_up_are_unknown(orders: Dataset, rows: Rows) 
     orders.cleanup_old_versions(older_than=timedelta(0))
     orders.update_config({"a": "b"})
     history = commits_since(orders, 1)
-    known = [each.effect for each in history.commits]
+    known = [commit.effect for commit in history.commits]
     assert known == [Effect.UNKNOWN, Effect.UNKNOWN, Effect.APPENDED, Effect.ROWS_UNCHANGED]
     assert not history.is_complete
     assert not history.rows_unchanged
     assert commits_since(orders, 4).rows_unchanged
 
 
-def test_a_compaction_whose_predecessor_is_gone(orders: Dataset) -> None:
+def test_a_compaction_without_its_previous_version_has_no_rewrites(orders: Dataset) -> None:
     orders.optimize.compact_files()
     orders.cleanup_old_versions(older_than=timedelta(0))
     (commit,) = commits_since(orders, orders.version - 1).commits
     assert (commit.effect, commit.rewrites) == (Effect.REWRITTEN, ())
 
 
-def test_lost_transaction_files(orders: Dataset, rows: Rows) -> None:
-    """Small transactions stand in the manifest as well; nothing else is needed to judge them."""
+def test_commits_without_transaction_files_are_read_from_the_manifest(
+    orders: Dataset, rows: Rows
+) -> None:
+    """Small transactions are also stored in the manifest, which is sufficient."""
     orders.insert(rows(100, 110))
     shutil.rmtree(Path(orders.uri, "_transactions"))
     assert effects(orders, 1) == [Effect.APPENDED]
 
 
-def test_a_damaged_manifest_in_between(orders: Dataset, rows: Rows) -> None:
+def test_a_damaged_manifest_in_between_is_unknown(orders: Dataset, rows: Rows) -> None:
     orders.insert(rows(100, 110))
     orders.insert(rows(110, 120))
     newest_first = sorted(Path(orders.uri, "_versions").glob("*.manifest"))
@@ -298,7 +309,7 @@ def test_a_damaged_manifest_in_between(orders: Dataset, rows: Rows) -> None:
     assert effects(orders, 1) == [Effect.UNKNOWN, Effect.APPENDED]
 
 
-def test_an_operation_that_is_not_known_here(
+def test_an_unsupported_operation_has_an_unknown_effect(
     orders: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Shuffle(LanceOperation.BaseOperation):
@@ -323,13 +334,15 @@ def test_a_bare_operation_is_harmless_only_if_the_fragments_are_equal(
     assert effects(orders, 1) == [Effect.ROWS_UNCHANGED, *[Effect.UNKNOWN] * 3]
 
 
-def test_no_transaction_at_all(orders: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_without_a_transaction_is_unknown(
+    orders: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(lance.LanceDataset, "read_transaction", lambda self, version: None)
     orders.update_config({"a": "b"})
     assert effects(orders, 1) == [Effect.UNKNOWN]
 
 
-def test_properties_of_a_commit(orders: Dataset) -> None:
+def test_commits_have_their_properties(orders: Dataset) -> None:
     update = LanceOperation.UpdateConfig(config_updates=LanceOperation.UpdateMap({"a": "b"}, False))
     transaction = lance.Transaction(1, update, transaction_properties={"by": "someone"})
     lance.LanceDataset.commit(orders.uri, transaction)
@@ -341,66 +354,66 @@ def test_properties_of_a_commit(orders: Dataset) -> None:
     )
 
 
-def test_nothing_since(orders: Dataset) -> None:
+def test_the_latest_version_has_no_later_commits(orders: Dataset) -> None:
     history = commits_since(orders, 1)
     assert history.commits == ()
     assert history.is_complete
     assert history.rows_unchanged
 
 
-def test_a_version_that_is_yet_to_come_proves_nothing(orders: Dataset) -> None:
-    """As after a table was made anew: its versions start over."""
+def test_a_future_version_proves_nothing(orders: Dataset) -> None:
+    """The versions of a recreated table start over."""
     assert not commits_since(orders, 9).is_complete
     assert not commits_since(orders, 9).rows_unchanged
 
 
-def test_until_an_earlier_version(orders: Dataset, rows: Rows) -> None:
+def test_a_history_may_end_at_an_earlier_version(orders: Dataset, rows: Rows) -> None:
     orders.insert(rows(100, 110))
     orders.delete("id = 1")
     history = commits_since(orders, 1, until=2)
-    assert [each.effect for each in history.commits] == [Effect.APPENDED]
+    assert [commit.effect for commit in history.commits] == [Effect.APPENDED]
     assert history.is_complete
 
 
-def test_more_commits_than_the_limit(orders: Dataset) -> None:
+def test_a_history_longer_than_the_limit_is_cut(orders: Dataset) -> None:
     for number in range(5):
         orders.update_config({"a": str(number)})
     history = commits_since(orders, 1, limit=3)
-    assert [each.version for each in history.commits] == [4, 5, 6]
+    assert [commit.version for commit in history.commits] == [4, 5, 6]
     assert not history.is_complete
     assert not history.rows_unchanged
 
 
-def test_a_branch_and_its_own_commits(orders: Dataset, rows: Rows) -> None:
+def test_a_branch_has_its_own_commits(orders: Dataset, rows: Rows) -> None:
     orders.insert(rows(100, 110))
     orders.tags.create("release", 2)
     branch = orders.create_branch("trial")
     branch.insert(rows(110, 120))
     history = commits_since(branch, 2)
-    assert [each.effect for each in history.commits] == [Effect.APPENDED]
-    assert [each.effect for each in commits_since(branch, 1).commits] == [
+    assert [commit.effect for commit in history.commits] == [Effect.APPENDED]
+    assert [commit.effect for commit in commits_since(branch, 1).commits] == [
         Effect.CHANGED,
         Effect.APPENDED,
     ]
     assert effects(orders, 1) == [Effect.APPENDED]
 
 
-def test_a_shallow_clone_holds_its_own_history(tmp_path: Path, orders: Dataset, rows: Rows) -> None:
+def test_a_shallow_clone_has_its_own_history(tmp_path: Path, orders: Dataset, rows: Rows) -> None:
     clone = orders.shallow_clone(tmp_path / "clone.lance", 1)
-    files = [file for each in snapshot(clone).fragments for file in each.files]
+    files = [file for fragment in snapshot(clone).fragments for file in fragment.files]
     assert {file.base_id for file in files} == {0}
     since = clone.version
     clone.insert(rows(100, 110))
     assert effects(clone, since) == [Effect.APPENDED]
 
 
-def test_history_as_a_value() -> None:
+def test_a_history_is_a_value() -> None:
     def commit(version: int, effect: Effect) -> Commit:
         return Commit(version, effect, "x")
 
-    kept = commit(2, Effect.ROWS_UNCHANGED)
-    assert History(1, 2, (kept,)).rows_unchanged
-    assert not History(1, 3, (kept,)).is_complete
+    unchanged = commit(2, Effect.ROWS_UNCHANGED)
+    assert History(1, 2, (unchanged,)).rows_unchanged
+    assert not History(1, 3, (unchanged,)).is_complete
     assert not History(1, 2, (commit(2, Effect.UNKNOWN),)).is_complete
     appended = History(1, 2, (commit(2, Effect.APPENDED),))
     assert appended.is_complete

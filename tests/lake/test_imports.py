@@ -13,8 +13,8 @@ print(sorted(heavy))
 """
 
 
-def test_the_layer_loads_no_large_library_before_it_is_used() -> None:
-    ran = subprocess.run(
+def test_the_layer_loads_large_libraries_lazily() -> None:
+    completed = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True
     )
-    assert ran.stdout.strip() == "[]"
+    assert completed.stdout.strip() == "[]"

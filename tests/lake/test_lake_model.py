@@ -1,4 +1,4 @@
-"""Random histories of real tables: what the lake layer says of them must be what Lance reads."""
+"""Random histories of real tables: the facts of the lake layer must agree with the rows."""
 
 from __future__ import annotations
 
@@ -129,11 +129,11 @@ class Tables(RuleBasedStateMachine):
         for group in column_groups(now, now.fields):
             columns = dataset.get_fragment(group.fragment_id).to_table()
             for key in group.fields:
-                found = columns.column(names[key]).to_pylist()
-                assert self.values.setdefault((group.fingerprint, key), found) == found
+                values = columns.column(names[key]).to_pylist()
+                assert self.values.setdefault((group.fingerprint, key), values) == values
 
     @invariant()
-    def what_is_said_of_the_past_is_true(self) -> None:
+    def changed_rows_are_never_underestimated(self) -> None:
         if not Path(self.uri).exists():
             return
         dataset = self.open()
@@ -153,11 +153,11 @@ class Tables(RuleBasedStateMachine):
                 assert rows == rows_then
             truly_changed = (rows - rows_then).total() + (rows_then - rows).total()
             names = [field.name for field in now.fields]
-            said = rows_changed_between(then, now, names, history)
-            assert said >= min(1.0, truly_changed / (now.rows or 1)) - 1e-9
-            assert rows_changed_between(then, now, names) >= said - 1e-9
+            bound = rows_changed_between(then, now, names, history)
+            assert bound >= min(1.0, truly_changed / (now.rows or 1)) - 1e-9
+            assert rows_changed_between(then, now, names) >= bound - 1e-9
             if history.rows_unchanged:
-                assert said == 0.0
+                assert bound == 0.0
         self.past[now.version] = (now, rows, keys)
 
 

@@ -1,4 +1,4 @@
-"""Which processes still run, and what they have claimed."""
+"""Running processes and their leases."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from lancestat.lake.lease import TAG, Lease, Process, abandoned, process_of, thi
 def child() -> Iterator[tuple[Process, subprocess.Popen[bytes]]]:
     """Another process of this host."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        found = Process(this_process().host, running.pid, lease._started(running.pid))
-        yield found, running
+        process = Process(this_process().host, running.pid, lease._started(running.pid))
+        yield process, running
         running.kill()
 
 
@@ -30,40 +30,42 @@ def test_this_process_is_alive() -> None:
     assert this_process() == this_process()
 
 
-def test_another_is_alive_until_it_ends(child: tuple[Process, subprocess.Popen[bytes]]) -> None:
-    found, running = child
-    assert found.is_alive() is True
+def test_another_process_is_alive_until_it_ends(
+    child: tuple[Process, subprocess.Popen[bytes]],
+) -> None:
+    process, running = child
+    assert process.is_alive() is True
     running.kill()
     running.wait()
-    assert found.is_alive() is False
+    assert process.is_alive() is False
 
 
-def test_a_number_that_was_given_again_is_another_process() -> None:
+def test_a_reused_process_id_is_another_process() -> None:
     mine = this_process()
     assert mine.started is not None
     assert replace(mine, started=mine.started - 1).is_alive() is False
 
 
-def test_nothing_is_known_of_other_hosts() -> None:
+def test_processes_of_other_hosts_are_unknown() -> None:
     assert replace(this_process(), host="elsewhere").is_alive() is None
 
 
-def test_numbers_that_no_process_has() -> None:
+def test_unused_process_ids_are_dead() -> None:
     mine = this_process()
     assert replace(mine, pid=2**22 + 1).is_alive() is False
     assert replace(mine, pid=2**70).is_alive() is False
 
 
-def test_where_the_system_tells_little_only_life_is_certain(
+def test_without_a_start_time_a_missing_process_is_unknown(
     child: tuple[Process, subprocess.Popen[bytes]],
 ) -> None:
     """Names of hosts are not unique."""
-    found, running = child
-    found = replace(found, started=None)
-    assert found.is_alive() is True
+    process, running = child
+    process = replace(process, started=None)
+    assert process.is_alive() is True
     running.kill()
     running.wait()
-    assert found.is_alive() is None
+    assert process.is_alive() is None
 
 
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
@@ -96,7 +98,7 @@ def test_tags_name_the_processes_of_this_host() -> None:
     assert Lease.of_tag(mine.tag, 1e300) == Lease(mine), "no such time"
 
 
-def test_a_process_survives_its_stored_form() -> None:
+def test_a_process_round_trips_through_its_stored_form() -> None:
     for process in (this_process(), Process("h", 7)):
         assert Process.from_json(json.loads(json.dumps(process.to_json()))) == process
     for broken in ({}, {"host": "h"}, {"host": "h", "pid": "x", "started": None}):

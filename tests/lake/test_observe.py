@@ -19,21 +19,21 @@ from lancestat.lake.snapshot import Snapshot
 Rows = Callable[[int, int], pa.Table]
 
 
-def test_what_a_snapshot_holds(orders: lance.LanceDataset) -> None:
+def test_a_snapshot_holds_rows_fields_and_fragments(orders: lance.LanceDataset) -> None:
     orders.delete("id in (3, 4, 45)")
     orders.update_config({"owner": "me"})
-    found = snapshot(orders, "some/place")
+    observed = snapshot(orders, "some/place")
 
-    assert (found.uri, found.version, found.rows) == ("some/place", 3, 97)
-    assert [(f.id, f.name, f.spark_type) for f in found.fields] == [
+    assert (observed.uri, observed.version, observed.rows) == ("some/place", 3, 97)
+    assert [(f.id, f.name, f.spark_type) for f in observed.fields] == [
         (0, "id", "bigint"),
         (1, "x", "double"),
         (2, "s", "string"),
     ]
-    assert [f.rows for f in found.fragments] == [18, 20, 19, 20, 20]
-    assert [f.physical_rows for f in found.fragments] == [20] * 5
-    assert found.config["owner"] == "me"
-    assert found.size_bytes == sum(
+    assert [f.rows for f in observed.fragments] == [18, 20, 19, 20, 20]
+    assert [f.physical_rows for f in observed.fragments] == [20] * 5
+    assert observed.config["owner"] == "me"
+    assert observed.size_bytes == sum(
         path.stat().st_size for path in Path(orders.uri, "data").iterdir()
     )
 
@@ -45,7 +45,7 @@ def test_the_commit_time_is_aware_and_true(orders: lance.LanceDataset) -> None:
     assert timedelta(0) <= datetime.now(timezone.utc) - committed_at < timedelta(minutes=10)
 
 
-def test_nullability_and_the_order_of_columns(tmp_path: Path) -> None:
+def test_a_snapshot_has_nullability_and_the_order_of_columns(tmp_path: Path) -> None:
     schema = pa.schema(
         [
             pa.field("b", pa.struct([("c", pa.int32())])),
@@ -54,15 +54,15 @@ def test_nullability_and_the_order_of_columns(tmp_path: Path) -> None:
         ]
     )
     dataset = lance.write_dataset(schema.empty_table(), tmp_path / "t.lance")
-    found = snapshot(dataset)
-    assert [(f.id, f.name, f.nullable, f.spark_type) for f in found.fields] == [
+    observed = snapshot(dataset)
+    assert [(f.id, f.name, f.nullable, f.spark_type) for f in observed.fields] == [
         (0, "b", True, "struct<c:int>"),
         (2, "a", False, "int"),
         (3, "v", True, "array<float>"),
     ]
-    assert found.field("a") == found.fields[1]
-    assert found.field("A") is None
-    assert (found.rows, found.size_bytes) == (0, 0)
+    assert observed.field("a") == observed.fields[1]
+    assert observed.field("A") is None
+    assert (observed.rows, observed.size_bytes) == (0, 0)
 
 
 def test_reading_a_snapshot_touches_no_data_file(orders: lance.LanceDataset) -> None:
@@ -73,11 +73,11 @@ def test_reading_a_snapshot_touches_no_data_file(orders: lance.LanceDataset) -> 
 
 
 def test_field_ids_of_like_files_are_one_object(orders: lance.LanceDataset) -> None:
-    ids = {id(file.field_ids) for each in snapshot(orders).fragments for file in each.files}
+    ids = {id(file.field_ids) for fragment in snapshot(orders).fragments for file in fragment.files}
     assert len(ids) == 1
 
 
-def test_one_table_that_fails_stops_no_other(
+def test_a_failing_table_does_not_stop_others(
     tmp_path: Path, orders: lance.LanceDataset, rows: Rows
 ) -> None:
     requests = [("orders", orders.uri), ("gone", str(tmp_path / "gone.lance"))]
@@ -86,17 +86,17 @@ def test_one_table_that_fails_stops_no_other(
         lance.write_dataset(rows(0, number + 1), uri)
         requests.append((f"t{number}", str(uri)))
 
-    found = observe_snapshots(requests, threads=4)
+    snapshots = observe_snapshots(requests, threads=4)
 
-    assert list(found) == [name for name, _ in requests]
-    gone = found.pop("gone")
+    assert list(snapshots) == [name for name, _ in requests]
+    gone = snapshots.pop("gone")
     assert isinstance(gone, LakeError)
     assert gone.code == "LS201"
-    sizes = [each.rows for each in found.values() if isinstance(each, Snapshot)]
+    sizes = [observed.rows for observed in snapshots.values() if isinstance(observed, Snapshot)]
     assert sizes == [100, *range(1, 21)]
 
 
-def test_nothing_to_observe() -> None:
+def test_observing_no_tables_returns_nothing() -> None:
     assert observe_snapshots([]) == {}
 
 
@@ -109,7 +109,7 @@ def test_deletion_files_differ_by_commit(orders: lance.LanceDataset) -> None:
     assert None not in seen
 
 
-def test_overlays_are_told_apart_by_their_cells(orders: lance.LanceDataset) -> None:
+def test_overlays_differ_by_their_cells(orders: lance.LanceDataset) -> None:
     metadata = orders.get_fragments()[0].metadata
     file = metadata.files[0]
 
@@ -122,7 +122,7 @@ def test_overlays_are_told_apart_by_their_cells(orders: lance.LanceDataset) -> N
     dense = lance.bitmap.Bitmap
     assert coverage(dense([1, 3])) == coverage(dense([3, 1]))
     different = [dense([1, 3]), dense([1]), [[1], [3]], [[3], [1]], [dense([1]), dense([3, 4])]]
-    assert len({coverage(each) for each in different}) == len(different)
+    assert len({coverage(offsets) for offsets in different}) == len(different)
 
 
 OVERLAY = """
@@ -155,25 +155,25 @@ print([c.effect.value for c in commits_since(dataset, 1).commits])
 """
 
 
-def test_an_overlay_changes_its_column_alone(
+def test_an_overlay_changes_only_its_column(
     orders: lance.LanceDataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance reads its switch for overlays once, so this needs a process of its own."""
     monkeypatch.setenv("LANCE_ENABLE_UNSTABLE_DATA_OVERLAY_FILES", "1")
-    ran = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", OVERLAY, orders.uri], capture_output=True, text=True, check=False
     )
-    assert ran.returncode == 0, ran.stderr
-    assert ran.stdout.strip() == "0 1 0 0 0 0 1 0 ['changed']"
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.strip() == "0 1 0 0 0 0 1 0 ['changed']"
 
 
 def test_column_bytes_are_those_of_the_files(orders: lance.LanceDataset) -> None:
-    found = column_bytes(orders)
-    assert set(found) == {0, 1, 2}
-    assert 0 < sum(found.values()) <= snapshot(orders).size_bytes
+    sizes = column_bytes(orders)
+    assert set(sizes) == {0, 1, 2}
+    assert 0 < sum(sizes.values()) <= snapshot(orders).size_bytes
 
 
-def test_column_bytes_of_a_damaged_file(orders: lance.LanceDataset) -> None:
+def test_column_bytes_of_a_damaged_file_are_an_error(orders: lance.LanceDataset) -> None:
     for path in Path(orders.uri, "data").iterdir():
         path.write_bytes(path.read_bytes()[:40])
     with pytest.raises(LakeError) as caught:

@@ -21,8 +21,8 @@ def refused(uri: str | Path, **options: object) -> LakeError:
 
 
 def manifest(dataset: lance.LanceDataset) -> Path:
-    (found,) = Path(dataset.uri, "_versions").glob("*.manifest")
-    return found
+    (path,) = Path(dataset.uri, "_versions").glob("*.manifest")
+    return path
 
 
 def test_opens_the_latest_version_and_any_other(
@@ -33,7 +33,7 @@ def test_opens_the_latest_version_and_any_other(
     assert observe_dataset(orders.uri, version=1).count_rows() == 100
 
 
-def test_missing_names_the_nearest_sibling(orders: lance.LanceDataset) -> None:
+def test_a_missing_dataset_names_the_nearest_sibling(orders: lance.LanceDataset) -> None:
     place = Path(orders.uri).with_name("ordesr.lance")
     error = refused(place)
     assert error.code == "LS201"
@@ -41,30 +41,30 @@ def test_missing_names_the_nearest_sibling(orders: lance.LanceDataset) -> None:
     assert error.hint == "did you mean 'orders.lance'?"
 
 
-def test_missing_without_a_similar_sibling(tmp_path: Path) -> None:
+def test_a_missing_dataset_without_a_similar_sibling_has_no_suggestion(tmp_path: Path) -> None:
     none_near = "the folder above it holds no dataset of a similar name"
     assert refused(tmp_path / "a.lance").hint == none_near
     assert refused(tmp_path / "b" / "c" / "a.lance").hint == "the folder above it does not exist"
 
 
-def test_a_folder_that_is_no_dataset(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_dataset_is_refused(tmp_path: Path) -> None:
     error = refused(tmp_path)
     assert error.code == "LS201"
     assert error.hint == "the folder exists, but holds no Lance versions"
 
 
-def test_a_file_is_no_dataset(tmp_path: Path) -> None:
+def test_a_file_is_not_a_dataset(tmp_path: Path) -> None:
     (tmp_path / "file.lance").write_text("x", encoding="utf-8")
     assert refused(tmp_path / "file.lance").code == "LS201"
 
 
-def test_a_version_that_is_gone(orders: lance.LanceDataset) -> None:
+def test_a_version_that_is_gone_is_an_error(orders: lance.LanceDataset) -> None:
     error = refused(orders.uri, version=7)
     assert (error.code, error.message) == ("LS206", f"{orders.uri} has no version 7")
 
 
 @pytest.mark.parametrize("length", [0, 7, 100])
-def test_a_damaged_manifest(orders: lance.LanceDataset, length: int) -> None:
+def test_a_damaged_manifest_is_an_error(orders: lance.LanceDataset, length: int) -> None:
     path = manifest(orders)
     path.write_bytes(path.read_bytes()[:length])
     error = refused(orders.uri)
@@ -72,14 +72,14 @@ def test_a_damaged_manifest(orders: lance.LanceDataset, length: int) -> None:
     assert ".rs:" not in str(error)
 
 
-def test_a_manifest_of_noise(orders: lance.LanceDataset) -> None:
+def test_a_manifest_of_random_bytes_is_an_error(orders: lance.LanceDataset) -> None:
     path = manifest(orders)
     content = path.read_bytes()
     path.write_bytes(bytes(255 - byte for byte in content[:-16]) + content[-16:])
     assert refused(orders.uri).code == "LS204"
 
 
-def test_an_unknown_reader_feature_flag(orders: lance.LanceDataset) -> None:
+def test_an_unknown_reader_feature_flag_is_an_error(orders: lance.LanceDataset) -> None:
     """Flags are field 9 of the manifest message; of two occurrences the last one counts."""
     path = manifest(orders)
     content = path.read_bytes()
@@ -102,7 +102,7 @@ def varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def test_an_unknown_scheme() -> None:
+def test_an_unknown_scheme_is_an_error() -> None:
     error = refused("gopher://bucket/t.lance")
     assert error.code == "LS207"
     assert "gopher" in error.message
@@ -115,7 +115,7 @@ def test_secrets_in_a_uri_are_masked() -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", 3])
-def test_an_option_that_makes_no_sense(value: object) -> None:
+def test_an_invalid_option_is_an_error(value: object) -> None:
     options = {"timeout": value, "aws_region": "r", "aws_secret_access_key": "hunter2"}
     error = refused("s3://bucket/t.lance", storage_options=options)
     assert error.code == "LS207"
@@ -134,7 +134,7 @@ def test_local_paths_get_no_store_options(tmp_path: Path) -> None:
     assert store_options(f"file://{tmp_path}", options) is None
 
 
-def test_patience_with_stores_is_a_default_only() -> None:
+def test_timeouts_of_stores_are_defaults() -> None:
     default = store_options("s3://bucket/t", None)
     assert default is not None
     assert set(default) == {"client_max_retries", "client_retry_timeout", "connect_timeout"}
@@ -145,7 +145,7 @@ def test_patience_with_stores_is_a_default_only() -> None:
     }
 
 
-def test_a_file_uri(orders: lance.LanceDataset) -> None:
+def test_a_file_uri_is_opened(orders: lance.LanceDataset) -> None:
     assert observe_dataset(f"file://{orders.uri}").count_rows() == 100
     shutil.rmtree(orders.uri)
     assert refused(f"file://{orders.uri}").code == "LS201"

@@ -1,4 +1,4 @@
-"""Pins tell datasets apart that have the same URI and version number."""
+"""Pins distinguish datasets that have the same URI and version number."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def uri(tmp_path: Path) -> str:
     return uri
 
 
-def make_anew(uri: str) -> None:
+def recreate(uri: str) -> None:
     shutil.rmtree(uri)
     lance.write_dataset(ROWS, uri)
     lance.write_dataset(ROWS, uri, mode="append")
@@ -40,7 +40,7 @@ def code(error: pytest.ExceptionInfo[LakeError]) -> str:
     return error.value.code
 
 
-def test_a_pinned_dataset_opens_while_it_is_there(uri: str) -> None:
+def test_a_pinned_dataset_opens_while_it_exists(uri: str) -> None:
     pin = pinned(uri)
     lance.write_dataset(ROWS, uri, mode="append")
     assert open_pinned(pin).count_rows() == 20
@@ -57,9 +57,9 @@ def test_a_snapshot_and_an_open_dataset_have_one_pin(uri: str) -> None:
     assert snapshot(empty).pin == pin_of(empty)
 
 
-def test_a_dataset_made_anew_has_another_pin(uri: str) -> None:
+def test_a_recreated_dataset_has_another_pin(uri: str) -> None:
     pin = pinned(uri)
-    make_anew(uri)
+    recreate(uri)
     assert pinned(uri).version == pin.version
     with pytest.raises(LakeError, match="has been replaced: its version 2 is not the one") as bad:
         open_pinned(pin)
@@ -68,7 +68,7 @@ def test_a_dataset_made_anew_has_another_pin(uri: str) -> None:
     assert "attach" in bad.value.hint
 
 
-def test_a_restored_backup_goes_on_with_another_pin(uri: str, tmp_path: Path) -> None:
+def test_a_restored_backup_continues_with_another_pin(uri: str, tmp_path: Path) -> None:
     backup = tmp_path / "backup"
     shutil.copytree(uri, backup)
     before = pinned(uri)
@@ -89,7 +89,7 @@ def test_a_restored_backup_goes_on_with_another_pin(uri: str, tmp_path: Path) ->
 def test_histories_of_one_frozen_clock_differ_by_their_files(uri: str) -> None:
     noon = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
     first = replace(snapshot(lance.dataset(uri), uri), committed_at=noon)
-    make_anew(uri)
+    recreate(uri)
     second = replace(snapshot(lance.dataset(uri), uri), committed_at=noon)
     assert first.version == second.version
     assert first.pin != second.pin
@@ -104,16 +104,16 @@ def test_commit_times_count_to_the_microsecond_in_any_zone() -> None:
     assert manifest_identity(noon, None) == manifest_identity(berlin, None)
 
 
-def test_what_looks_like_damage_is_told_as_a_replacement(uri: str) -> None:
+def test_apparent_damage_of_a_replaced_dataset_is_reported_as_a_replacement(uri: str) -> None:
     pin = pinned(uri)
     dataset = open_pinned(pin)
-    make_anew(uri)
+    recreate(uri)
     with pytest.raises(LakeError) as bad, pinned_reads(pin):
         dataset.to_table()
     assert code(bad) == "LS209"
 
 
-def test_damage_is_told_as_damage(uri: str) -> None:
+def test_damage_is_reported_as_damage(uri: str) -> None:
     pin = pinned(uri)
     dataset = open_pinned(pin)
     shutil.rmtree(Path(uri) / "data")
@@ -122,18 +122,18 @@ def test_damage_is_told_as_damage(uri: str) -> None:
     assert code(bad) not in ("LS206", "LS209")
 
 
-def test_a_history_that_changed_hands_while_it_was_read_is_refused(uri: str) -> None:
+def test_a_dataset_replaced_while_its_history_is_read_is_refused(uri: str) -> None:
     pin = pinned(uri)
     with pytest.raises(LakeError) as bad, pinned_history(pin) as dataset:
-        make_anew(uri)
+        recreate(uri)
         # The first version of the other dataset.
         assert dataset.checkout_version(1).count_rows() == 10
     assert code(bad) == "LS209"
 
 
-# Whoever opens a dataset does it here, or is told by a pin which one to open.
+# Datasets are opened only here, or through a pin that identifies them.
 OPENERS = {"lake/open.py", "state/stored_table.py"}
-# These go through versions of a dataset that `pinned_history` holds, or of one that is ours.
+# These read versions of a dataset of `pinned_history`, or of one that lancestat owns.
 TRAVELLERS = {
     "lake/observe.py",
     "lake/history.py",
@@ -144,7 +144,7 @@ TRAVELLERS = {
 
 def test_datasets_are_opened_in_one_place() -> None:
     package = Path(lancestat.__file__).parent
-    found: dict[str, set[str]] = {"open": set(), "travel": set()}
+    callers: dict[str, set[str]] = {"open": set(), "travel": set()}
     for path in package.rglob("*.py"):
         name = path.relative_to(package).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
@@ -152,7 +152,7 @@ def test_datasets_are_opened_in_one_place() -> None:
                 continue
             called = ast.unparse(node.func).rpartition(".")
             if called[0::2] == ("lance", "dataset") or called[2] == "LanceDataset":
-                found["open"].add(name)
+                callers["open"].add(name)
             if called[2] in ("checkout_version", "checkout_latest", "versions", "asof"):
-                found["travel"].add(name)
-    assert found == {"open": OPENERS, "travel": TRAVELLERS}
+                callers["travel"].add(name)
+    assert callers == {"open": OPENERS, "travel": TRAVELLERS}

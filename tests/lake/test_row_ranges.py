@@ -18,13 +18,13 @@ def fragment(id: int, rows: int, deleted: int = 0) -> Fragment:
 
 def rows_of(parts: list[ScanPartition], counts: dict[int, int]) -> list[tuple[int, int, int]]:
     """All ranges as (fragment, first, last), in the order of the parts."""
-    found = []
+    rows = []
     for part in parts:
         for piece in part.ranges:
             end = counts[piece.fragment_id]
             stop = end if piece.count is None else piece.offset + piece.count
-            found.append((piece.fragment_id, piece.offset, stop))
-    return found
+            rows.append((piece.fragment_id, piece.offset, stop))
+    return rows
 
 
 def joined(ranges: list[tuple[int, int, int]]) -> list[tuple[int, int, int]]:
@@ -48,7 +48,9 @@ def test_every_row_is_in_one_part_and_in_order(
 ) -> None:
     fragments = [fragment(3 * id, rows, deleted) for id, (rows, deleted) in enumerate(sizes)]
     counts = {
-        each.id: each.physical_rows if is_filtered else each.rows for each in fragments if each.rows
+        data_fragment.id: data_fragment.physical_rows if is_filtered else data_fragment.rows
+        for data_fragment in fragments
+        if data_fragment.rows
     }
     parts = split_fragments(fragments, row_bytes=row_bytes, cores=cores, is_filtered=is_filtered)
 
@@ -61,7 +63,7 @@ def test_every_row_is_in_one_part_and_in_order(
 @given(tables, st.integers(0, 5_000_000), st.integers(1, 8))
 def test_a_limit_keeps_the_first_rows(sizes: list[tuple[int, int]], limit: int, cores: int) -> None:
     fragments = [fragment(id, rows, deleted) for id, (rows, deleted) in enumerate(sizes)]
-    counts = {each.id: each.rows for each in fragments}
+    counts = {data_fragment.id: data_fragment.rows for data_fragment in fragments}
     parts = split_fragments(fragments, row_bytes=100, cores=cores, limit=limit)
 
     before = [0, *accumulate(counts.values())]
@@ -73,7 +75,7 @@ def test_a_limit_keeps_the_first_rows(sizes: list[tuple[int, int]], limit: int, 
     assert joined(rows_of(parts, counts)) == expected
 
 
-def test_a_limit_says_nothing_where_rows_are_filtered() -> None:
+def test_a_limit_is_ignored_when_rows_are_filtered() -> None:
     parts = split_fragments(
         [fragment(0, 1000), fragment(1, 1000)], row_bytes=1, cores=2, is_filtered=True, limit=10
     )
@@ -117,7 +119,7 @@ def test_fragments_are_cut_only_where_that_balances() -> None:
     assert parts == [ScanPartition((RowRange(2 * id), RowRange(2 * id + 1))) for id in range(4)]
 
 
-def test_nothing_is_read_of_an_empty_table() -> None:
+def test_an_empty_table_has_no_parts() -> None:
     assert split_fragments([], row_bytes=8, cores=2) == []
     assert split_fragments([fragment(0, 0, deleted=10)], row_bytes=8, cores=2) == []
     assert split_fragments([fragment(0, 10)], row_bytes=8, cores=2, limit=0) == []

@@ -48,13 +48,13 @@ def fields_of(vector: dict[str, object]) -> list[Field]:
 
 
 @pytest.mark.parametrize("name", sorted(VECTORS))
-def test_vectors(name: str) -> None:
+def test_hashes_equal_the_test_vectors(name: str) -> None:
     fields = fields_of(VECTORS[name])
     assert [field.spark_type for field in fields] == VECTORS[name]["catalogStrings"]
     assert schema_hash(fields) == VECTORS[name]["schemaHash"]
 
 
-def test_a_column_without_spark_type_still_counts() -> None:
+def test_a_column_without_spark_type_affects_the_hash() -> None:
     def with_wide(precision: int) -> str:
         wide = pa.decimal256(precision, 2)
         return schema_hash([Field(0, "wide", wide, True, spark_type(wide))])
@@ -64,7 +64,7 @@ def test_a_column_without_spark_type_still_counts() -> None:
     assert with_wide(50) == with_wide(50)
 
 
-def test_field_ids_do_not_count() -> None:
+def test_field_ids_do_not_affect_the_hash() -> None:
     assert schema_hash([Field(1, "a", pa.int32(), True, "int")]) == schema_hash(
         [Field(9, "a", pa.int32(), True, "int")]
     )

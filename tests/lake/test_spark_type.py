@@ -43,11 +43,11 @@ from lancestat.lake.spark_type import spark_type
     ],
     ids=str,
 )
-def test_scalars(arrow: pa.DataType, spark: str) -> None:
+def test_scalars_have_their_spark_type(arrow: pa.DataType, spark: str) -> None:
     assert spark_type(arrow) == spark
 
 
-def test_nested() -> None:
+def test_nested_types_have_their_spark_type() -> None:
     point = pa.struct([("x.y", pa.float64()), ("tags", pa.list_(pa.large_string()))])
     assert spark_type(point) == "struct<x.y:double,tags:array<string>>"
     assert spark_type(pa.list_(pa.float32(), 128)) == "array<float>"
@@ -68,7 +68,7 @@ def test_nested() -> None:
     ],
     ids=str,
 )
-def test_no_such_type_at_any_depth(arrow: pa.DataType) -> None:
+def test_unsupported_types_have_no_spark_type_at_any_depth(arrow: pa.DataType) -> None:
     assert spark_type(arrow) is None
 
 

@@ -1,4 +1,4 @@
-"""Listings of an object store, held to what is put there."""
+"""Listings of an object store, compared with the uploaded objects."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ def root(object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def listed(store: ObjectStore, uri: str) -> tuple[ListedFile, ...]:
-    found = list_store_files(uri, store.storage_options)
-    assert found is not None
-    return found
+    files = list_store_files(uri, store.storage_options)
+    assert files is not None
+    return files
 
 
-def test_what_spark_passes_over_is_not_listed(object_store: ObjectStore, root: str) -> None:
+def test_files_that_spark_ignores_are_not_listed(object_store: ObjectStore, root: str) -> None:
     def names(uri: str) -> list[str]:
         prefix = root.removeprefix("s3://") + "/"
-        return [each.path.removeprefix(prefix) for each in listed(object_store, uri)]
+        return [file.path.removeprefix(prefix) for file in listed(object_store, uri)]
 
     assert names(root) == ["_null=x/c", "a.parquet", "day=1/b.parquet"]
     assert names(f"{root.replace('s3://', 's3a://')}/") == names(root)
@@ -55,7 +55,7 @@ def test_every_change_changes_the_digest(object_store: ObjectStore, root: str) -
     assert files_digest(listed(object_store, root)) in seen
 
 
-def test_files_that_are_too_new_are_not_told_apart(
+def test_files_that_are_too_new_have_no_digest(
     object_store: ObjectStore, root: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(object_store, f"{root}/new", b"1")
@@ -63,7 +63,7 @@ def test_files_that_are_too_new_are_not_told_apart(
     assert list_store_files(root, object_store.storage_options) is None
 
 
-def test_what_does_not_answer_is_not_known(object_store: ObjectStore) -> None:
+def test_a_store_that_does_not_answer_has_no_listing(object_store: ObjectStore) -> None:
     away = {**object_store.storage_options, "aws_endpoint": "http://127.0.0.1:9"}
     assert list_store_files("s3://bucket/rows", away) is None
     wrong = {**object_store.storage_options, "aws_secret_access_key": "wrong"}
@@ -71,5 +71,5 @@ def test_what_does_not_answer_is_not_known(object_store: ObjectStore) -> None:
     assert list_store_files("gs://bucket/rows", {}) is None
 
 
-def test_a_place_without_files_lists_none(object_store: ObjectStore) -> None:
+def test_a_prefix_without_files_lists_none(object_store: ObjectStore) -> None:
     assert listed(object_store, object_store.fresh_uri("rows")) == ()

@@ -1,4 +1,4 @@
-"""What is written beside its place leaves nothing behind, whoever is killed."""
+"""Drafts of files are removed even if their writer was killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def be_killed(place: Path) -> None:
 
 
 @pytest.mark.parametrize("write", [write_whole, write_new])
-def test_the_next_to_write_removes_what_killed_ones_left(tmp_path: Path, write: object) -> None:
+def test_the_next_write_removes_drafts_of_killed_processes(tmp_path: Path, write: object) -> None:
     place = tmp_path / "plan.json"
     be_killed(place)
     living = new_draft(place)
@@ -52,12 +52,12 @@ def test_the_next_to_write_removes_what_killed_ones_left(tmp_path: Path, write: 
     (tmp_path / ".plan.json.draft-of-mine").write_text("mine")
     assert callable(write)
     write(place, b"whole")
-    found = {path.name for path in tmp_path.iterdir() if path.is_file()}
-    assert found == {"plan.json", living.name, ".plan.json.draft-of-mine"}
+    names = {path.name for path in tmp_path.iterdir() if path.is_file()}
+    assert names == {"plan.json", living.name, ".plan.json.draft-of-mine"}
     assert place.read_bytes() == b"whole"
 
 
-def test_a_file_that_is_there_is_not_replaced_by_a_new_one(tmp_path: Path) -> None:
+def test_a_new_file_does_not_replace_an_existing_one(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("mine")
     with pytest.raises(FileExistsError):
         write_new(tmp_path / "a", b"other")
@@ -68,7 +68,7 @@ def test_a_file_that_is_there_is_not_replaced_by_a_new_one(tmp_path: Path) -> No
     assert (tmp_path / "a").read_text() == "mine"
 
 
-def test_without_hard_links_no_other_file_is_replaced_either(
+def test_without_hard_links_a_new_file_does_not_replace_an_existing_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object, **__: object) -> None:
@@ -81,7 +81,7 @@ def test_without_hard_links_no_other_file_is_replaced_either(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("a", b"first")]
 
 
-def test_drafts_of_another_host_stay_for_a_week(tmp_path: Path) -> None:
+def test_drafts_of_another_host_are_kept_for_a_week(tmp_path: Path) -> None:
     place = tmp_path / "plan.json"
     other = tmp_path / f".plan.json.draft-{'0' * 12}-1-1-{'0' * 12}"
     other.write_text("half")

@@ -12,7 +12,7 @@ from lancestat.errors import LakeError, UsageError
 from lancestat.lake.observe import observe_at, parse_version
 
 
-def test_neither_means_the_latest(
+def test_without_version_or_tag_the_latest_is_read(
     orders: lance.LanceDataset, rows: Callable[[int, int], pa.Table]
 ) -> None:
     orders.insert(rows(100, 101))
@@ -30,7 +30,7 @@ def test_a_tag_means_its_version(
     assert observe_at(orders.uri, None, "after").version == 2
 
 
-def test_both_are_refused() -> None:
+def test_version_and_tag_together_are_refused() -> None:
     with pytest.raises(UsageError) as caught:
         observe_at("t.lance", 3, "before")
     assert caught.value.code == "LS410"
@@ -49,7 +49,7 @@ def test_an_unknown_tag_names_the_others(orders: lance.LanceDataset) -> None:
     assert caught.value.hint == "did you mean 'before'? tags: before, zero"
 
 
-def test_a_long_list_of_tags_is_cut(orders: lance.LanceDataset) -> None:
+def test_a_long_list_of_tags_is_shortened(orders: lance.LanceDataset) -> None:
     for number in range(12):
         orders.tags.create(f"t{number:02}", 1)
     with pytest.raises(LakeError) as caught:
@@ -63,7 +63,7 @@ def test_a_tag_is_never_looked_up_in_one_dataset_and_read_in_another(
     rows: Callable[[int, int], pa.Table],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The dataset is dropped and created again at each of the moments at which Lance is asked."""
+    """The dataset is dropped and created again before each call of Lance."""
     orders.insert(rows(100, 101))
     orders.tags.create("before", 1)
     uri, open_dataset, codes = orders.uri, lance.dataset, []
@@ -104,7 +104,7 @@ def test_a_tag_of_a_branch_is_refused(
     assert "is on branch 'aside'" in caught.value.message
 
 
-def test_a_tag_of_a_missing_dataset() -> None:
+def test_a_tag_of_a_missing_dataset_is_an_error() -> None:
     with pytest.raises(LakeError) as caught:
         observe_at("nowhere/t.lance", None, "before")
     assert caught.value.code == "LS201"
@@ -119,21 +119,21 @@ def test_a_number_beyond_the_latest_is_refused_by_opening(
 
 
 @pytest.mark.parametrize("version", [0, -1, 2**63, True, 1.0, "1"])
-def test_numbers_that_are_no_versions(version: object) -> None:
+def test_numbers_that_are_not_versions_are_refused(version: object) -> None:
     with pytest.raises(UsageError) as caught:
         observe_at("t.lance", version, None)  # type: ignore[arg-type]
     assert caught.value.code == "LS411"
     assert f"'{version}'" in caught.value.message
 
 
-def test_versions_as_text() -> None:
+def test_versions_are_parsed_from_text() -> None:
     assert parse_version("12") == 12
     assert parse_version(" 007 ") == 7
     assert parse_version(str(2**63 - 1)) == 2**63 - 1
 
 
 @pytest.mark.parametrize("text", ["", "latest", "-1", "0", "1.0", "1_0", "²", str(2**63), "9" * 99])
-def test_texts_that_are_no_versions(text: str) -> None:
+def test_texts_that_are_not_versions_are_refused(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_version(text)
     assert caught.value.code == "LS411"

@@ -81,7 +81,7 @@ def test_the_first_rule_that_fails_gives_the_reason(first: int) -> None:
     assert (verdict.use, verdict.reason, verdict.statistics) == (False, FLAWS[first][0], None)
 
 
-def test_a_feature_that_is_off_reads_nothing() -> None:
+def test_a_disabled_feature_reads_nothing() -> None:
     assert ask({}, enabled=False).reason is GuardReason.DISABLED
     assert ask(published(), enabled=False).reason is GuardReason.DISABLED
 

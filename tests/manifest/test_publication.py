@@ -1,4 +1,4 @@
-"""Publishing to real tables: what lands, what is left alone, and who wins a race."""
+"""Publishing to real tables: commits, refusals and races."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_publication_lands_where_its_tag_says(uri: str) -> None:
     assert verdict(uri) is GuardReason.CURRENT
 
 
-def test_the_commit_names_its_maker(uri: str) -> None:
+def test_the_commit_names_lancestat(uri: str) -> None:
     commit(publication(observe(uri), "id", run="run-7"))
     dataset = lance.dataset(uri)
     transaction = dataset.read_transaction(dataset.version)
@@ -127,7 +127,7 @@ def test_the_commit_names_its_maker(uri: str) -> None:
     }
 
 
-def test_nothing_but_statistics_changes(uri: str) -> None:
+def test_a_publication_changes_only_statistics(uri: str) -> None:
     before, rows = lance.dataset(uri), lance.dataset(uri).to_table()
     indices = [str(description) for description in before.describe_indices()]
     read = observe(uri)
@@ -156,7 +156,7 @@ def test_orphans_and_lost_bounds_go_in_the_same_commit(uri: str) -> None:
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
-def test_a_table_that_moved_on_gets_no_commit(uri: str, between: Callable[[str], None]) -> None:
+def test_a_table_that_changed_gets_no_commit(uri: str, between: Callable[[str], None]) -> None:
     published = publication(observe(uri), "id")
     between(uri)
     moved = observe(uri)
@@ -167,7 +167,7 @@ def test_a_table_that_moved_on_gets_no_commit(uri: str, between: Callable[[str],
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
-def test_a_late_landing_is_told_and_its_tag_refused(
+def test_a_late_landing_is_reported_and_its_tag_refused(
     uri: str, between: Callable[[str], None]
 ) -> None:
     published = publication(observe(uri), "id")
@@ -183,7 +183,7 @@ def test_a_late_landing_is_told_and_its_tag_refused(
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
-def test_a_commit_between_look_and_attempt_is_told_afterwards(
+def test_a_commit_between_observation_and_attempt_is_reported_afterwards(
     uri: str, between: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = publication(observe(uri), "id")
@@ -202,7 +202,7 @@ def test_a_commit_between_look_and_attempt_is_told_afterwards(
 
 
 @pytest.mark.parametrize("even_late", [False, True])
-def test_of_two_publishers_one_wins(uri: str, even_late: bool) -> None:
+def test_one_of_two_concurrent_publishers_wins(uri: str, even_late: bool) -> None:
     read = observe(uri)
     first, second = publication(read, "id"), publication(read, "id", "name")
     assert landed_at(commit(first)) == read.version + 1
@@ -270,7 +270,7 @@ def test_a_failed_commit_gets_one_clear_error_without_secrets(
     assert str(pickle.loads(pickle.dumps(raised.value))) == str(raised.value)
 
 
-def test_a_publication_holds_statistics_and_their_tag_alone(uri: str) -> None:
+def test_a_publication_contains_only_statistics_and_their_tag(uri: str) -> None:
     good = publication(observe(uri), "id")
     with pytest.raises(ValueError, match=r"'user\.key'"):
         Publication(good.pin, {**good.entries, "user.key": "x"}, good.config)
@@ -279,7 +279,7 @@ def test_a_publication_holds_statistics_and_their_tag_alone(uri: str) -> None:
 
 
 @pytest.mark.fault
-def test_publishers_and_writers_race_and_no_reader_is_misled(uri: str) -> None:
+def test_racing_publishers_and_writers_never_mislead_readers(uri: str) -> None:
     """Whoever reads a set as current finds in it the row count of the version that it reads."""
     landings: list[CommitOutcome] = []
     stop = threading.Event()

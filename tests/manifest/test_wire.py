@@ -1,4 +1,4 @@
-"""The wire format: what is written, what is read back, what is tolerated."""
+"""The wire format: encoding, decoding, and tolerated deviations."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_entries_are_those_of_the_format() -> None:
     }
 
 
-def test_what_is_written_is_read_back() -> None:
+def test_published_statistics_round_trip() -> None:
     assert decode(encode(id=(BIGINT, IDS), name=(STRING, NAMES))) == PublishedStatistics(
         version_tag=8,
         computed_at=NOON,
@@ -126,7 +126,7 @@ def test_other_names_are_stored(name: str) -> None:
         (DATE, 0, 2**31),
     ],
 )
-def test_both_bounds_are_left_out_when_one_cannot_be_told(
+def test_both_bounds_are_omitted_when_one_cannot_be_written(
     type: ColumnType, minimum: float | None, maximum: float | None
 ) -> None:
     entries = encode(c=(type, replace(IDS, minimum=minimum, maximum=maximum)))
@@ -173,14 +173,14 @@ def test_a_config_without_entries_has_no_statistics() -> None:
     assert decoded == Unreadable(Flaw.ABSENT, "no statistics are published")
 
 
-def test_a_set_that_does_not_say_complete_is_read() -> None:
+def test_a_set_without_a_completeness_entry_is_read() -> None:
     config = encode(id=(BIGINT, IDS))
     del config["lance.stats.complete"]
     assert set(decode(config).columns) == {"id"}
 
 
 @pytest.mark.parametrize("text", ["yesterday", "2026-03-01T12:00:00", "2026-13-01T00:00:00Z", ""])
-def test_an_unknown_instant_is_no_instant(text: str) -> None:
+def test_an_unparsable_instant_is_none(text: str) -> None:
     config = encode(id=(BIGINT, IDS)) | {"lance.stats.computedAt": text}
     assert decode(config).computed_at is None
 
@@ -217,7 +217,7 @@ def test_instants_as_java_prints_them_are_read(text: str, micros: int) -> None:
         ("max", "0", "above"),
     ],
 )
-def test_a_bad_column_is_dropped_alone(suffix: str, text: str | None, reason: str) -> None:
+def test_only_the_bad_column_is_dropped(suffix: str, text: str | None, reason: str) -> None:
     config = encode(id=(BIGINT, IDS), name=(STRING, NAMES))
     config.pop(f"lance.stats.column.id.{suffix}")
     if text is not None:
@@ -227,14 +227,14 @@ def test_a_bad_column_is_dropped_alone(suffix: str, text: str | None, reason: st
     assert reason in decoded.dropped["id"]
 
 
-def test_a_bad_bound_drops_the_column_even_alone() -> None:
+def test_a_bad_bound_drops_its_column() -> None:
     config = encode(id=(BIGINT, IDS)) | {"lance.stats.column.id.min": "x"}
     del config["lance.stats.column.id.max"]
     assert set(decode(config).dropped) == {"id"}
 
 
 @pytest.mark.parametrize("suffix", ["min", "distinctCount", "avgLen"])
-def test_an_oversized_value_is_ignored_as_if_it_were_not_there(suffix: str) -> None:
+def test_an_oversized_value_is_treated_as_absent(suffix: str) -> None:
     config = encode(id=(BIGINT, IDS))
     without = {k: v for k, v in config.items() if k != f"lance.stats.column.id.{suffix}"}
     config[f"lance.stats.column.id.{suffix}"] = "0" * 257
@@ -257,7 +257,7 @@ def test_entries_of_columns_that_are_gone_or_not_analyzable_are_dropped() -> Non
 
 
 @pytest.mark.parametrize("key", ["a.b.min", ".min", "min"])
-def test_ambiguous_keys_are_never_a_column(key: str) -> None:
+def test_ambiguous_keys_never_name_a_column(key: str) -> None:
     config = encode(id=(BIGINT, IDS)) | {f"lance.stats.column.{key}": "1"}
     assert set(decode(config).columns) == {"id"}
 
@@ -293,7 +293,7 @@ def test_without_types_bounds_are_passed_as_they_are() -> None:
     assert decoded.columns["id"].minimum == "x"
 
 
-def test_publishing_replaces_the_whole_set_and_nothing_else() -> None:
+def test_publishing_replaces_the_whole_set_only() -> None:
     old = encode(id=(BIGINT, IDS), gone=(BIGINT, IDS))
     config = {**old, "user.key": "v", "lance.auto_cleanup.interval": "9", "lancestat.x": "y"}
     config["lance.stats.column.orphan.histogram"] = "h"
@@ -309,7 +309,7 @@ def test_publishing_replaces_the_whole_set_and_nothing_else() -> None:
     assert {key: text for key, text in updates.items() if text is not None} == new
 
 
-def test_equal_statistics_are_told_whatever_their_stamps() -> None:
+def test_equal_statistics_are_recognized_regardless_of_their_stamps() -> None:
     encoded = encode(id=(BIGINT, IDS))
     later = restamp(
         encoded,
@@ -331,7 +331,7 @@ def test_equal_statistics_are_told_whatever_their_stamps() -> None:
         {"lance.stats.schemaHash": "cd" * 32},
     ],
 )
-def test_other_statistics_are_not_the_same(change: dict[str, str]) -> None:
+def test_different_statistics_are_not_equal(change: dict[str, str]) -> None:
     encoded = encode(id=(BIGINT, IDS))
     assert not same_statistics(encoded | change, encoded)
     assert not same_statistics({}, encoded)

@@ -1,4 +1,4 @@
-"""Whatever a manifest's config holds, reading it gives an answer and never a guess."""
+"""Decoding any config of a manifest returns a verdict and only values that it contains."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_damaged_config_gets_a_verdict(
 
 
 @given(damages)
-def test_what_is_read_is_exactly_what_plain_text_says(changes: dict[str, str | None]) -> None:
+def test_decoded_statistics_equal_the_stored_text(changes: dict[str, str | None]) -> None:
     config = damage(changes)
     decoded = decode_statistics(config, TYPES)
     assume(isinstance(decoded, PublishedStatistics))

@@ -1,4 +1,4 @@
-"""What the optimizer is told: whole tables, survivors of a filter, refused statistics."""
+"""Estimates for the optimizer: whole tables, remaining fragments, samples, refused statistics."""
 
 from __future__ import annotations
 
@@ -86,21 +86,21 @@ def whole(pieces: list[pa.Table], tmp_path_factory: pytest.TempPathFactory) -> R
     uri = str(tmp_path_factory.mktemp("estimating") / "t.lance")
     for piece in pieces:
         dataset = lance.write_dataset(piece, uri, mode="append" if Path(uri).exists() else "create")
-    found = snapshot(dataset, uri)
-    types = analyzable(found)
+    observed = snapshot(dataset, uri)
+    types = analyzable(observed)
     schema = pieces[0].schema
     partials = analyze((b for piece in pieces for b in piece.to_batches()), schema)
     entries = encode_statistics(
         {name: (type, column_statistics_of(partials[name], type)) for name, type in types.items()},
         rows=100,
-        schema_hash=schema_hash(found.fields),
-        computed_at_version=found.version,
+        schema_hash=schema_hash(observed.fields),
+        computed_at_version=observed.version,
         computed_at=NOW - timedelta(hours=1),
     )
-    return ReadTable("t", TableStatistics(replace(found, config=entries)))
+    return ReadTable("t", TableStatistics(replace(observed, config=entries)))
 
 
-def told(
+def estimated(
     table: ReadTable,
     columns: Sequence[str] = ("day", "name", "blank"),
     filters: Sequence[Filter] = (),
@@ -121,40 +121,42 @@ def narrowed(
     return replace(table, load_fragments=lambda: Fragments(left))
 
 
-def test_a_whole_table_is_told_as_published(whole: ReadTable) -> None:
-    found = told(whole)
-    assert (found.rows, found.fragment_ids) == (100, None)
-    assert found.verdict.reason is GuardReason.CURRENT
-    assert found.columns == {
+def test_a_whole_table_has_its_published_statistics(whole: ReadTable) -> None:
+    result = estimated(whole)
+    assert (result.rows, result.fragment_ids) == (100, None)
+    assert result.verdict.reason is GuardReason.CURRENT
+    assert result.columns == {
         "day": ColumnEstimate(0, 100, "0", "99", 4, 4),
         "name": ColumnEstimate(20, 4, None, None, 1, 1),
         "blank": ColumnEstimate(100, None, None, None, 8, 8),
     }
-    assert found.size_bytes == 100 * (8 + 4 + 1 + 8)
+    assert result.size_bytes == 100 * (8 + 4 + 1 + 8)
 
 
-def test_only_projected_columns_are_told(whole: ReadTable) -> None:
-    assert list(told(whole, ["name"]).columns) == ["name"]
-    assert told(whole, []).size_bytes == 100 * 8
+def test_only_projected_columns_have_statistics(whole: ReadTable) -> None:
+    assert list(estimated(whole, ["name"]).columns) == ["name"]
+    assert estimated(whole, []).size_bytes == 100 * 8
 
 
-def test_survivors_narrow_everything_alike(whole: ReadTable, pieces: list[pa.Table]) -> None:
-    found = told(narrowed(whole, pieces[:1]), filters=DAY_FILTER)
-    assert (found.rows, found.fragment_ids) == (25, (0,))
-    assert found.columns == {
+def test_remaining_fragments_narrow_all_statistics(
+    whole: ReadTable, pieces: list[pa.Table]
+) -> None:
+    result = estimated(narrowed(whole, pieces[:1]), filters=DAY_FILTER)
+    assert (result.rows, result.fragment_ids) == (25, (0,))
+    assert result.columns == {
         "day": ColumnEstimate(0, 25, "0", "24", 4, 4),
         "name": ColumnEstimate(5, 1, None, None, 1, 1),
         "blank": ColumnEstimate(25, None, None, None, 8, 8),
     }
-    assert found.size_bytes == 25 * (8 + 4 + 1 + 8)
+    assert result.size_bytes == 25 * (8 + 4 + 1 + 8)
 
 
-def test_a_column_not_known_in_the_survivors_is_scaled(
+def test_a_column_without_partials_of_remaining_fragments_is_scaled(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
-    found = told(narrowed(whole, pieces[:1], only="day"), filters=DAY_FILTER)
-    assert found.columns["day"] == ColumnEstimate(0, 25, "0", "24", 4, 4)
-    assert found.columns["name"] == ColumnEstimate(5, 4, None, None, 1, 1)
+    result = estimated(narrowed(whole, pieces[:1], only="day"), filters=DAY_FILTER)
+    assert result.columns["day"] == ColumnEstimate(0, 25, "0", "24", 4, 4)
+    assert result.columns["name"] == ColumnEstimate(5, 4, None, None, 1, 1)
 
 
 def test_a_column_of_known_range_is_narrowed_to_it(
@@ -162,77 +164,77 @@ def test_a_column_of_known_range_is_narrowed_to_it(
 ) -> None:
     ranges = {"day": ColumnRange(0, 24, 1), "name": ColumnRange(b"a", b"a", 5)}
     left = Left((0,), 25, True, {}, ranges)
-    found = told(replace(whole, load_fragments=lambda: Fragments(left)), filters=DAY_FILTER)
-    assert found.columns["day"] == ColumnEstimate(1, 24, "0", "24", 4, 4)
-    assert found.columns["name"] == ColumnEstimate(5, 4, None, None, 1, 1)
-    assert found.columns["blank"] == ColumnEstimate(25, None, None, None, 8, 8)
+    result = estimated(replace(whole, load_fragments=lambda: Fragments(left)), filters=DAY_FILTER)
+    assert result.columns["day"] == ColumnEstimate(1, 24, "0", "24", 4, 4)
+    assert result.columns["name"] == ColumnEstimate(5, 4, None, None, 1, 1)
+    assert result.columns["blank"] == ColumnEstimate(25, None, None, None, 8, 8)
 
 
 @dataclass(frozen=True)
 class Sampled(Sampler):
     """Every sample has the same outcome."""
 
-    found: float = 1.0
+    fixed_share: float = 1.0
 
     def share(self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None) -> float:
-        return self.found
+        return self.fixed_share
 
 
 def sampled(table: ReadTable, share: float) -> ReadTable:
     def fail() -> lance.LanceDataset:
         raise AssertionError("opened")
 
-    return replace(table, sampler=Sampled(fail, 100, found=share))
+    return replace(table, sampler=Sampled(fail, 100, fixed_share=share))
 
 
-def test_what_a_sample_says_scales_everything(whole: ReadTable) -> None:
-    found = told(sampled(whole, 0.1), settings=ReadSettings(samples=True))
-    assert (found.rows, found.sampled_share) == (10, 0.1)
-    assert found.columns == {
+def test_a_sample_scales_all_statistics(whole: ReadTable) -> None:
+    result = estimated(sampled(whole, 0.1), settings=Settings(samples=True))
+    assert (result.rows, result.sampled_share) == (10, 0.1)
+    assert result.columns == {
         "day": ColumnEstimate(0, 10, "0", "99", 4, 4),
         "name": ColumnEstimate(2, 4, None, None, 1, 1),
         "blank": ColumnEstimate(10, None, None, None, 8, 8),
     }
-    assert found.size_bytes == 10 * (8 + 4 + 1 + 8)
+    assert result.size_bytes == 10 * (8 + 4 + 1 + 8)
 
 
-def test_samples_are_taken_only_when_wanted(whole: ReadTable) -> None:
-    assert told(sampled(whole, 0.1)).rows == 100
-    assert told(sampled(whole, 0.0001), settings=ReadSettings(samples=True)).rows == 1
+def test_samples_are_taken_only_when_enabled(whole: ReadTable) -> None:
+    assert estimated(sampled(whole, 0.1)).rows == 100
+    assert estimated(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
 
 
 def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
     for entries in ({}, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64}):
         refused = given(sampled(whole, 0.1), entries)
-        found = told(refused, settings=ReadSettings(samples=True))
-        assert (found.rows, found.sampled_share) == (100, None)
-        assert found.size_bytes == told(given(whole, entries)).size_bytes
+        result = estimated(refused, settings=Settings(samples=True))
+        assert (result.rows, result.sampled_share) == (100, None)
+        assert result.size_bytes == estimated(given(whole, entries)).size_bytes
 
 
-def test_survivors_without_bounds_do_not_count_twice(
+def test_remaining_fragments_without_bounds_are_not_counted_twice(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
-    found = told(narrowed(whole, pieces[:1], is_known=False), filters=DAY_FILTER)
-    assert found.fragment_ids == (0,)
-    assert found.rows == 100
-    assert found.columns == told(whole).columns
+    result = estimated(narrowed(whole, pieces[:1], is_known=False), filters=DAY_FILTER)
+    assert result.fragment_ids == (0,)
+    assert result.rows == 100
+    assert result.columns == estimated(whole).columns
 
 
 def test_refused_statistics_leave_live_rows_and_size(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
     refused = given(whole, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64})
-    found = told(refused)
-    assert found.verdict.reason is GuardReason.SCHEMA_CHANGED
-    assert (found.rows, found.columns) == (100, {})
-    assert found.size_bytes == 100 * (8 + 4 + 20 + 8)
-    some = told(narrowed(refused, pieces[:2], is_known=False), filters=DAY_FILTER)
+    result = estimated(refused)
+    assert result.verdict.reason is GuardReason.SCHEMA_CHANGED
+    assert (result.rows, result.columns) == (100, {})
+    assert result.size_bytes == 100 * (8 + 4 + 20 + 8)
+    some = estimated(narrowed(refused, pieces[:2], is_known=False), filters=DAY_FILTER)
     assert (some.rows, some.columns) == (50, {})
 
 
-def test_switched_off_statistics_are_not_told(whole: ReadTable) -> None:
-    found = told(whole, settings=ReadSettings(enabled=False))
-    assert (found.verdict.reason, found.columns) == (GuardReason.DISABLED, {})
+def test_disabled_statistics_are_not_used(whole: ReadTable) -> None:
+    result = estimated(whole, settings=Settings(enabled=False))
+    assert (result.verdict.reason, result.columns) == (GuardReason.DISABLED, {})
 
 
 def entries_of(table: ReadTable) -> dict[str, str]:
@@ -241,8 +243,8 @@ def entries_of(table: ReadTable) -> dict[str, str]:
 
 def given(table: ReadTable, entries: Mapping[str, str], **changes: object) -> ReadTable:
     """The table with other entries in its manifest, its statistics otherwise changed as well."""
-    found = replace(table.snapshot, config=entries)
-    statistics = replace(table.statistics, snapshot=found, **changes)  # type: ignore[arg-type]
+    published_snapshot = replace(table.snapshot, config=entries)
+    statistics = replace(table.statistics, snapshot=published_snapshot, **changes)  # type: ignore[arg-type]
     return replace(table, statistics=statistics)
 
 
@@ -268,13 +270,13 @@ def test_settings_come_before_the_policy(
     whole: ReadTable, policy: bool | StaleBounds, setting: bool | None, use: bool
 ) -> None:
     table = stale(whole, allow_stale=policy)
-    found = told(table, settings=ReadSettings(allow_stale=setting))
-    assert found.verdict.use is use
-    assert found.verdict.reason is (GuardReason.STALE_ACCEPTED if use else GuardReason.STALE)
+    result = estimated(table, settings=Settings(allow_stale=setting))
+    assert result.verdict.use is use
+    assert result.verdict.reason is (GuardReason.STALE_ACCEPTED if use else GuardReason.STALE)
 
 
 @pytest.mark.parametrize(("gone", "use"), [(4, True), (6, False), (None, False)])
-def test_a_bound_on_rows_asks_how_far_the_table_moved(
+def test_a_bound_on_rows_reads_the_number_of_changed_rows(
     whole: ReadTable, gone: int | None, use: bool
 ) -> None:
     def look_back(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
@@ -288,23 +290,23 @@ def test_a_bound_on_rows_asks_how_far_the_table_moved(
 
     bounds = StaleBounds(max_changed_rows=0.05)
     table = stale(whole, allow_stale=bounds, look_back=look_back)
-    assert told(table).verdict.use is use
+    assert estimated(table).verdict.use is use
 
 
-def test_history_is_not_looked_at_without_need(whole: ReadTable) -> None:
+def test_history_is_read_only_when_needed(whole: ReadTable) -> None:
     def fail(now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
         raise AssertionError("asked for the history")
 
     bounds = StaleBounds(max_changed_rows=0.05)
     current = given(whole, entries_of(whole), allow_stale=bounds, look_back=fail)
-    assert told(current).verdict.use
-    assert not told(stale(whole, look_back=fail)).verdict.use
+    assert estimated(current).verdict.use
+    assert not estimated(stale(whole, look_back=fail)).verdict.use
     versions = stale(whole, allow_stale=StaleBounds(max_versions=2), look_back=fail)
-    assert told(versions).verdict.use
+    assert estimated(versions).verdict.use
 
 
 def test_stale_counts_fit_the_live_rows(whole: ReadTable) -> None:
     prefix = "lance.stats.column.name"
     entries = {**entries_of(whole), f"{prefix}.nullCount": "90", f"{prefix}.distinctCount": "50"}
-    found = told(stale(given(whole, entries), allow_stale=True))
-    assert (found.columns["name"].nulls, found.columns["name"].distinct) == (90, 10)
+    result = estimated(stale(given(whole, entries), allow_stale=True))
+    assert (result.columns["name"].nulls, result.columns["name"].distinct) == (90, 10)

@@ -1,4 +1,4 @@
-"""Groups of fragments: what survives a filter, and what is known of it as the table moves on."""
+"""Groups of fragments: pruning by filters, and known partials as the table changes."""
 
 from __future__ import annotations
 
@@ -71,19 +71,19 @@ def test_a_filter_leaves_the_fragments_that_may_match(world: World, most_groups:
     check_whole(known(world), world.dataset)
 
 
-def test_what_rules_nothing_out_leaves_none(world: World) -> None:
+def test_filters_that_rule_nothing_out_return_none(world: World) -> None:
     assert known(world).prune([]) is None
     assert known(world).prune([Not(IsNull("o_id"))]) is None
     assert known(world).prune([Comparison("o_id", Operator.GREATER, -1)]) is None
 
 
-def test_nothing_may_be_left(world: World) -> None:
+def test_a_filter_may_rule_out_all_fragments(world: World) -> None:
     left = check_filter(known(world), world.dataset, [Comparison("o_id", Operator.GREATER, 1000)])
     assert left is not None
     assert (list(left.fragment_ids), left.rows, left.is_known) == ([], 0, True)
 
 
-def test_what_was_appended_since_survives_and_is_not_known(world: World) -> None:
+def test_appended_fragments_are_kept_without_partials(world: World) -> None:
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     left = check_filter(known(world), world.dataset, BELOW_30)
     assert left is not None
@@ -101,7 +101,7 @@ def test_a_group_that_lost_rows_is_not_known(world: World) -> None:
     assert 0 in left.fragment_ids
 
 
-def test_a_fragment_that_is_gone_is_not_missed(world: World) -> None:
+def test_a_group_with_a_dropped_fragment_is_used(world: World) -> None:
     world.dataset.delete("o_id < 80")
     assert known(world).prune(BELOW_30) is not None
     world.run()
@@ -111,7 +111,7 @@ def test_a_fragment_that_is_gone_is_not_missed(world: World) -> None:
     assert known(world) == NoFragmentStatistics()
 
 
-def test_a_column_written_anew_is_not_known_and_the_others_are(world: World) -> None:
+def test_a_rewritten_column_is_unknown_and_others_are_known(world: World) -> None:
     world.dataset.alter_columns({"path": "o_total", "data_type": pa.float32()})
     assert known(world).partial("o_total") is None
     assert known(world).partial("o_id") is not None
@@ -124,7 +124,7 @@ def test_a_column_written_anew_is_not_known_and_the_others_are(world: World) -> 
     assert check_filter(known(world), world.dataset, cheap)
 
 
-def test_a_version_before_is_known_by_its_fingerprints(world: World, most_groups: int) -> None:
+def test_an_earlier_version_is_known_by_its_fingerprints(world: World, most_groups: int) -> None:
     version = world.dataset.version
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     world.run()
@@ -132,7 +132,7 @@ def test_a_version_before_is_known_by_its_fingerprints(world: World, most_groups
     left = check_filter(known(world, version), dataset, [Comparison("o_id", Operator.GREATER, 90)])
     assert left is not None
     assert list(left.fragment_ids) == [4]
-    # The group of the last fragment has grown: it is known with what was appended only.
+    # The group of the last fragment has grown: it is known only with the appended rows.
     assert left.is_known == (most_groups > 2)
 
 
@@ -148,7 +148,7 @@ def test_columns_that_cannot_be_analyzed_are_not_known(tmp_path: Path) -> None:
     assert (list(left.fragment_ids), left.is_known) == ([0], False)
 
 
-def test_a_table_without_summary_is_not_told_apart(tmp_path: Path) -> None:
+def test_a_table_without_a_summary_is_not_pruned(tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), str(tmp_path / "o.lance"))
     world = World(tmp_path / "o.lance")
     assert known(world) == NoFragmentStatistics()
@@ -158,7 +158,7 @@ def test_a_table_without_summary_is_not_told_apart(tmp_path: Path) -> None:
     assert known(empty) == NoFragmentStatistics()
 
 
-def test_a_table_made_anew_is_not_mistaken_for_the_old(world: World, tmp_path: Path) -> None:
+def test_a_recreated_table_does_not_use_the_old_summary(world: World, tmp_path: Path) -> None:
     version = world.dataset.version
     lance.LanceDataset.drop(str(world.path))
     lance.write_dataset(orders(1000, 100), str(world.path), max_rows_per_file=20)
@@ -169,7 +169,7 @@ def test_a_table_made_anew_is_not_mistaken_for_the_old(world: World, tmp_path: P
 
 
 class Unreachable(MemoryState):
-    """A state that answers about summaries only."""
+    """A state from which only summaries can be read."""
 
     is_silent = False
 
@@ -182,7 +182,7 @@ class Unreachable(MemoryState):
         return super().summary(table)
 
 
-def test_an_unreachable_state_tells_nothing_apart(
+def test_an_unreachable_state_prunes_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     lance.write_dataset(orders(0, 10), str(tmp_path / "o.lance"), max_rows_per_file=5)
@@ -196,26 +196,28 @@ def test_an_unreachable_state_tells_nothing_apart(
     assert [entry.name for entry in caplog.records] == ["lancestat.read"] * 2
 
 
-def test_a_partial_of_other_rows_than_the_manifest_tells_is_not_used(world: World) -> None:
-    found = known(world)
-    assert isinstance(found, GroupedStatistics)
-    first = found._snapshot.fragments[0]
-    found._snapshot = replace(
-        found._snapshot,
-        fragments=(replace(first, physical_rows=7), *found._snapshot.fragments[1:]),
+def test_a_partial_whose_rows_differ_from_the_manifest_is_not_used(world: World) -> None:
+    statistics = known(world)
+    assert isinstance(statistics, GroupedStatistics)
+    first = statistics._snapshot.fragments[0]
+    statistics._snapshot = replace(
+        statistics._snapshot,
+        fragments=(replace(first, physical_rows=7), *statistics._snapshot.fragments[1:]),
     )
-    other = GroupedStatistics(found._state, found._identity, found._snapshot, found._summary)
+    other = GroupedStatistics(
+        statistics._state, statistics._identity, statistics._snapshot, statistics._summary
+    )
     assert other.partial("o_id") is None
 
 
-def test_filters_too_deep_to_judge_rule_nothing_out(world: World) -> None:
+def test_filters_nested_too_deeply_rule_nothing_out(world: World) -> None:
     deep: Filter = IsNull("o_id")
     for _ in range(5000):
         deep = Not(deep)
     assert known(world).prune([deep]) is None
 
 
-def test_strings_are_told_apart_by_their_prefix(tmp_path: Path) -> None:
+def test_strings_are_pruned_by_their_prefix(tmp_path: Path) -> None:
     names = pa.table({"name": [f"{letter}{n}" for letter in "abc" for n in range(5)]})
     lance.write_dataset(names, str(tmp_path / "n.lance"), max_rows_per_file=5)
     world = World(tmp_path / "n.lance")
@@ -229,7 +231,9 @@ def test_strings_are_told_apart_by_their_prefix(tmp_path: Path) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(tables(), min_size=1, max_size=6), st.data())
-def test_merging_groups_is_merging_partials(groups: list[pa.Table], data: st.DataObject) -> None:
+def test_merging_groups_equals_merging_partials(
+    groups: list[pa.Table], data: st.DataObject
+) -> None:
     import numpy as np
 
     chosen = data.draw(st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)))
@@ -237,9 +241,9 @@ def test_merging_groups_is_merging_partials(groups: list[pa.Table], data: st.Dat
     for field in SCHEMA:
         type = column_type(field.type)
         assert type is not None
-        column = GroupColumn.of([each[field.name] for each in partials], type)
+        column = GroupColumn.of([partial[field.name] for partial in partials], type)
         expected = merge(
-            each[field.name] for each, taken in zip(partials, chosen, strict=True) if taken
+            partial[field.name] for partial, taken in zip(partials, chosen, strict=True) if taken
         )
         assert column.merged(np.array(chosen)) == expected
 

@@ -45,7 +45,7 @@ def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool
             return None
         type = column_type(groups[0].schema.field(name).type)
         assert type is not None
-        return GroupColumn.of([each[name] for each in partials], type).bounds
+        return GroupColumn.of([partial[name] for partial in partials], type).bounds
 
     return may_match(filters, bounds_of, len(groups)).tolist()
 
@@ -55,8 +55,8 @@ def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool
 def test_no_group_with_a_matching_row_is_ruled_out(
     groups: list[pa.Table], filters: list[Filter]
 ) -> None:
-    kept = matching(filters, groups)
-    for group, is_kept in zip(groups, kept, strict=True):
+    matches = matching(filters, groups)
+    for group, is_kept in zip(groups, matches, strict=True):
         has_match = any(
             all(holds(filter, row) is True for filter in filters) for row in group.to_pylist()
         )
@@ -114,7 +114,7 @@ RULED_OUT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
 
 
 @pytest.mark.parametrize(("filter", "values", "type"), RULED_OUT, ids=str)
-def test_what_cannot_match_is_ruled_out(
+def test_fragments_that_cannot_match_are_ruled_out(
     filter: Filter, values: Sequence[object], type: pa.DataType
 ) -> None:
     assert matching([filter], [column(values, type)]) == [False]
@@ -142,7 +142,7 @@ KEPT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
 
 
 @pytest.mark.parametrize(("filter", "values", "type"), KEPT, ids=str)
-def test_what_may_match_or_is_in_doubt_is_kept(
+def test_fragments_that_may_match_are_kept(
     filter: Filter, values: Sequence[object], type: pa.DataType
 ) -> None:
     assert matching([filter], [column(values, type)]) == [True]

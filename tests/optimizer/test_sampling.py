@@ -69,9 +69,9 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
 def test_the_share_is_that_of_the_rows(
     dataset: lance.LanceDataset, filters: Sequence[Filter], share: float
 ) -> None:
-    found = Sampler(lambda: dataset, ROWS).share(filters)
+    sampled_share = Sampler(lambda: dataset, ROWS).share(filters)
     # Four standard errors of a share of a half.
-    assert found == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
+    assert sampled_share == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_share_is_that_of_the_rows(
         [contains("void", "x")],
     ],
 )
-def test_what_spark_estimates_itself_is_not_counted(
+def test_filters_that_spark_estimates_are_not_sampled(
     dataset: lance.LanceDataset, filters: Sequence[Filter]
 ) -> None:
     assert Sampler(lambda: dataset, ROWS).share(filters) is None
@@ -96,7 +96,7 @@ def test_a_small_table_is_not_sampled() -> None:
     assert Sampler(fail, 19_999).share([contains("name", "green")]) is None
 
 
-def test_an_answer_is_remembered(dataset: lance.LanceDataset) -> None:
+def test_an_answer_is_cached(dataset: lance.LanceDataset) -> None:
     opened = []
 
     def open() -> lance.LanceDataset:

@@ -1,4 +1,4 @@
-"""Which of session, scan and policy decides."""
+"""Precedence of session, scan and policy."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ CBO = "spark.sql.cbo.enabled"
         ({}, {"cbo.column.stats.allow.stale": "True"}, ReadSettings(True, True)),
     ],
 )
-def test_the_session_comes_before_the_scan(
-    conf: dict[str, str], options: dict[str, str], expected: ReadSettings
+def test_settings_of_the_session_override_those_of_the_scan(
+    conf: dict[str, str], options: dict[str, str], expected: Settings
 ) -> None:
     assert read_settings(conf, options) == expected
 
 
-def test_what_is_neither_true_nor_false_is_cautious_and_said(
+def test_a_value_that_is_not_a_boolean_is_false_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     with caplog.at_level(logging.WARNING, "lancestat.read"):

@@ -1,4 +1,4 @@
-"""Zone maps of real tables: they rule out what cannot match, through whatever happens later."""
+"""Zone maps of real tables: they rule out fragments that cannot match, also after later changes."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_filter_rules_fragments_out(path: str) -> None:
     assert left.range("k") is None
 
 
-def test_a_table_without_zone_maps_is_not_told_apart(tmp_path: Path) -> None:
+def test_a_table_without_zone_maps_is_not_pruned(tmp_path: Path) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10)
     assert known(uri) == NoFragmentStatistics()
@@ -91,7 +91,7 @@ def test_a_table_without_zone_maps_is_not_told_apart(tmp_path: Path) -> None:
     assert known(uri) == NoFragmentStatistics()
 
 
-def test_deleted_rows_make_no_difference(path: str) -> None:
+def test_deleted_rows_do_not_affect_pruning(path: str) -> None:
     lance.dataset(path).delete("a in (5, 19) or a >= 35")
     assert left_of(path, BELOW_12) == [0, 1]
     lance.dataset(path).create_scalar_index("a", "ZONEMAP", replace=True)
@@ -99,7 +99,7 @@ def test_deleted_rows_make_no_difference(path: str) -> None:
     assert left_of(path, [Comparison("a", Operator.GREATER_OR_EQUAL, 35)]) == []
 
 
-def test_fragments_that_the_index_does_not_cover_stay(path: str) -> None:
+def test_fragments_without_index_coverage_are_kept(path: str) -> None:
     lance.write_dataset(numbers(100, 10), path, mode="append")
     assert left_of(path, BELOW_12) == [0, 1, 4]
     lance.dataset(path).optimize.optimize_indices()
@@ -120,8 +120,8 @@ def test_replaced_values_are_found(path: str) -> None:
     high: list[Filter] = [Comparison("b", Operator.GREATER, 30)]
     assert left_of(path, high) == [3]
     dataset = lance.dataset(path)
-    field = next(each.id() for each in dataset.lance_schema.fields() if each.name() == "b")
-    [old] = [each for each in dataset.get_fragment(1).metadata.files if each.fields == [field]]
+    field = next(field.id() for field in dataset.lance_schema.fields() if field.name() == "b")
+    [old] = [file for file in dataset.get_fragment(1).metadata.files if file.fields == [field]]
     file = Path(path) / "data" / f"{uuid.uuid4()}.lance"
     form = (old.file_major_version, old.file_minor_version)
     schema = pa.schema([("b", pa.int64())])
@@ -138,17 +138,17 @@ def test_replaced_values_are_found(path: str) -> None:
 def test_a_fragment_with_new_cells_in_the_column_is_not_trusted(path: str) -> None:
     dataset = lance.dataset(path)
     now = snapshot(dataset)
-    field = next(each.id for each in now.fields if each.name == "a")
+    field = next(field.id for field in now.fields if field.name == "a")
     first, *others = now.fragments
 
     def left(*written: int) -> Sequence[int]:
         cells = Overlay(DataFile("cells.lance", written, None, None), "digest")
         fragments = (replace(first, overlays=(cells,)), *others)
-        found = load_zone_maps(dataset, replace(now, fragments=fragments)).prune(
+        remaining = load_zone_maps(dataset, replace(now, fragments=fragments)).prune(
             [Comparison("a", Operator.GREATER, 30)]
         )
-        assert found is not None
-        return list(found.fragment_ids)
+        assert remaining is not None
+        return list(remaining.fragment_ids)
 
     assert left(field) == [0, 3]
     assert left(field + 1000) == [3]
@@ -164,25 +164,25 @@ def test_an_index_that_cannot_be_read_rules_nothing_out(
 
 
 @pytest.mark.s3
-def test_zone_maps_on_an_object_store(object_store: ObjectStore) -> None:
+def test_zone_maps_are_read_from_an_object_store(object_store: ObjectStore) -> None:
     options = object_store.storage_options
     uri = object_store.fresh_uri("t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10, storage_options=options)
     dataset = lance.dataset(uri, storage_options=options)
     dataset.create_scalar_index("a", "ZONEMAP")
     dataset = lance.dataset(uri, storage_options=options)
-    found = load_zone_maps(dataset, snapshot(dataset), options).prune(BELOW_12)
-    assert found is not None
-    assert list(found.fragment_ids) == [0, 1]
+    remaining = load_zone_maps(dataset, snapshot(dataset), options).prune(BELOW_12)
+    assert remaining is not None
+    assert list(remaining.fragment_ids) == [0, 1]
 
 
-def test_a_clone_is_not_told_apart(path: str, tmp_path: Path) -> None:
+def test_a_clone_is_not_pruned(path: str, tmp_path: Path) -> None:
     clone = str(tmp_path / "clone.lance")
     lance.dataset(path).shallow_clone(clone, lance.dataset(path).version)
     assert left_of(clone, BELOW_12) is None
 
 
-def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
+def test_filters_nested_too_deeply_rule_nothing_out(path: str) -> None:
     deep: Filter = BELOW_12[0]
     for _ in range(5000):
         deep = Not(deep)
@@ -230,14 +230,14 @@ def test_filters_too_deep_to_judge_rule_nothing_out(path: str) -> None:
         "long strings",
     ],
 )
-def test_awkward_types(
+def test_awkward_types_are_pruned_correctly(
     tmp_path: Path, values: pa.Array, filter: Filter, left: list[int] | None
 ) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(pa.table({"c": values}), uri, max_rows_per_file=2)
     lance.dataset(uri).create_scalar_index("c", "ZONEMAP")
-    found = known(uri).prune([filter])
-    assert (None if found is None else list(found.fragment_ids)) == left
+    remaining = known(uri).prune([filter])
+    assert (None if remaining is None else list(remaining.fragment_ids)) == left
 
 
 @settings(max_examples=30, deadline=None)
@@ -246,7 +246,7 @@ def test_awkward_types(
     st.lists(FILTERS, min_size=4, max_size=8),
     st.integers(0, 4),
 )
-def test_neither_spark_nor_lance_finds_a_row_in_what_is_ruled_out(
+def test_ruled_out_fragments_have_no_matching_rows_in_spark_or_lance(
     fragments: list[pa.Table], filters: list[Filter], deleted: int
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -259,9 +259,9 @@ def test_neither_spark_nor_lance_finds_a_row_in_what_is_ruled_out(
         fields = {field.name: field for field in snapshot(lance.dataset(folder)).fields}
         for filter in filters:
             left = check_filter(known(folder), lance.dataset(folder), [filter])
-            said = to_lance(filter, fields)
-            if left is None or said is None:
+            sql = to_lance(filter, fields)
+            if left is None or sql is None:
                 continue
             for fragment in lance.dataset(folder).get_fragments():
                 if fragment.fragment_id not in left.fragment_ids:
-                    assert fragment.count_rows(filter=said) == 0
+                    assert fragment.count_rows(filter=sql) == 0

@@ -1,4 +1,4 @@
-"""Awkward values of every analyzable type, and what Spark says of them: a model in plain Python."""
+"""Awkward values of every analyzable type, and a model of Spark's predicates in plain Python."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TEXTS = ["", "a", "ab", "b", "\x00", "ß", "ﬀ", "😀", "a" * 256, "a" * 256 +
 
 @dataclass(frozen=True)
 class Column:
-    """A column of one type: what is drawn for it."""
+    """A column of one type, and strategies for its values."""
 
     type: pa.DataType
     values: st.SearchStrategy[Any]
@@ -89,7 +89,7 @@ Row = Mapping[str, Any]
 
 @st.composite
 def tables(draw: st.DrawFn, max_rows: int = 5) -> pa.Table:
-    """A few rows of all columns; a column is often all alike, or all null."""
+    """Draw a few rows of all columns; a column often has one value only, or only nulls."""
     count = draw(st.integers(1, max_rows))
     arrays = []
     for column in COLUMNS.values():
@@ -110,11 +110,13 @@ def _leaves() -> st.SearchStrategy[Filter]:
             literals = literals | st.sampled_from([Decimal("0.015"), Decimal(10) ** 40])
         if name == "whole":
             literals = literals | st.sampled_from([2**63, -(2**70)])
-        found: list[st.SearchStrategy[Filter]] = [
+        strategies: list[st.SearchStrategy[Filter]] = [
             st.builds(
                 Comparison,
                 st.just(name),
-                st.sampled_from([each for each in Operator if each is not Operator.NULL_SAFE]),
+                st.sampled_from(
+                    [operator for operator in Operator if operator is not Operator.NULL_SAFE]
+                ),
                 literals,
             ),
             st.builds(Comparison, st.just(name), st.just(Operator.NULL_SAFE), st.none() | literals),
@@ -124,8 +126,8 @@ def _leaves() -> st.SearchStrategy[Filter]:
         if name == "text":
             prefixes = st.sampled_from(["", "a", "ab", "a" * 257, "😀", "\U0010ffff", "z"])
             operators = st.sampled_from(TextOperator)
-            found.append(st.builds(TextMatch, st.just(name), operators, prefixes))
-        return st.one_of(found)
+            strategies.append(st.builds(TextMatch, st.just(name), operators, prefixes))
+        return st.one_of(strategies)
 
     return st.sampled_from(sorted(COLUMNS)).flatmap(of)
 
@@ -140,7 +142,7 @@ FILTERS: st.SearchStrategy[Filter] = st.recursive(
 
 
 def holds(filter: Filter, row: Row) -> bool | None:
-    """What Spark says of a row: true, false, or null as None."""
+    """Return the verdict of Spark on a row: true, false, or null as None."""
     match filter:
         case Comparison(column, operator, literal):
             return _compare(operator, row[column], literal)
@@ -149,8 +151,8 @@ def holds(filter: Filter, row: Row) -> bool | None:
         case IsNull(column):
             return row[column] is None
         case TextMatch(column, operator, text):
-            found = row[column]
-            return None if found is None else matches(operator, found, text)
+            value = row[column]
+            return None if value is None else matches(operator, value, text)
         case Not(operand):
             inner = holds(operand, row)
             return None if inner is None else not inner

@@ -1,4 +1,4 @@
-"""What is peculiar to results as Lance datasets."""
+"""Results that are Lance datasets."""
 
 from __future__ import annotations
 
@@ -47,19 +47,19 @@ def now(uri: str) -> OutputState:
     return state
 
 
-def test_each_result_is_one_commit_that_says_what_it_is(uri: str) -> None:
+def test_each_result_is_one_commit_with_a_message(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)], [rows(3, 5)])
     add(LANCE, uri, [rows(5, 6)])
     put(LANCE, uri, [rows(0, 1)])
     dataset = lance.dataset(uri)
     assert [version["version"] for version in dataset.versions()] == [1, 2, 3]
     for version in (1, 2, 3):
-        told = dataset.read_transaction(version).transaction_properties
-        assert "result of a KNN join" in told["__lance_commit_message"]
-        assert told["lancestat.run"] == "run"
+        properties = dataset.read_transaction(version).transaction_properties
+        assert "result of a KNN join" in properties["__lance_commit_message"]
+        assert properties["lancestat.run"] == "run"
 
 
-def test_the_config_and_earlier_versions_stay(uri: str) -> None:
+def test_the_config_and_earlier_versions_are_kept(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     lance.dataset(uri).update_config({"owner": "shop"})
     put(LANCE, uri, [rows(3, 5)])
@@ -76,7 +76,7 @@ def index(dataset: lance.LanceDataset) -> None:
 
 
 @pytest.mark.parametrize("change", [publish, index])
-def test_what_leaves_rows_alone_leaves_the_digest_alone(
+def test_commits_that_keep_rows_keep_the_digest(
     uri: str, change: Callable[[lance.LanceDataset], object]
 ) -> None:
     before = put(LANCE, uri, [rows(0, 20)])
@@ -129,7 +129,7 @@ def test_a_result_that_was_changed_since_is_refused_and_untouched(uri: str, chan
     assert lance.dataset(uri).to_table() == theirs.to_table()
 
 
-def test_a_compacted_result_is_still_one(uri: str) -> None:
+def test_a_compacted_result_is_still_a_result(uri: str) -> None:
     before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
     lance.dataset(uri).optimize.compact_files()
     assert now(uri).digest != before.digest
@@ -148,7 +148,7 @@ def test_a_compacted_result_without_history_proves_nothing(uri: str) -> None:
     assert seen(LANCE, uri) == table(rows(0, 20))
 
 
-def test_a_result_is_known_without_its_history(uri: str) -> None:
+def test_a_result_is_recognized_without_its_history(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     state = add(LANCE, uri, [rows(3, 5)])
     publish(lance.dataset(uri))
@@ -158,7 +158,7 @@ def test_a_result_is_known_without_its_history(uri: str) -> None:
     put(LANCE, uri, [rows(0, 1)])
 
 
-def test_a_result_that_was_restored_is_still_one(uri: str) -> None:
+def test_a_restored_result_is_still_a_result(uri: str) -> None:
     state = put(LANCE, uri, [rows(0, 3)])
     put(LANCE, uri, [rows(3, 5)])
     lance.dataset(uri, version=1).restore()
@@ -167,7 +167,7 @@ def test_a_result_that_was_restored_is_still_one(uri: str) -> None:
 
 
 def refusal(uri: str) -> RunError:
-    """What a join is told that would write there; nothing has changed by that."""
+    """Return the error of a join that would write there, and check that nothing has changed."""
     version, data = lance.dataset(uri).version, lance.dataset(uri).to_table()
     with pytest.raises(RunError) as caught:
         output.current(LANCE, uri, {})
@@ -200,7 +200,7 @@ def clone(source: str, target: str) -> None:
 
 
 @pytest.mark.parametrize("make", [read_again, read_through_parquet, copy, move, clone])
-def test_what_was_made_of_a_result_elsewhere_is_none(
+def test_a_copy_of_a_result_is_not_a_result(
     uri: str, tmp_path: Path, make: Callable[[str, str], None]
 ) -> None:
     put(LANCE, uri, [rows(0, 3)])
@@ -213,7 +213,7 @@ def test_what_was_made_of_a_result_elsewhere_is_none(
 
 
 @pytest.mark.parametrize("mode", ["create", "overwrite", "append"])
-def test_what_was_made_of_a_result_in_its_place_is_none(uri: str, mode: str) -> None:
+def test_a_table_that_replaced_a_result_is_not_a_result(uri: str, mode: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     mine = lance.dataset(uri).to_table()
     if mode == "create":
@@ -222,10 +222,10 @@ def test_what_was_made_of_a_result_in_its_place_is_none(uri: str, mode: str) -> 
     assert refusal(uri).code == "LS570"
 
 
-def test_a_commit_that_comes_while_a_result_is_replaced_is_seen(
+def test_a_commit_during_the_replacement_of_a_result_is_detected(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Lance rebases an Overwrite over whatever has been committed in between."""
+    """Lance rebases an Overwrite over all commits in between."""
     from lancestat.output import lance_output
 
     put(LANCE, uri, [rows(0, 3)])
@@ -234,10 +234,10 @@ def test_a_commit_that_comes_while_a_result_is_replaced_is_seen(
     look = lance_output._opened
 
     def look_and_be_late(*arguments: Any) -> lance.LanceDataset | None:
-        found = look(*arguments)
+        outcome = look(*arguments)
         lance.write_dataset(table(rows(7, 8)), uri, mode="append")
         monkeypatch.undo()
-        return found
+        return outcome
 
     monkeypatch.setattr(lance_output, "_opened", look_and_be_late)
     with pytest.raises(RunError) as caught:
@@ -246,10 +246,10 @@ def test_a_commit_that_comes_while_a_result_is_replaced_is_seen(
     assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, 7]
 
 
-def test_a_table_that_takes_the_place_of_a_result_just_before_the_commit_is_put_back(
+def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has the version number that was looked at, so Lance takes the commit."""
+    """It has the expected version number, so Lance accepts the commit."""
     put(LANCE, uri, [rows(0, 3)])
     put(LANCE, uri, [rows(0, 3)])
     writer = output.begin(LANCE, uri, "run", {})
@@ -271,10 +271,10 @@ def test_a_table_that_takes_the_place_of_a_result_just_before_the_commit_is_put_
     assert lance.dataset(uri).to_table() == pa.concat_tables([mine, mine])
 
 
-def test_a_table_that_takes_the_place_of_a_result_gets_no_rows_appended(
+def test_a_table_that_replaced_a_result_gets_no_rows_appended(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its fragments have as many rows as those of the result, which Lance asks of a Merge."""
+    """Its fragments have as many rows as those of the result, which Lance requires of a Merge."""
     previous = put(LANCE, uri, [rows(0, 3)])
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(3, 5)])
@@ -302,9 +302,7 @@ def test_rows_of_another_dataset_of_the_same_version_are_not_those_of_a_result(u
         list(output.read_rows(state, 0, 3, {}))
 
 
-def test_a_place_has_one_mark_however_it_is_written(
-    uri: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spellings_of_a_uri_have_one_mark(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     put(LANCE, uri, [rows(0, 3)])
     monkeypatch.chdir(Path(uri).parent)
     for spelling in (f"file://{uri}", f"{uri}/", f"x/../{Path(uri).name}"):
@@ -312,7 +310,7 @@ def test_a_place_has_one_mark_however_it_is_written(
 
 
 def earlier_result(uri: str, message: str = "lancestat 0.1.0: result of a KNN join") -> None:
-    """As releases wrote it whose mark named neither a place nor a content."""
+    """Write a result of a release whose mark named neither a URI nor a digest."""
     schema = SCHEMA.with_metadata({b"lancestat.output": b"knn_join"})
     fragments = lance.fragment.write_fragments(table(rows(0, 3)), uri, schema=schema)
     properties = {"__lance_commit_message": message, "lancestat.version": "0.1.0"}
@@ -332,7 +330,7 @@ def digest_of(uri: str) -> str:
     return _state(lance.dataset(uri), uri, {}).digest
 
 
-def test_an_earlier_result_is_taken_over_if_history_and_state_say_whose_it_is(uri: str) -> None:
+def test_an_earlier_result_is_adopted_if_history_and_state_agree(uri: str) -> None:
     earlier_result(uri)
     digest = digest_of(uri)
     publish(lance.dataset(uri))
@@ -360,12 +358,12 @@ def test_an_earlier_result_that_proves_nothing_is_refused(uri: str, missing: str
         assert caught.value.code == "LS570"
 
 
-def test_the_order_of_fragments_counts(uri: str) -> None:
+def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     digests = []
     for order in ((0, 1), (1, 0)):
         writer = output.begin(LANCE, uri, "run", {})
         written = write(writer, [rows(0, 3)], [rows(3, 6)])
-        state = output.replace(writer, SCHEMA, [written[each] for each in order])
+        state = output.replace(writer, SCHEMA, [written[position] for position in order])
         digests.append(state.digest)
     assert digests[0] != digests[1]
 
@@ -379,7 +377,7 @@ def test_a_result_is_read_at_its_version(uri: str) -> None:
         list(output.read_rows(state, 0, 3, {}))
 
 
-def test_a_damaged_dataset_is_told_and_left(uri: str) -> None:
+def test_a_damaged_dataset_is_reported_and_not_changed(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     [manifest] = Path(uri).glob("_versions/*.manifest")
     manifest.write_bytes(b"x")
@@ -392,7 +390,7 @@ def test_a_damaged_dataset_is_told_and_left(uri: str) -> None:
         assert caught.value.code == "LS204"
 
 
-def test_appends_at_once_never_repeat_rows(uri: str) -> None:
+def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
     """Runs of one join that start together find the same new rows: one of them wins."""
     previous = put(LANCE, uri, [rows(0, 3)])
     for round in range(5):
@@ -423,10 +421,10 @@ def test_appends_at_once_never_repeat_rows(uri: str) -> None:
         assert seen(LANCE, uri) == table(rows(0, first + 2))
 
 
-def test_first_results_at_once_end_with_one_whole_result(
+def test_concurrent_first_results_leave_one_whole_result(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each finds no dataset when it looks, and somebody else's when it writes."""
+    """Each finds no dataset when it begins, and one of another process when it writes."""
     put(LANCE, uri, [rows(0, 3)])
     with monkeypatch.context() as patch:
         patch.setattr("lancestat.output.lance_output._opened", lambda *place: None)
@@ -444,9 +442,9 @@ def test_readers_see_one_whole_result_while_it_is_replaced(uri: str) -> None:
     def whole(done: threading.Event) -> set[str]:
         seen_tags = set()
         while not done.is_set():
-            found = seen(LANCE, uri)
-            [tag] = {name.partition("-")[0] for name in found["name"].to_pylist()}
-            assert found["id"].to_pylist() == list(range(80))
+            visible = seen(LANCE, uri)
+            [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
+            assert visible["id"].to_pylist() == list(range(80))
             seen_tags.add(tag)
         return seen_tags
 
@@ -480,7 +478,7 @@ while True:
 
 @pytest.mark.fault
 @pytest.mark.parametrize("seed", range(6))
-def test_killed_at_a_random_moment(uri: str, seed: int) -> None:
+def test_a_writer_killed_at_a_random_moment_leaves_a_whole_result(uri: str, seed: int) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", WRITER, uri],
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -493,19 +491,19 @@ def test_killed_at_a_random_moment(uri: str, seed: int) -> None:
         process.send_signal(signal.SIGKILL)
     state = output.current(LANCE, uri, {})
     if state is not None:
-        found = seen(LANCE, uri)
-        [tag] = {name.partition("-")[0] for name in found["name"].to_pylist()}
-        assert found.num_rows in (40, 60)
-        assert found == table(rows(0, found.num_rows, f"{tag}-"))
+        visible = seen(LANCE, uri)
+        [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
+        assert visible.num_rows in (40, 60)
+        assert visible == table(rows(0, visible.num_rows, f"{tag}-"))
     put(LANCE, uri, [rows(0, 3)])
     assert seen(LANCE, uri) == table(rows(0, 3))
 
 
 def data_files(uri: str) -> set[str]:
-    return {each.name for each in Path(uri, "data").glob("*")}
+    return {path.name for path in Path(uri, "data").glob("*")}
 
 
-def test_what_a_failed_job_wrote_is_removed_though_nobody_reported_it(uri: str) -> None:
+def test_unreported_files_of_a_failed_job_are_removed(uri: str) -> None:
     state = put(LANCE, uri, [rows(0, 3)])
     before = files_below(Path(uri))
     writer = output.begin(LANCE, uri, "run", {})
@@ -515,7 +513,7 @@ def test_what_a_failed_job_wrote_is_removed_though_nobody_reported_it(uri: str) 
     assert now(uri) == state
 
 
-def test_files_of_attempts_that_were_not_taken_are_removed(uri: str) -> None:
+def test_files_of_unused_attempts_are_removed(uri: str) -> None:
     writer = output.begin(LANCE, uri, "run", {})
     output.write(writer, 0, SCHEMA, [rows(0, 3)])
     taken = output.write(writer, 0, SCHEMA, [rows(0, 3)])
@@ -524,7 +522,7 @@ def test_files_of_attempts_that_were_not_taken_are_removed(uri: str) -> None:
     assert not Path(uri, "_lancestat").exists()
 
 
-def test_what_came_to_the_place_meanwhile_keeps_none_of_our_files(uri: str) -> None:
+def test_a_dataset_created_meanwhile_keeps_none_of_the_files(uri: str) -> None:
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(0, 3)])
     lance.write_dataset(pa.table({"x": [1]}), uri)
@@ -537,7 +535,7 @@ GONE = replace(this_process(), started=1)
 ELSEWHERE = Process("another host", 1, 1)
 
 
-def test_what_a_killed_run_wrote_is_removed_by_the_next(uri: str) -> None:
+def test_files_of_a_killed_run_are_removed_by_the_next(uri: str) -> None:
     state = put(LANCE, uri, [rows(0, 3)])
     before = data_files(uri)
     dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
@@ -568,7 +566,7 @@ output.write(writer, 0, SCHEMA, [rows(3, 5)])
 
 
 @pytest.mark.fault
-def test_what_a_run_left_that_was_killed_before_its_first_intent_is_removed(uri: str) -> None:
+def test_drafts_of_a_run_killed_before_its_first_intent_are_removed(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     command = [sys.executable, "-c", KILLED_BEFORE_AN_INTENT, uri]
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
@@ -579,7 +577,7 @@ def test_what_a_run_left_that_was_killed_before_its_first_intent_is_removed(uri:
     assert seen(LANCE, uri) == table(rows(0, 3))
 
 
-def test_what_a_run_committed_before_it_was_killed_stays(
+def test_committed_files_of_a_killed_run_are_kept(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also in versions that are no longer the latest."""
@@ -598,7 +596,7 @@ def test_what_a_run_committed_before_it_was_killed_stays(
     assert seen(LANCE, uri) == table(rows(3, 5))
 
 
-def test_an_intent_that_cannot_be_understood_is_left(uri: str) -> None:
+def test_an_unreadable_intent_is_kept(uri: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
     broken = Path(uri, "_lancestat", "0123", "000000-0.json")
     broken.parent.mkdir(parents=True)
@@ -608,7 +606,7 @@ def test_an_intent_that_cannot_be_understood_is_left(uri: str) -> None:
     assert seen(LANCE, uri) == table(rows(3, 5))
 
 
-def test_a_full_disk_is_told(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import lance.fragment
 
     def full(*arguments: object, **options: object) -> None:
@@ -624,7 +622,7 @@ def test_a_full_disk_is_told(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert now(uri) == state
 
 
-def test_writers_cross_to_workers_and_keep_secrets(uri: str) -> None:
+def test_pickled_writers_show_no_secrets(uri: str) -> None:
     import pickle
 
     writer = output.begin(LANCE, uri, "run", {"aws_secret_access_key": "hush"})
@@ -633,15 +631,15 @@ def test_writers_cross_to_workers_and_keep_secrets(uri: str) -> None:
 
 
 @pytest.mark.s3
-def test_results_in_an_object_store(object_store: ObjectStore) -> None:
+def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> None:
     uri, options = object_store.fresh_uri("similar.lance"), object_store.storage_options
 
     def objects() -> list[str]:
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(uri.removeprefix("s3://"), recursive=True, allow_not_found=True)
-        found = object_store.filesystem().get_file_info(selector)
-        return [each.path for each in found if each.is_file]
+        files = object_store.filesystem().get_file_info(selector)
+        return [file.path for file in files if file.is_file]
 
     def read() -> pa.Table:
         dataset = lance.dataset(uri, storage_options=dict(options))
@@ -666,7 +664,9 @@ def test_results_in_an_object_store(object_store: ObjectStore) -> None:
 
 
 @pytest.mark.s3
-def test_what_is_no_result_in_an_object_store(object_store: ObjectStore) -> None:
+def test_a_table_in_an_object_store_that_is_not_a_result_is_refused(
+    object_store: ObjectStore,
+) -> None:
     options = object_store.storage_options
     uri = object_store.fresh_uri("notes")
     with object_store.filesystem().open_output_stream(f"{uri[5:]}/notes.txt") as stream:

@@ -1,4 +1,4 @@
-"""What is peculiar to results as Parquet: a link, and generations beside it."""
+"""Results that are Parquet: a link, and generations beside it."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ OWN = {"lancestat.json", "lock", "superseded"}
 
 
 def names(path: Path) -> set[str]:
-    """What there is beside the link."""
-    return {each.name for each in generations(path).iterdir()}
+    """Return the names beside the link."""
+    return {entry.name for entry in generations(path).iterdir()}
 
 
 def test_the_link_is_relative_so_that_folders_can_move(path: Path) -> None:
@@ -56,7 +56,7 @@ def test_the_link_is_relative_so_that_folders_can_move(path: Path) -> None:
     assert seen(PARQUET, str(moved / path.name)) == table(rows(0, 3))
 
 
-def test_many_readers_see_it(path: Path) -> None:
+def test_many_readers_read_a_result(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     expected = table(rows(0, 5))
     assert pyarrow.dataset.dataset(str(path)).to_table() == expected
@@ -64,30 +64,32 @@ def test_many_readers_see_it(path: Path) -> None:
     assert polars.scan_parquet(path).collect().to_arrow().cast(SCHEMA) == expected
 
 
-def test_uris_and_relative_paths_name_the_same(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uris_and_relative_paths_name_the_same_result(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(path.parent)
     state = put(PARQUET, path.name, [rows(0, 3)])
     for uri in (path.as_uri(), str(path), f"{path.parent}/x/../{path.name}"):
-        found = output.current(PARQUET, uri, {})
-        assert found is not None
-        assert found.digest == state.digest
+        result = output.current(PARQUET, uri, {})
+        assert result is not None
+        assert result.digest == state.digest
 
 
 def test_no_file_name_occurs_in_two_results(path: Path) -> None:
-    """Who lists one and opens files while the link moves gets an error, never a mixture."""
+    """A reader that lists a result while the link moves gets an error, never a mixture."""
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-    first = {each.name for each in path.iterdir()}
+    first = {file.name for file in path.iterdir()}
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-    second = {each.name for each in path.iterdir()}
+    second = {file.name for file in path.iterdir()}
     assert len(first) == len(second) == 2
     assert not first & second
 
 
 def test_files_of_the_previous_result_are_shared(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
-    before = {each.name: each.stat().st_ino for each in path.iterdir()}
+    before = {file.name: file.stat().st_ino for file in path.iterdir()}
     add(PARQUET, str(path), [rows(5, 6)])
-    after = {each.name: each.stat().st_ino for each in path.iterdir()}
+    after = {file.name: file.stat().st_ino for file in path.iterdir()}
     assert before.items() <= after.items()
     assert len(after) == 3
 
@@ -104,7 +106,7 @@ def test_files_are_copied_where_there_are_no_hard_links(
     assert seen(PARQUET, str(path)) == table(rows(0, 5))
 
 
-def test_earlier_results_stay_for_those_who_read_them(
+def test_earlier_results_are_kept_for_their_readers(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
@@ -119,17 +121,17 @@ def test_earlier_results_stay_for_those_who_read_them(
     assert names(path) - OWN == {path.readlink().name, previous.name}
 
 
-def test_the_digest_tells_files_apart(path: Path) -> None:
+def test_the_digest_distinguishes_files(path: Path) -> None:
     state = put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
     files = sorted(path.iterdir())
     files[1].unlink()
-    found = output.current(PARQUET, str(path), {})
-    assert found is not None
-    assert found.digest != state.digest
+    result = output.current(PARQUET, str(path), {})
+    assert result is not None
+    assert result.digest != state.digest
 
 
 @pytest.mark.parametrize("damage", ["cut", "empty", "gone"])
-def test_files_that_are_damaged_are_no_result(path: Path, damage: str) -> None:
+def test_damaged_files_are_not_a_result(path: Path, damage: str) -> None:
     state = put(PARQUET, str(path), [rows(0, 3)])
     [file] = path.iterdir()
     match damage:
@@ -166,7 +168,7 @@ def test_an_object_store_is_refused() -> None:
 
 
 @pytest.mark.parametrize("thing", ["folder", "file", "link"])
-def test_a_folder_of_that_name_that_is_not_ours_is_refused(path: Path, thing: str) -> None:
+def test_a_folder_of_generations_without_a_marker_is_refused(path: Path, thing: str) -> None:
     beside = generations(path)
     match thing:
         case "folder":
@@ -185,7 +187,7 @@ def test_a_folder_of_that_name_that_is_not_ours_is_refused(path: Path, thing: st
 
 
 def refusal(path: Path) -> RunError:
-    """What a join is told that would write there; nothing has changed by that."""
+    """Return the error of a join that would write there, and check that nothing has changed."""
     before = contents(path.parent)
     with pytest.raises(RunError) as caught:
         output.current(PARQUET, str(path), {})
@@ -245,7 +247,7 @@ def test_a_result_that_was_changed_since_is_refused_and_untouched(
     assert "something else has changed since" in refusal(path).message
 
 
-def test_hidden_files_change_nothing(path: Path) -> None:
+def test_hidden_files_do_not_change_a_result(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     (path / ".DS_Store").write_text("x")
     put(PARQUET, str(path), [rows(3, 5)])
@@ -253,7 +255,7 @@ def test_hidden_files_change_nothing(path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["copy", "move"])
-def test_a_folder_that_was_copied_with_a_result_holds_none(path: Path, how: str) -> None:
+def test_a_copied_folder_with_a_result_is_not_a_result(path: Path, how: str) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     put(PARQUET, str(path), [rows(3, 5)])
     elsewhere = path.parent.with_name(f"{path.parent.name} elsewhere")
@@ -266,7 +268,7 @@ def test_a_folder_that_was_copied_with_a_result_holds_none(path: Path, how: str)
     assert seen(PARQUET, str(elsewhere / path.name)) == table(rows(3, 5))
 
 
-def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
+def test_a_copied_folder_of_generations_is_not_changed(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     other = path.with_name("other.parquet")
     shutil.copytree(generations(path), generations(other))
@@ -274,7 +276,7 @@ def test_a_folder_of_generations_that_was_copied_is_left(path: Path) -> None:
     assert str(generations(other)) in error.message
 
 
-def test_rows_that_came_to_a_result_that_was_replaced_meanwhile_stay(
+def test_rows_added_to_a_result_replaced_meanwhile_are_kept(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
@@ -288,14 +290,14 @@ def test_rows_that_came_to_a_result_that_was_replaced_meanwhile_stay(
 
 
 def earlier_result(path: Path) -> str:
-    """As releases wrote it whose mark named neither a place nor files; its digest."""
+    """Write a result of a release whose mark named neither a URI nor files; return its digest."""
     state = put(PARQUET, str(path), [rows(0, 3)])
     mark = {"format_version": 1, "holds": "generations of a KNN join's result"}
     (generations(path) / "lancestat.json").write_text(json.dumps(mark))
     return state.digest
 
 
-def test_an_earlier_result_is_taken_over_if_the_state_remembers_it(path: Path) -> None:
+def test_an_earlier_result_is_adopted_if_the_state_has_its_record(path: Path) -> None:
     digest = earlier_result(path)
     assert output.current(PARQUET, str(path), {}, digest) is not None
     writer = output.begin(PARQUET, str(path), "run", {}, digest)
@@ -331,7 +333,7 @@ def owned_by(path: Path, generation: str, **owner: object) -> Path:
     return folder
 
 
-def test_what_killed_runs_left_is_removed(path: Path) -> None:
+def test_generations_of_killed_runs_are_removed(path: Path) -> None:
     from lancestat.lake.lease import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
@@ -354,18 +356,18 @@ def test_what_killed_runs_left_is_removed(path: Path) -> None:
     foreign = generations(path) / "notes.txt"
     foreign.write_text("mine")
     output.begin(PARQUET, str(path), "run", {})
-    assert not any(each.exists() for each in [*dead, orphan])
-    assert all(each.exists() for each in [*alive, broken, foreign])
+    assert not any(folder.exists() for folder in [*dead, orphan])
+    assert all(folder.exists() for folder in [*alive, broken, foreign])
     assert seen(PARQUET, str(path)) == table(rows(0, 3))
 
 
 def listed(path: Path) -> pa.Table | None:
-    """As most readers do: all names first. None for a listing that the link moved away under."""
+    """Read like most readers: all names first. None if the link moved during the listing."""
     try:
-        found = pq.read_table(path)
+        result_table = pq.read_table(path)
     except FileNotFoundError:
         return None
-    return found if found.column_names else None
+    return result_table if result_table.column_names else None
 
 
 def resolved(path: Path) -> pa.Table | None:
@@ -383,11 +385,11 @@ def test_readers_see_one_whole_result_while_it_is_replaced(
         """Tags of the results that were seen, each of which all of a result's rows carry."""
         seen_tags = set()
         while not done.is_set():
-            found = read(path)
-            if found is not None:
-                tags = {name.partition("-")[0] for name in found["name"].to_pylist()}
+            rows_read = read(path)
+            if rows_read is not None:
+                tags = {name.partition("-")[0] for name in rows_read["name"].to_pylist()}
                 assert len(tags) == 1
-                assert found["id"].to_pylist() == list(range(80))
+                assert rows_read["id"].to_pylist() == list(range(80))
                 seen_tags |= tags
         return seen_tags
 
@@ -434,7 +436,9 @@ def main(path, how, last):
 
 @pytest.mark.fault
 @pytest.mark.parametrize("how", ["replace", "append"])
-def test_killed_at_each_step(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_writer_killed_at_any_step_leaves_a_whole_result(
+    path: Path, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
     old = table(rows(0, 5))
     new = table(rows(5, 9)) if how == "replace" else table(rows(0, 9))
@@ -443,9 +447,9 @@ def test_killed_at_each_step(path: Path, how: str, monkeypatch: pytest.MonkeyPat
         for step in range(1, 100):
             put(PARQUET, str(path), [rows(0, 3)], [rows(3, 5)])
             exit_code = process.call(str(path), how, step)
-            found = seen(PARQUET, str(path))
-            assert found in (old, new), step
-            outcomes.append(found == new)
+            visible = seen(PARQUET, str(path))
+            assert visible in (old, new), step
+            outcomes.append(visible == new)
             if exit_code == 0:
                 break
             assert exit_code == -signal.SIGKILL
@@ -478,36 +482,36 @@ TYPES = {
 }
 
 
-def assert_equal(found: pa.Array, expected: pa.Array) -> None:
+def assert_equal(actual: pa.Array, expected: pa.Array) -> None:
     """Equal in type and values, where NaN equals itself."""
-    assert found.type == expected.type
-    shown = [
+    assert actual.type == expected.type
+    plain = [
         [repr(value.as_py() if not pa.types.is_temporal(value.type) else value) for value in array]
-        for array in (found, expected)
+        for array in (actual, expected)
     ]
-    assert shown[0] == shown[1]
+    assert plain[0] == plain[1]
 
 
 @pytest.mark.parametrize("form", list(OutputFormat))
 @pytest.mark.parametrize("type", TYPES)
-def test_types_come_back(form: OutputFormat, type: str, path: Path) -> None:
+def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
     values = TYPES[type]
     schema = pa.schema([pa.field("x", values.type)])
     batch = pa.RecordBatch.from_arrays([values], schema=schema)
     state = put(form, str(path), [batch], schema=schema)
-    [found] = output.read_rows(state, 0, 2, {})
-    assert found.schema.equals(schema)
-    assert_equal(found.column(0), values)
+    [batch_read] = output.read_rows(state, 0, 2, {})
+    assert batch_read.schema.equals(schema)
+    assert_equal(batch_read.column(0), values)
     writer = output.begin(form, str(path), "run", {})
     written = write(writer, [batch], schema=schema)
     state = output.append(writer, schema, state, written)
     for start in (0, 2):
-        [found] = output.read_rows(state, start, start + 2, {})
-        assert_equal(found.column(0), values)
+        [batch_read] = output.read_rows(state, start, start + 2, {})
+        assert_equal(batch_read.column(0), values)
 
 
-def test_what_a_run_left_that_was_killed_after_it_published_is_removed(path: Path) -> None:
-    """The files that are seen stay."""
+def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None:
+    """The published files are kept."""
     from lancestat.lake.lease import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])

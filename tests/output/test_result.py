@@ -1,4 +1,4 @@
-"""What holds for results of either format."""
+"""Results of either format."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, 
 
 @pytest.fixture(params=list(OutputFormat), ids=lambda form: form.value)
 def form(request: pytest.FixtureRequest) -> OutputFormat:
-    found: OutputFormat = request.param
-    return found
+    output_format: OutputFormat = request.param
+    return output_format
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> 
     writer = output.begin(form, uri, "run", {})
     pieces = [[rows(0, 3), rows(3, 5)], [], [rows(5, 9)]]
     written = [output.write(writer, number, SCHEMA, pieces[number]) for number in (2, 0, 1)]
-    assert [each.rows for each in written] == [4, 5, 0]
+    assert [piece.rows for piece in written] == [4, 5, 0]
     state = output.replace(writer, SCHEMA, [written[1], written[2], written[0]])
     assert seen(form, uri) == table(rows(0, 9))
     assert state == output.current(form, uri, {})
@@ -52,7 +52,7 @@ def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> 
 
 
 @pytest.mark.parametrize("inside", ["", "data", "_versions", "_refs", "tree"])
-def test_a_place_inside_a_dataset_is_refused(
+def test_an_output_inside_a_dataset_is_refused(
     tmp_path: Path, form: OutputFormat, inside: str
 ) -> None:
     """There Lance would see a branch or a manifest, and its cleanup removes files."""
@@ -68,7 +68,7 @@ def test_a_place_inside_a_dataset_is_refused(
     assert files_below(outer) == before
 
 
-def test_nothing_is_seen_before_the_commit(form: OutputFormat, uri: str) -> None:
+def test_no_rows_are_visible_before_the_commit(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
     writer = output.begin(form, uri, "run", {})
     write(writer, [rows(3, 9)])
@@ -85,7 +85,7 @@ def test_a_result_replaces_another_of_other_columns(form: OutputFormat, uri: str
     assert first.digest != second.digest
 
 
-def test_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
+def test_rows_are_appended_to_a_result(form: OutputFormat, uri: str) -> None:
     put(form, uri, [rows(0, 3)], [rows(3, 5)])
     state = add(form, uri, [rows(5, 7)], [], [rows(7, 8)])
     state = add(form, uri, [rows(8, 20)])
@@ -94,7 +94,7 @@ def test_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
     assert state.rows == 20
 
 
-def test_rows_follow_a_result_that_had_other_columns_once(form: OutputFormat, uri: str) -> None:
+def test_rows_are_appended_to_a_result_that_had_other_columns(form: OutputFormat, uri: str) -> None:
     """And fields of other numbers."""
     for other in (
         pa.schema([("name", pa.string()), ("nested", pa.struct({"a": pa.list_(pa.int8())}))]),
@@ -106,7 +106,7 @@ def test_rows_follow_a_result_that_had_other_columns_once(form: OutputFormat, ur
     assert seen(form, uri) == table(rows(0, 5))
 
 
-def test_no_rows_follow_a_result(form: OutputFormat, uri: str) -> None:
+def test_an_append_may_have_no_rows(form: OutputFormat, uri: str) -> None:
     before = put(form, uri, [rows(0, 3)])
     state = add(form, uri, [])
     assert (state.rows, state.digest) == (3, before.digest)
@@ -131,9 +131,9 @@ def test_rows_are_read_by_their_places(form: OutputFormat, uri: str, start: int,
 
 def test_many_rows_are_read_in_bounded_batches(form: OutputFormat, uri: str) -> None:
     state = put(form, uri, [rows(at, at + 50_000) for at in range(0, 400_000, 50_000)])
-    found = list(output.read_rows(state, 150_001, 399_999, {}))
-    assert max(batch.num_rows for batch in found) <= 8192
-    assert table(*found).equals(table(rows(150_001, 399_999)))
+    batches = list(output.read_rows(state, 150_001, 399_999, {}))
+    assert max(batch.num_rows for batch in batches) <= 8192
+    assert table(*batches).equals(table(rows(150_001, 399_999)))
 
 
 def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
@@ -152,7 +152,7 @@ def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
 
 
 @pytest.mark.parametrize("change", ["replaced", "appended", "gone"])
-def test_rows_follow_only_the_result_they_belong_to(
+def test_rows_are_appended_only_to_their_base_result(
     form: OutputFormat, uri: str, change: str
 ) -> None:
     previous = put(form, uri, [rows(0, 3)])
@@ -173,7 +173,7 @@ def test_rows_follow_only_the_result_they_belong_to(
         assert seen(form, uri) == expected[change]
 
 
-def test_rows_of_other_columns_do_not_follow(form: OutputFormat, uri: str) -> None:
+def test_rows_of_other_columns_are_not_appended(form: OutputFormat, uri: str) -> None:
     previous = put(form, uri, [rows(0, 3)])
     other = SCHEMA.append(pa.field("_rank", pa.int32()))
     writer = output.begin(form, uri, "run", {})
@@ -181,7 +181,7 @@ def test_rows_of_other_columns_do_not_follow(form: OutputFormat, uri: str) -> No
         output.append(writer, other, previous, [])
 
 
-def test_what_is_discarded_leaves_nothing(form: OutputFormat, uri: str, tmp_path: Path) -> None:
+def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Path) -> None:
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)], [rows(3, 5)])
     assert files_below(tmp_path)
@@ -196,8 +196,8 @@ def test_what_is_discarded_leaves_nothing(form: OutputFormat, uri: str, tmp_path
     assert output.current(form, uri, {}) == state
 
 
-def test_what_was_committed_is_not_discarded(form: OutputFormat, uri: str) -> None:
-    """As after a commit whose answer got lost."""
+def test_committed_files_are_not_discarded(form: OutputFormat, uri: str) -> None:
+    """The answer of a commit may get lost."""
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)])
     output.replace(writer, SCHEMA, written)
@@ -205,7 +205,7 @@ def test_what_was_committed_is_not_discarded(form: OutputFormat, uri: str) -> No
     assert seen(form, uri) == table(rows(0, 3))
 
 
-def test_attempts_that_are_repeated_do_no_harm(form: OutputFormat, uri: str) -> None:
+def test_repeated_attempts_do_not_repeat_rows(form: OutputFormat, uri: str) -> None:
     writer = output.begin(form, uri, "run", {})
     first = output.write(writer, 0, SCHEMA, [rows(0, 3)])
     late = output.write(writer, 0, SCHEMA, [rows(0, 3)])
@@ -215,7 +215,7 @@ def test_attempts_that_are_repeated_do_no_harm(form: OutputFormat, uri: str) -> 
     assert seen(form, uri) == table(rows(0, 3))
 
 
-def test_what_goes_wrong_with_the_rows_is_told_as_it_is(
+def test_an_error_of_the_rows_is_raised_unchanged(
     form: OutputFormat, uri: str, tmp_path: Path
 ) -> None:
     def failing() -> Iterator[pa.RecordBatch]:
@@ -229,7 +229,7 @@ def test_what_goes_wrong_with_the_rows_is_told_as_it_is(
     assert files_below(tmp_path) == before
 
 
-def test_a_place_that_cannot_be_written_to_is_told(form: OutputFormat, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_an_error(form: OutputFormat, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
         put(form, str(tmp_path / "file" / "result"), [rows(0, 3)])
@@ -238,7 +238,7 @@ def test_a_place_that_cannot_be_written_to_is_told(form: OutputFormat, tmp_path:
 
 
 @pytest.mark.parametrize("thing", ["file", "folder", "empty file", "lance", "parquet", "link"])
-def test_what_is_no_result_is_refused_and_untouched(
+def test_an_output_that_is_not_a_result_is_refused_and_unchanged(
     form: OutputFormat, uri: str, thing: str, tmp_path: Path
 ) -> None:
     place = Path(uri)
@@ -269,7 +269,7 @@ def test_what_is_no_result_is_refused_and_untouched(
     assert {path: (tmp_path / path).read_bytes() for path in files_below(tmp_path)} == before
 
 
-def test_what_came_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
+def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
     writer = output.begin(form, uri, "run", {})
     written = write(writer, [rows(0, 3)])
     place = Path(uri)
@@ -287,7 +287,7 @@ def test_what_came_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
         assert place.read_text() == "mine"
 
 
-def test_runs_at_once_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
+def test_concurrent_runs_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
     writers = [output.begin(form, uri, run, {}) for run in ("one", "two")]
     written = [write(writer, [rows(0, 5, tag)]) for writer, tag in zip(writers, "ab", strict=True)]
     for writer, pieces in zip(writers, written, strict=True):
@@ -299,7 +299,7 @@ def nobody(generation: str) -> bool:
     return False
 
 
-def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
+def test_a_folder_marked_by_another_run_meanwhile_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ours, read = location_of(str(tmp_path / "similar.parquet")), Path.read_text
@@ -318,16 +318,16 @@ def test_a_folder_that_another_run_marks_meanwhile_is_no_strangers(
     assert sorted(entry.suffix for entry in ours.root.iterdir())[-1] == ".part"
 
 
-def test_replacing_at_once_ends_with_one_whole_result(form: OutputFormat, uri: str) -> None:
+def test_concurrent_replacements_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
     def replace(number: int) -> OutputState:
         return put(form, uri, [rows(0, 3, f"{number}-")], [rows(3, 6, f"{number}-")])
 
     with ThreadPoolExecutor(4) as pool:
         states = list(pool.map(replace, range(8)))
     assert seen(form, uri) in [table(rows(0, 6, f"{number}-")) for number in range(8)]
-    found = output.current(form, uri, {})
-    assert found is not None
-    assert found.digest in {state.digest for state in states}
+    result = output.current(form, uri, {})
+    assert result is not None
+    assert result.digest in {state.digest for state in states}
 
 
 SIZES = st.lists(st.integers(0, 9), max_size=4)
@@ -342,7 +342,7 @@ SIZES = st.lists(st.integers(0, 9), max_size=4)
 def test_any_pieces_are_read_back_by_any_places(
     form: OutputFormat, commits: list[list[list[int]]], places: tuple[int, int]
 ) -> None:
-    """A result and what follows it; a commit is some pieces, a piece some batches."""
+    """A result and appended rows; a commit is some pieces, a piece some batches."""
     total = 0
     with TemporaryDirectory() as folder:
         for number, pieces in enumerate(commits):

@@ -1,4 +1,4 @@
-"""Joins as the planner sees them: sides, records and results that are values only."""
+"""Joins as values for the planner: sides, records and results."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ OUTPUT = OutputState(OutputFormat.LANCE, "wh/near.lance", 900, "made", version=3
 
 
 def table(*ids: int, rows: int = 100, **changes: Any) -> JoinInput:
-    """A Lance table whose fragments have these ids, and content that follows from them."""
+    """Return a Lance table whose fragments have these ids, and content derived from them."""
     fragments = tuple(FragmentContent(id, rows, str(id).encode()) for id in ids)
     total = sum(fragment.rows for fragment in fragments)
     pinned = PinnedTable("t", Pin("t.lance", 1, "m"), ())

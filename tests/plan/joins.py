@@ -25,7 +25,7 @@ Named = TypeVar("Named", JoinAction, Skip)
 
 
 def every_join() -> Plan:
-    """A join of every kind, as the planner makes it, whatever the gate estimates."""
+    """Return a join of every kind, as the planner makes it, for any estimates of the gate."""
     with patch("lancestat.plan.join_planner.choose", _choose):
         return _every_join()
 

@@ -46,57 +46,57 @@ def figures(
     )
 
 
-def scans(found: Figures, keys: frozenset[str] = KEYS) -> tuple[Scan, ...]:
-    count = found.fragments_scanned
+def scans(sizes: Figures, keys: frozenset[str] = KEYS) -> tuple[Scan, ...]:
+    count = sizes.fragments_scanned
     return tuple(
-        Scan(i, bytes(16), keys, found.rows_scanned // count, found.bytes_scanned // count)
+        Scan(i, bytes(16), keys, sizes.rows_scanned // count, sizes.bytes_scanned // count)
         for i in range(count)
     )
 
 
-def version(found: Figures) -> TableVersion:
+def version(sizes: Figures) -> TableVersion:
     return TableVersion(
-        pin=Pin("warehouse/t.lance", found.version_read, "m"),
+        pin=Pin("warehouse/t.lance", sizes.version_read, "m"),
         identity="t",
         fields=FIELDS,
         schema_hash="0" * 64,
         content_digest="0",
-        rows=found.rows_total,
+        rows=sizes.rows_total,
         live=frozenset(),
         config={},
-        fragments=found.fragments_total,
+        fragments=sizes.fragments_total,
     )
 
 
 def action(
-    node: str, verb: Verb, reasons: tuple[Reason, ...], found: Figures, *stages: TableStage
+    node: str, verb: Verb, reasons: tuple[Reason, ...], sizes: Figures, *stages: TableStage
 ) -> TableAction:
     publish = PublishStatistics(to_manifest=True)
-    return TableAction(node, verb, reasons, found, version(found), (*stages, publish))
+    return TableAction(node, verb, reasons, sizes, version(sizes), (*stages, publish))
 
 
 def analyze(node: str = "lineitem", notes: tuple[str, ...] = ()) -> TableAction:
-    found = figures(17, 17, 6_001_215, 6_001_215, 212_345_678)
-    stages = (ReadFragments(scans(found)), MergePartials(18))
-    return replace(action(node, "analyze", (Reason.NEW,), found, *stages), notes=notes)
+    sizes = figures(17, 17, 6_001_215, 6_001_215, 212_345_678)
+    stages = (ReadFragments(scans(sizes)), MergePartials(18))
+    return replace(action(node, "analyze", (Reason.NEW,), sizes, *stages), notes=notes)
 
 
 def refresh(node: str = "orders", keys: frozenset[str] = KEYS) -> TableAction:
-    found = figures(17, 1, 4_250_000, 250_000, 12_345_678)
+    sizes = figures(17, 1, 4_250_000, 250_000, 12_345_678)
     reasons = (Reason.ROWS_APPENDED, Reason.FRAGMENTS_REWRITTEN)
-    stages = (ReadFragments(scans(found, keys)), MergePartials(18))
-    return action(node, "refresh", reasons, found, *stages)
+    stages = (ReadFragments(scans(sizes, keys)), MergePartials(18))
+    return action(node, "refresh", reasons, sizes, *stages)
 
 
 def republish(node: str = "nation") -> TableAction:
-    found = figures(1, 0, 25)
-    return action(node, "refresh", (Reason.PUBLISH_ALTERED,), found, MergePartials(18))
+    sizes = figures(1, 0, 25)
+    return action(node, "refresh", (Reason.PUBLISH_ALTERED,), sizes, MergePartials(18))
 
 
 def restamp(node: str = "part") -> TableAction:
-    found = figures(4, 0, 200_000)
+    sizes = figures(4, 0, 200_000)
     stage = RestampStatistics(18, (("a", "b"),))
-    return action(node, "restamp", (Reason.VERSION_MOVED,), found, stage)
+    return action(node, "restamp", (Reason.VERSION_MOVED,), sizes, stage)
 
 
 def skip(node: str = "supplier", notes: tuple[str, ...] = ()) -> Skip:

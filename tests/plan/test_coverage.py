@@ -1,4 +1,4 @@
-"""Coverage: every (fragment, column) exactly once, whatever is stored or was rewritten."""
+"""Coverage: every (fragment, column) exactly once, for any stored or rewritten fragments."""
 
 from __future__ import annotations
 
@@ -28,40 +28,42 @@ def index(singles: dict[str, tuple[str, ...]], groups: tuple[PartialKey, ...] = 
 
 
 def test_stored_content_is_reused_and_the_rest_is_missing() -> None:
-    found = cover([group(0, "a"), group(1, "b")], index({"a": FIELDS, "b": FIELDS[:1]}), [])
-    assert {(item.fingerprints, item.fields) for item in found.reuse} == {
+    coverage = cover([group(0, "a"), group(1, "b")], index({"a": FIELDS, "b": FIELDS[:1]}), [])
+    assert {(item.fingerprints, item.fields) for item in coverage.reuse} == {
         ((fingerprint("a"),), frozenset(FIELDS)),
         ((fingerprint("b"),), frozenset(FIELDS[:1])),
     }
-    assert found.missing == ((group(1, "b"), frozenset(FIELDS[1:])),)
+    assert coverage.missing == ((group(1, "b"), frozenset(FIELDS[1:])),)
 
 
 def test_a_compaction_into_one_fragment_is_carried() -> None:
     rewrite = Rewritten(old=(group(0, "a"), group(1, "b")), new=(group(9, "c"),))
-    found = cover([group(9, "c")], index({"a": FIELDS, "b": FIELDS}), [rewrite])
-    assert not found.missing
-    [carry] = found.carries
+    coverage = cover([group(9, "c")], index({"a": FIELDS, "b": FIELDS}), [rewrite])
+    assert not coverage.missing
+    [carry] = coverage.carries
     assert set(carry.sources) == {(fingerprint("a"),), (fingerprint("b"),)}
     assert carry.new == (fingerprint("c"),)
 
 
 def test_a_compaction_of_which_a_part_is_unknown_is_read() -> None:
     rewrite = Rewritten(old=(group(0, "a"), group(1, "b")), new=(group(9, "c"),))
-    found = cover([group(9, "c")], index({"a": FIELDS}), [rewrite])
-    assert not found.carries
-    assert found.missing == ((group(9, "c"), frozenset(FIELDS)),)
+    coverage = cover([group(9, "c")], index({"a": FIELDS}), [rewrite])
+    assert not coverage.carries
+    assert coverage.missing == ((group(9, "c"), frozenset(FIELDS)),)
 
 
 def test_compactions_in_a_row_are_followed() -> None:
     first = Rewritten(old=(group(0, "a"), group(1, "b")), new=(group(9, "c"),))
     second = Rewritten(old=(group(9, "c"), group(2, "d")), new=(group(10, "e"),))
-    found = cover([group(10, "e")], index({"a": FIELDS, "b": FIELDS, "d": FIELDS}), [first, second])
-    assert not found.missing
-    [carry] = found.carries
+    coverage = cover(
+        [group(10, "e")], index({"a": FIELDS, "b": FIELDS, "d": FIELDS}), [first, second]
+    )
+    assert not coverage.missing
+    [carry] = coverage.carries
     assert set(carry.sources) == {(fingerprint(name),) for name in "abd"}
 
 
-def test_several_new_fragments_are_known_together_only() -> None:
+def test_several_new_fragments_are_known_only_together() -> None:
     rewrite = Rewritten(old=(group(0, "a"),), new=(group(9, "c"), group(10, "d")))
     stored = index({"a": FIELDS})
     whole = cover([group(9, "c"), group(10, "d")], stored, [rewrite])
@@ -80,25 +82,25 @@ def test_a_stored_group_is_used_only_whole() -> None:
 
 def test_a_group_of_which_a_member_was_read_since_is_not_counted_twice() -> None:
     key = PartialKey((fingerprint("c"), fingerprint("d")), frozenset(FIELDS))
-    found = cover([group(9, "c"), group(10, "d")], index({"c": FIELDS}, (key,)), [])
-    assert [item.fingerprints for item in found.reuse] == [(fingerprint("c"),)]
-    assert found.missing == ((group(10, "d"), frozenset(FIELDS)),)
+    coverage = cover([group(9, "c"), group(10, "d")], index({"c": FIELDS}, (key,)), [])
+    assert [item.fingerprints for item in coverage.reuse] == [(fingerprint("c"),)]
+    assert coverage.missing == ((group(10, "d"), frozenset(FIELDS)),)
 
 
-def test_equal_content_in_two_fragments_counts_twice() -> None:
+def test_equal_content_of_two_fragments_is_counted_twice() -> None:
     """An all-null column that no file holds has the same fingerprint in fragments of equal size."""
-    found = cover([group(0, "n", FIELDS[0]), group(1, "n", FIELDS[0])], index({"n": FIELDS}), [])
-    [item] = found.reuse
+    coverage = cover([group(0, "n", FIELDS[0]), group(1, "n", FIELDS[0])], index({"n": FIELDS}), [])
+    [item] = coverage.reuse
     assert item.times == 2
 
 
-def test_columns_in_files_of_their_own_are_carried_into_one() -> None:
+def test_columns_in_separate_files_are_carried_into_one() -> None:
     old = (group(0, "a", *FIELDS[:2]), group(0, "x", FIELDS[2]), group(1, "b"))
     rewrite = Rewritten(old=old, new=(group(9, "c"),))
     stored = index({"a": FIELDS[:2], "x": FIELDS[2:], "b": FIELDS})
-    found = cover([group(9, "c")], stored, [rewrite])
-    assert not found.missing
-    assert frozenset().union(*(carry.fields for carry in found.carries)) == frozenset(FIELDS)
+    coverage = cover([group(9, "c")], stored, [rewrite])
+    assert not coverage.missing
+    assert frozenset().union(*(carry.fields for carry in coverage.carries)) == frozenset(FIELDS)
 
 
 class Simulation:
@@ -143,18 +145,18 @@ def test_reuse_carries_and_scans_sum_up_to_the_table(data: st.DataObject) -> Non
     stored = {fingerprint(name): world.truth[name] for name in known}
     groups = [group(i, name) for i, name in enumerate(sorted(world.fragments))]
     by_fingerprint = {fingerprint(name): rows for name, rows in world.truth.items()}
-    found = cover(groups, index(dict.fromkeys(known, FIELDS)), world.rewrites)
+    coverage = cover(groups, index(dict.fromkeys(known, FIELDS)), world.rewrites)
     for key in FIELDS:
         rows: Counter[str] = Counter()
-        for item in found.reuse:
+        for item in coverage.reuse:
             if key in item.fields:
                 for _ in range(item.times):
                     rows += stored[item.fingerprints[0]]
-        for carry in found.carries:
+        for carry in coverage.carries:
             if key in carry.fields:
                 for source in carry.sources:
                     rows += stored[source[0]]
-        for missing, fields in found.missing:
+        for missing, fields in coverage.missing:
             if key in fields:
                 rows += by_fingerprint[missing.fingerprint]
         assert rows == sum(world.fragments.values(), Counter())

@@ -54,7 +54,7 @@ def spelled(value: object) -> str:
     if isinstance(value, frozenset):
         return f"{{{','.join(sorted(map(spelled, value)))}}}"
     if isinstance(value, dict):
-        pairs = sorted(f"{spelled(key)}:{spelled(found)}" for key, found in value.items())
+        pairs = sorted(f"{spelled(key)}:{spelled(item)}" for key, item in value.items())
         return f"m{{{','.join(pairs)}}}"
     return f"{type(value).__name__}<{value!r}>"
 
@@ -82,7 +82,7 @@ def test_digests_are_equal_for_equal_values_only(one: object, other: object) -> 
         (NOW, NOW + timedelta(microseconds=1)),
     ],
 )
-def test_what_looks_alike_is_told_apart(one: object, other: object) -> None:
+def test_similar_values_have_different_digests(one: object, other: object) -> None:
     assert value_digest(one) != value_digest(other)
 
 
@@ -91,7 +91,7 @@ def test_an_instant_is_the_same_in_every_zone() -> None:
     assert value_digest(there) == value_digest(NOW)
 
 
-def test_secrets_have_no_part_in_it() -> None:
+def test_secrets_do_not_affect_the_digest() -> None:
     @dataclass(frozen=True)
     class Side:
         uri: str
@@ -132,7 +132,7 @@ def other_value(value: object) -> object:
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(TableVersion)])
-def test_every_part_of_the_version_counts(name: str) -> None:
+def test_every_part_of_the_version_affects_the_digest(name: str) -> None:
     action = refresh()
     changed = replace(action.table, **{name: other_value(getattr(action.table, name))})
     assert action_digest(replace(action, table=changed)) != action_digest(action)
@@ -152,12 +152,12 @@ STAGES: list[Any] = [
 @pytest.mark.parametrize(
     ("stage", "name"), [(stage, field.name) for stage in STAGES for field in fields(stage)]
 )
-def test_every_part_of_a_stage_counts(stage: Any, name: str) -> None:
+def test_every_part_of_a_stage_affects_the_digest(stage: Any, name: str) -> None:
     changed = replace(stage, **{name: other_value(getattr(stage, name))})
     assert value_digest(changed) != value_digest(stage)
 
 
-def test_every_stage_counts() -> None:
+def test_every_stage_affects_the_digest() -> None:
     action = refresh()
     for place in range(len(action.stages)):
         fewer = action.stages[:place] + action.stages[place + 1 :]
@@ -165,7 +165,7 @@ def test_every_stage_counts() -> None:
 
 
 @pytest.mark.parametrize("make", [analyze, refresh, restamp, skip])
-def test_reasons_and_nodes_count_and_notes_do_not(make: Callable[[], object]) -> None:
+def test_reasons_and_nodes_affect_the_digest_and_notes_do_not(make: Callable[[], object]) -> None:
     action = make()
     digest = action_digest(action)  # type: ignore[arg-type]
     changes = {"node": "another", "reasons": (Reason.FULL_REFRESH,)}
@@ -175,14 +175,14 @@ def test_reasons_and_nodes_count_and_notes_do_not(make: Callable[[], object]) ->
     assert action_digest(noted) == digest  # type: ignore[arg-type]
 
 
-def test_actions_of_other_kinds_are_others() -> None:
-    found = {action_digest(make("t")) for make in (analyze, refresh, restamp, skip, blocked)}  # type: ignore[operator]
-    assert len(found) == 5
+def test_actions_of_other_kinds_have_other_digests() -> None:
+    digests = {action_digest(make("t")) for make in (analyze, refresh, restamp, skip, blocked)}  # type: ignore[operator]
+    assert len(digests) == 5
 
 
-def test_the_order_of_what_is_done_in_any_order_does_not_count() -> None:
+def test_the_order_of_independent_work_does_not_affect_the_digest() -> None:
     def turned(coverage: Coverage) -> Coverage:
-        carries = tuple(replace(each, sources=each.sources[::-1]) for each in coverage.carries)
+        carries = tuple(replace(carry, sources=carry.sources[::-1]) for carry in coverage.carries)
         return Coverage(coverage.reuse[::-1], carries[::-1], coverage.missing[::-1])
 
     action = refresh()
@@ -195,12 +195,12 @@ def test_the_order_of_what_is_done_in_any_order_does_not_count() -> None:
     )
 
 
-def test_content_that_counts_twice_is_not_content_that_counts_once() -> None:
+def test_repeated_content_has_another_digest_than_single_content() -> None:
     one = Carry(((A,),), (A,), frozenset({"1:int"}))
     assert value_digest(one) != value_digest(replace(one, sources=((A,), (A,))))
 
 
-def test_a_blocked_node_is_known_by_its_code() -> None:
+def test_a_blocked_node_is_identified_by_its_code() -> None:
     here = DatasetMissing("gone from here", location=Location("a.yml", 1, 1))
     there = DatasetMissing("gone from there", location=Location("b.yml", 2, 2))
     assert action_digest(blocked(error=here)) == action_digest(blocked(error=there))
@@ -226,7 +226,7 @@ SNAPSHOT = Snapshot("t", 2, FIELDS[:2], (FRAGMENT,), {"k": "v"}, NOW)
         replace(FRAGMENT, overlays=(Overlay(FILE, "cells"),)),
     ],
 )
-def test_every_part_of_a_fragment_counts(fragment: Fragment) -> None:
+def test_every_part_of_a_fragment_affects_the_digest(fragment: Fragment) -> None:
     other = replace(SNAPSHOT, fragments=(fragment,))
     assert snapshot_digest(other) != snapshot_digest(SNAPSHOT)
 
@@ -240,11 +240,11 @@ def test_every_part_of_a_fragment_counts(fragment: Fragment) -> None:
         replace(SNAPSHOT, fields=(FIELDS[0], Field(1, "c1", pa.int64(), False, "bigint"))),
     ],
 )
-def test_every_part_of_a_manifest_counts(other: Snapshot) -> None:
+def test_every_part_of_a_manifest_affects_the_digest(other: Snapshot) -> None:
     assert snapshot_digest(other) != snapshot_digest(SNAPSHOT)
 
 
-def test_the_version_and_its_time_are_no_content() -> None:
+def test_the_version_and_its_time_are_not_content() -> None:
     other = replace(SNAPSHOT, uri="u", version=3, committed_at=None)
     assert snapshot_digest(other) == snapshot_digest(SNAPSHOT)
 

@@ -27,7 +27,7 @@ from tests.plan.join_values import (
 )
 
 
-def test_sides_meaning_and_result_as_recorded_need_nothing() -> None:
+def test_an_unchanged_join_is_skipped() -> None:
     action = decided()
     assert isinstance(action, Skip)
     assert action.reasons == (Reason.UNCHANGED,)
@@ -54,8 +54,10 @@ def test_a_version_of_the_result_with_the_same_rows_is_that_result() -> None:
         ),
     ],
 )
-def test_reasons_to_join_in_full(changes: dict[str, Any], verb: str, reasons: list[Reason]) -> None:
-    # New rows do not narrow what has to be joined in full anyway.
+def test_changes_that_require_a_full_join_have_reasons(
+    changes: dict[str, Any], verb: str, reasons: list[Reason]
+) -> None:
+    # New rows do not narrow a join that has to be done in full anyway.
     for left in (LEFT, table(0, 1, 2)):
         action = planned(left, **changes)
         assert (action.verb, action.work.scope) == (verb, Scope.FULL)
@@ -64,7 +66,7 @@ def test_reasons_to_join_in_full(changes: dict[str, Any], verb: str, reasons: li
         assert action.work.known is None
 
 
-def test_new_left_rows_are_joined_alone() -> None:
+def test_only_new_left_rows_are_joined() -> None:
     action = planned(table(0, 1, 4, 5))
     work = action.work
     assert (work.scope, work.new_fragments) == (Scope.NEW_LEFT, {4, 5})
@@ -74,7 +76,7 @@ def test_new_left_rows_are_joined_alone() -> None:
     assert action.decision.pairs == 200 * 20_000
 
 
-def test_new_right_rows_are_searched_alone_and_exactly() -> None:
+def test_only_new_right_rows_are_searched_and_exactly() -> None:
     spec = replace(SPEC, mode="approx", recall=0.9)
     action = planned(right=table(0, 1, 2, rows=10_000), spec=spec)
     assert (action.work.scope, action.work.new_fragments) == (Scope.NEW_RIGHT, {2})
@@ -82,7 +84,7 @@ def test_new_right_rows_are_searched_alone_and_exactly() -> None:
     assert action.decision.pairs == 200 * 10_000
 
 
-def test_the_gate_is_about_joins_as_a_whole() -> None:
+def test_the_gate_counts_the_pairs_of_the_whole_join() -> None:
     few = table(0, rows=10)
     assert planned(right=few, record=None).decision.strategy == "spark"
     record = recorded(LEFT, few)
@@ -90,7 +92,7 @@ def test_the_gate_is_about_joins_as_a_whole() -> None:
     assert planned(LEFT, table(0, 1, rows=10), record=record).decision.strategy == "exact"
 
 
-def test_the_result_to_go_on_from_is_the_one_that_readers_see() -> None:
+def test_an_increment_extends_the_visible_result() -> None:
     now = replace(OUTPUT, version=9)
     assert planned(table(0, 1, 2), output=now).work.previous == now
 
@@ -105,7 +107,7 @@ OTHER = FragmentContent(1, 100, b"other")
         table(0),
         table(),
         table(2, 3),
-        # A compaction may put what it made in front, or between.
+        # A compaction may put its fragments in front, or between.
         table(2, 0, 1),
         table(0, 2, 1),
         # Ids that were there before are no news.
@@ -131,12 +133,12 @@ def test_both_sides_appended_join_in_full() -> None:
     assert action.reasons == (Reason.ROWS_APPENDED, Reason.INPUT_CHANGED)
 
 
-def test_new_left_rows_may_meet_files_that_are_unchanged() -> None:
+def test_new_left_rows_may_be_joined_with_unchanged_files() -> None:
     action = planned(table(0, 1, 2), files(), record=recorded(LEFT, files()))
     assert action.work.scope is Scope.NEW_LEFT
 
 
-def test_new_right_rows_need_left_rows_that_keep_their_places() -> None:
+def test_new_right_rows_require_left_rows_with_stable_places() -> None:
     """Spark may read the same files in another order."""
     record = recorded(files(), RIGHT)
     action = planned(files(), table(0, 1, 2, rows=10_000), record=record)
@@ -146,29 +148,29 @@ def test_new_right_rows_need_left_rows_that_keep_their_places() -> None:
     )
 
 
-def test_what_cannot_be_proven_unchanged_is_taken_for_changed() -> None:
+def test_a_side_not_proven_unchanged_is_changed() -> None:
     record = recorded(LEFT, files(None))
     action = planned(LEFT, files(None), record=record)
     assert action.reasons == (Reason.INPUT_CHANGED,)
 
 
 @pytest.mark.parametrize("empty", ["left", "right"])
-def test_a_side_that_had_no_rows_gives_nothing_to_go_on_from(empty: str) -> None:
+def test_a_side_without_recorded_rows_joins_in_full(empty: str) -> None:
     sides = {"left": LEFT, "right": RIGHT, empty: table()}
     record = recorded(sides["left"], sides["right"])
     assert planned(record=record).work.scope is Scope.FULL
 
 
-def test_an_index_counts_only_under_its_metric() -> None:
+def test_an_index_is_used_only_for_its_metric() -> None:
     spec = replace(SPEC, mode="approx", nprobes=5, min_right_rows=0)
     many = table(0, 1, rows=50_000_000)
     few = table(0, rows=10)
     for metric, strategy in (("l2", True), ("cosine", False)):
-        found = decide_join(
+        action = decide_join(
             assessment(few, replace(many, index=metric), None, spec=spec, output=None)
         )
-        assert isinstance(found, JoinAction)
-        assert (found.decision.strategy == "index") is strategy
+        assert isinstance(action, JoinAction)
+        assert (action.decision.strategy == "index") is strategy
 
 
 def test_without_known_cores_no_time_is_estimated() -> None:
@@ -177,7 +179,7 @@ def test_without_known_cores_no_time_is_estimated() -> None:
     assert planned(record=None, cores=0).decision.pairs == 200 * 20_000
 
 
-def test_stages_tell_what_the_join_goes_through() -> None:
+def test_stages_describe_the_phases_of_the_join() -> None:
     lines = explain_join(planned(files(), record=None))
     assert [line.partition(":")[0] for line in lines] == [
         "gate",

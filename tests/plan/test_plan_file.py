@@ -1,4 +1,4 @@
-"""Plan files: their form, what is refused, and that writing is all or nothing."""
+"""Plan files: their form, refused files, and atomic writes."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def optional(strategy: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
 
 def plans() -> st.SearchStrategy[SavedPlan]:
     figures = st.none() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
-    shown = st.builds(
+    variables = st.builds(
         lambda name, rest: {**rest, "name": name},
         texts(),
         st.dictionaries(texts(), figures | texts() | st.lists(texts(), max_size=3), max_size=5),
@@ -74,7 +74,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
     places = st.builds(SavedLocation, texts(), texts())
     nodes = st.builds(
         SavedNode,
-        shown,
+        variables,
         texts(),
         texts(),
         optional(texts()),
@@ -97,7 +97,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
 
 @settings(deadline=None)
 @given(plans())
-def test_a_plan_is_read_as_it_was_written(plan: SavedPlan) -> None:
+def test_a_plan_round_trips_through_its_file(plan: SavedPlan) -> None:
     stored = encode_plan(plan).encode("utf-8", "surrogatepass")
     assert decode_plan(json.loads(stored.decode("utf-8", "surrogatepass"))) == plan
 
@@ -113,9 +113,9 @@ def text_of(plan: SavedPlan = SAVED) -> str:
 
 
 def without(key: str) -> str:
-    found = json.loads(text_of())
-    del found[key]
-    return json.dumps(found)
+    document = json.loads(text_of())
+    del document[key]
+    return json.dumps(document)
 
 
 def with_value(key: str, value: object) -> str:
@@ -163,7 +163,9 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
         ),
     ],
 )
-def test_what_is_no_plan_is_told(content: str, code: str, expected: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_is_an_error(
+    content: str, code: str, expected: str, tmp_path: Path
+) -> None:
     path = tmp_path / "plan.json"
     path.write_text(content)
     with pytest.raises(PlanFileError) as raised:
@@ -198,7 +200,7 @@ def endless(path: Path) -> None:
         (endless, "it is larger than 1 MiB, as no plan is"),
     ],
 )
-def test_what_cannot_be_read_is_told(
+def test_an_unreadable_plan_file_is_an_error(
     make: Callable[[Path], None], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(plan_file, "MAX_BYTES", 1 << 20)
@@ -208,14 +210,14 @@ def test_what_cannot_be_read_is_told(
     assert (raised.value.code, expected in raised.value.message) == ("LS622", True)
 
 
-def test_names_that_no_file_can_have_are_told() -> None:
+def test_names_that_no_file_can_have_are_an_error() -> None:
     with pytest.raises(PlanFileError, match="LS622"):
         read_plan_file(Path("a\0b"))
     with pytest.raises(PlanFileError, match="LS621"):
         write_plan_file(Path("a\0b"), SAVED)
 
 
-def test_an_older_plan_is_replaced_also_behind_a_link(tmp_path: Path) -> None:
+def test_an_older_plan_is_replaced_even_through_a_link(tmp_path: Path) -> None:
     place, link = tmp_path / "plans" / "plan.json", tmp_path / "plan.json"
     place.parent.mkdir()
     place.write_text(with_value("format_version", 0))
@@ -226,7 +228,7 @@ def test_an_older_plan_is_replaced_also_behind_a_link(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "precious", "{}", '{"kind": "other"}', "\x89"])
-def test_what_is_no_plan_is_not_replaced(content: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_plan_is_not_replaced(content: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.json"
     path.write_text(content)
     with pytest.raises(PlanFileError, match=r"LS621.*it holds something else than a plan"):
@@ -258,4 +260,4 @@ def test_a_failed_write_leaves_the_older_plan(
     with pytest.raises(PlanFileError, match=r"LS621.*no space left on device"):
         write_plan_file(path, SAVED)
     assert read_plan_file(path).project == "older"
-    assert [found.name for found in tmp_path.iterdir()] == ["plan.json"]
+    assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]

@@ -58,12 +58,12 @@ def written(filter: Filter) -> dict[str, Any]:
         case TextMatch(column, operator, value):
             return {"op": TEXT_OPERATIONS[operator], "column": column, "value": value}
         case In(column, literals):
-            values = [text(each, type_of(column)) for each in literals]
+            values = [text(literal, type_of(column)) for literal in literals]
             return {"op": "in", "column": column, "type": type_of(column), "values": values}
         case Comparison(column, operator, literal):
             value = text(literal, type_of(column))
-            told = {"op": operator.value, "column": column, "type": type_of(column)}
-            return {**told, "value": value}
+            document = {"op": operator.value, "column": column, "type": type_of(column)}
+            return {**document, "value": value}
 
 
 def type_of(column: str) -> str:
@@ -95,11 +95,11 @@ def same(left: Filter, right: Filter) -> bool:
 
 
 @given(st.randoms(use_true_random=False))
-def test_every_filter_is_read_as_it_was_written(random: Random) -> None:
+def test_every_filter_round_trips(random: Random) -> None:
     filters = [predicate(random) for _ in range(5)]
-    found = read_filters(json.loads(json.dumps([written(each) for each in filters])), FIELDS)
-    assert all(map(same, found, filters))
-    assert len(found) == len(filters)
+    read = read_filters(json.loads(json.dumps([written(filter) for filter in filters])), FIELDS)
+    assert all(map(same, read, filters))
+    assert len(read) == len(filters)
 
 
 @pytest.mark.parametrize(
@@ -124,11 +124,13 @@ def test_every_filter_is_read_as_it_was_written(random: Random) -> None:
         ("it's", "", ""),
     ],
 )
-def test_values_in_the_words_of_java(column: str, value: str, literal: Literal | None) -> None:
-    told = {"op": "=", "column": column, "type": type_of(column), "value": value}
+def test_values_are_read_from_their_java_form(
+    column: str, value: str, literal: Literal | None
+) -> None:
+    document = {"op": "=", "column": column, "type": type_of(column), "value": value}
     expected = Decimal(value) if literal is None else literal
-    [found] = read_filters([told], FIELDS)
-    assert same(found, Comparison(column, Operator.EQUAL, expected))
+    [filter] = read_filters([document], FIELDS)
+    assert same(filter, Comparison(column, Operator.EQUAL, expected))
 
 
 def test_is_not_null_is_the_negation() -> None:
@@ -139,7 +141,7 @@ KNOWN = {"op": "isnull", "column": "i8"}
 
 
 @pytest.mark.parametrize(
-    "told",
+    "document",
     [
         {},
         {"op": "like", "column": "it's", "value": "a%"},
@@ -162,11 +164,11 @@ KNOWN = {"op": "isnull", "column": "i8"}
     ],
     ids=str,
 )
-def test_what_is_not_known_is_left_out(told: Mapping[str, Any]) -> None:
-    assert read_filters([KNOWN, told, KNOWN], FIELDS) == [IsNull("i8"), IsNull("i8")]
+def test_unknown_filters_are_omitted(document: Mapping[str, Any]) -> None:
+    assert read_filters([KNOWN, document, KNOWN], FIELDS) == [IsNull("i8"), IsNull("i8")]
 
 
-def test_what_is_nested_too_deeply_is_left_out() -> None:
+def test_filters_nested_too_deeply_are_omitted() -> None:
     deep: dict[str, Any] = KNOWN
     for _ in range(100_000):
         deep = {"op": "not", "child": deep}

@@ -44,21 +44,21 @@ PUSHED = {"day64": 0.1, "large bytes": 0, "f16": 0.6, "it's": 0.9, "large": 0.9,
 
 @dataclass(frozen=True)
 class Written:
-    """A dataset, what Spark sees in its rows, and its columns by name."""
+    """A dataset, its rows as Spark sees them, and its columns by name."""
 
     dataset: lance.LanceDataset
     rows: list[Row]
     fields: Mapping[str, Field]
 
     def select(self, sql: str) -> list[int]:
-        found: list[int] = []
+        ids: list[int] = []
         for fragment in self.dataset.get_fragments():
             scanner = fragment.scanner(columns=["id"], filter=sql)
-            found += scanner.to_table().column("id").to_pylist()
-        return sorted(found)
+            ids += scanner.to_table().column("id").to_pylist()
+        return sorted(ids)
 
     def agrees(self, filter: Filter) -> bool:
-        """Whether the filter can be said; if so, Lance selects what Spark would."""
+        """Return whether the filter is translated; if so, Lance must select the rows of Spark."""
         sql = to_lance(filter, self.fields)
         if sql is not None:
             assert self.select(sql) == selected(filter, self.rows), sql
@@ -76,11 +76,11 @@ def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         dataset.create_scalar_index(column.name, ("BTREE", "BITMAP", "ZONEMAP")[number % 3])
     dataset = lance.dataset(place)
     if request.param == "legacy":
-        seen = kept(dataset.to_table())
-    return Written(dataset, seen, {each.name: each for each in snapshot(dataset).fields})
+        seen = written_rows(dataset.to_table())
+    return Written(dataset, seen, {column.name: column for column in snapshot(dataset).fields})
 
 
-def kept(rows: pa.Table) -> list[Row]:
+def written_rows(rows: pa.Table) -> list[Row]:
     """Rows as they were read: the oldest files keep no nulls of most types."""
     seen: list[Row] = [{"id": number} for number in rows["id"].to_pylist()]
     for column in COLUMNS:
@@ -95,18 +95,18 @@ def kept(rows: pa.Table) -> list[Row]:
 
 @settings(max_examples=16, deadline=None, derandomize=True, database=None)
 @given(st.randoms(use_true_random=False))
-def test_lance_selects_what_spark_would(written: Written, random: Random) -> None:
-    said = [written.agrees(predicate(random)) for _ in range(AT_ONCE)]
-    assert any(said)
+def test_lance_selects_the_rows_that_spark_selects(written: Written, random: Random) -> None:
+    translated = [written.agrees(predicate(random)) for _ in range(AT_ONCE)]
+    assert any(translated)
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_each_column(written: Written, name: str) -> None:
+def test_comparisons_of_each_column_select_the_same_rows(written: Written, name: str) -> None:
     random = Random(name)
     filters = [leaf(random, BY_NAME[name]) for _ in range(15)]
-    filters += [Not(each) for each in filters]
-    said = sum(written.agrees(each) for each in filters)
-    assert said >= PUSHED.get(name, 1) * len(filters)
+    filters += [Not(filter) for filter in filters]
+    translated = sum(written.agrees(filter) for filter in filters)
+    assert translated >= PUSHED.get(name, 1) * len(filters)
 
 
 def field(type: pa.DataType, name: str = "x") -> dict[str, Field]:
@@ -147,7 +147,7 @@ def compare(type: pa.DataType, literal: Literal, operator: Operator = Operator.L
     ],
     ids=str,
 )
-def test_what_is_doubtful_stays_with_spark(type: pa.DataType, literal: Literal) -> None:
+def test_doubtful_comparisons_stay_with_spark(type: pa.DataType, literal: Literal) -> None:
     assert compare(type, literal) is None
     assert to_lance(Not(Comparison("x", Operator.LESS, literal)), field(type)) is None
     assert to_lance(Or(IsNull("x"), In("x", (literal, literal))), field(type)) is None or (
@@ -169,21 +169,21 @@ def test_what_is_doubtful_stays_with_spark(type: pa.DataType, literal: Literal) 
     ],
     ids=str,
 )
-def test_types_whose_nulls_are_not_sure(type: pa.DataType) -> None:
+def test_types_with_uncertain_nulls_stay_with_spark(type: pa.DataType) -> None:
     assert to_lance(IsNull("x"), field(type)) is None
 
 
-def test_a_prefix_of_what_is_no_string() -> None:
+def test_prefixes_of_other_types_than_strings_stay_with_spark() -> None:
     assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "a"), field(pa.binary())) is None
     assert to_lance(TextMatch("x", TextOperator.STARTS_WITH, "\ud800"), field(pa.string())) is None
 
 
 @pytest.mark.parametrize("name", ["", "a`b", "_rowid", "_rowaddr", "_ROW", "_distance", "_score"])
-def test_names_that_lance_cannot_read_or_means_otherwise(name: str) -> None:
+def test_names_that_lance_misreads_stay_with_spark(name: str) -> None:
     assert to_lance(IsNull(name), field(pa.int32(), name)) is None
 
 
-def test_a_column_that_is_not_there() -> None:
+def test_a_missing_column_stays_with_spark() -> None:
     assert to_lance(IsNull("y"), field(pa.int32())) is None
     assert to_lance(IsNull("X"), field(pa.int32())) is None
 
@@ -191,14 +191,14 @@ def test_a_column_that_is_not_there() -> None:
 def test_names_differ_by_case(tmp_path: Path) -> None:
     rows = pa.table({"id": [0, 1], "x": [1, 2], "X": [2, 1]})
     dataset = lance.write_dataset(rows, tmp_path / "t.lance")
-    fields = {each.name: each for each in snapshot(dataset).fields}
+    fields = {column.name: column for column in snapshot(dataset).fields}
     seen: list[Row] = [{"id": 0, "x": 1, "X": 2}, {"id": 1, "x": 2, "X": 1}]
     two = Written(dataset, seen, fields)
     assert two.agrees(Comparison("x", Operator.EQUAL, 1))
     assert two.agrees(Comparison("X", Operator.EQUAL, 1))
 
 
-def test_dictionaries_of_strings(tmp_path: Path) -> None:
+def test_dictionaries_of_strings_are_compared(tmp_path: Path) -> None:
     indices = pa.array([0, 1, None, 2, 3], pa.int8())
     words = pa.DictionaryArray.from_arrays(indices, pa.array(["a", None, "b'", "a_"]))
     rows = pa.table({"id": range(5), "x": words})
@@ -206,7 +206,7 @@ def test_dictionaries_of_strings(tmp_path: Path) -> None:
     seen: list[Row] = [
         {"id": number, "x": value} for number, value in enumerate(["a", None, None, "b'", "a_"])
     ]
-    two = Written(dataset, seen, {each.name: each for each in snapshot(dataset).fields})
+    two = Written(dataset, seen, {column.name: column for column in snapshot(dataset).fields})
     for operand in (
         Comparison("x", Operator.EQUAL, "b'"),
         Comparison("x", Operator.GREATER, "a"),
@@ -225,7 +225,7 @@ def test_blobs_stay_with_spark(tmp_path: Path, version: str) -> None:
     schema = pa.schema([pa.field("id", pa.int64()), blob])
     rows = pa.table({"id": range(3), "x": [b"ab", None, b""]}, schema)
     dataset = lance.write_dataset(rows, tmp_path / "t.lance", data_storage_version=version)
-    fields = {each.name: each for each in snapshot(dataset).fields}
+    fields = {column.name: column for column in snapshot(dataset).fields}
     for operand in (Comparison("x", Operator.EQUAL, b"ab"), IsNull("x"), In("x", (b"",))):
         assert to_lance(operand, fields) is None
         assert to_lance(Not(operand), fields) is None
@@ -247,7 +247,7 @@ def test_literals_cannot_break_out(tmp_path: Path) -> None:
     rows = pa.table({"id": range(len(texts)), "x": texts})
     dataset = lance.write_dataset(rows, tmp_path / "t.lance")
     seen: list[Row] = [{"id": number, "x": text} for number, text in enumerate(texts)]
-    one = Written(dataset, seen, {each.name: each for each in snapshot(dataset).fields})
+    one = Written(dataset, seen, {column.name: column for column in snapshot(dataset).fields})
     for text in texts:
         assert one.agrees(Comparison("x", Operator.EQUAL, text))
         assert one.agrees(Not(In("x", (text,))))
@@ -274,22 +274,25 @@ def test_a_list_of_nothing_stays_with_spark() -> None:
     assert to_lance(In("x", ()), field(pa.int32())) is None
 
 
-def test_under_or_and_not_all_or_nothing_is_said() -> None:
+def test_under_or_and_not_filters_are_pushed_whole_or_not_at_all() -> None:
     fields = {**field(pa.int32()), **field(pa.date64(), "y")}
-    said, unsaid = IsNull("x"), Comparison("y", Operator.EQUAL, Day(0))
-    assert to_lance(Or(said, unsaid), fields) is None
-    assert to_lance(Not(And(said, unsaid)), fields) is None
-    assert to_lance(And(said, unsaid), fields) is None
+    translatable, untranslatable = IsNull("x"), Comparison("y", Operator.EQUAL, Day(0))
+    assert to_lance(Or(translatable, untranslatable), fields) is None
+    assert to_lance(Not(And(translatable, untranslatable)), fields) is None
+    assert to_lance(And(translatable, untranslatable), fields) is None
 
 
-def test_of_a_conjunction_the_exact_part_is_said() -> None:
+def test_the_exact_part_of_a_conjunction_is_pushed() -> None:
     fields = {**field(pa.int32()), **field(pa.date64(), "y")}
     one, two = IsNull("x"), Comparison("x", Operator.EQUAL, 2)
-    unsaid = Comparison("y", Operator.EQUAL, Day(0))
+    other = Comparison("y", Operator.EQUAL, Day(0))
     expected = "(`x` IS NULL AND `x` = 2)"
-    assert exact_conjuncts([one, unsaid, two], fields) == (expected, [unsaid])
-    assert exact_conjuncts([And(one, And(unsaid, two))], fields) == (expected, [unsaid])
-    assert exact_conjuncts([unsaid], fields) == (None, [unsaid])
+    assert exact_conjuncts([one, other, two], fields) == (expected, [other])
+    assert exact_conjuncts([And(one, And(other, two))], fields) == (
+        expected,
+        [other],
+    )
+    assert exact_conjuncts([other], fields) == (None, [other])
     assert exact_conjuncts([], fields) == (None, [])
 
 
@@ -299,8 +302,8 @@ def orders(tmp_path: Path) -> lance.LanceDataset:
     return lance.write_dataset(rows, tmp_path / "orders.lance")
 
 
-def test_long_chains_and_lists_are_said_up_to_a_bound(orders: lance.LanceDataset) -> None:
-    fields = {each.name: each for each in snapshot(orders).fields}
+def test_long_chains_and_lists_are_pushed_up_to_a_bound(orders: lance.LanceDataset) -> None:
+    fields = {column.name: column for column in snapshot(orders).fields}
     chain: Filter = Comparison("id", Operator.EQUAL, 0)
     for number in range(1, 1_000):
         chain = Or(chain, Comparison("id", Operator.EQUAL, number))
@@ -313,10 +316,10 @@ def test_long_chains_and_lists_are_said_up_to_a_bound(orders: lance.LanceDataset
 
 
 @pytest.mark.parametrize(("depth", "is_said"), [(14, True), (40, False), (5_000, False)])
-def test_what_is_nested_too_deeply_stays_with_spark(
+def test_filters_nested_too_deeply_stay_with_spark(
     orders: lance.LanceDataset, depth: int, is_said: bool
 ) -> None:
-    fields = {each.name: each for each in snapshot(orders).fields}
+    fields = {column.name: column for column in snapshot(orders).fields}
     nested: Filter = Comparison("id", Operator.LESS, 10)
     for _ in range(depth):
         nested = And(Or(nested, IsNull("s")), Not(IsNull("id")))

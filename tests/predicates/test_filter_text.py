@@ -49,7 +49,7 @@ LESS = Comparison("a", Operator.LESS, 3)
         (And(LESS, Or(LESS, IsNull("b"))), "(a < 3 and (a < 3 or b is null))"),
     ],
 )
-def test_filters_read_much_as_sql_has_them(filter: Filter, text: str) -> None:
+def test_filters_are_printed_like_sql(filter: Filter, text: str) -> None:
     assert filter_text(filter) == text
 
 

@@ -1,4 +1,4 @@
-"""What Spark makes of a filter on a row: true, false or unknown."""
+"""Three-valued logic of Spark: a filter on a row is true, false or unknown."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def truth(filter: Filter, row: Row) -> bool | None:
 
 
 def matches(operator: TextOperator, value: str, text: str) -> bool:
-    """Where text is looked for, in Python's words."""
+    """Return whether a text matches, computed with methods of Python."""
     match operator:
         case TextOperator.STARTS_WITH:
             return value.startswith(text)
@@ -78,10 +78,10 @@ def _conjunction(left: bool | None, right: bool | None) -> bool | None:
 
 
 def _membership(value: Literal | None, literals: Iterable[Literal | None]) -> bool | None:
-    found = [_comparison(value, Operator.EQUAL, literal) for literal in literals]
-    if True in found:
+    verdicts = [_comparison(value, Operator.EQUAL, literal) for literal in literals]
+    if True in verdicts:
         return True
-    return None if None in found else False
+    return None if None in verdicts else False
 
 
 def _comparison(value: Literal | None, operator: Operator, literal: Literal | None) -> bool | None:

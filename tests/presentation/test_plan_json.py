@@ -13,21 +13,21 @@ def test_the_json_of_a_plan_is_a_contract(golden: Golden) -> None:
     golden("plan/every_action.json", json.dumps(as_json(every_action()), indent=2) + "\n")
 
 
-def test_a_node_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
-    shown = every_action()
-    nodes = as_json(shown)["nodes"]
-    assert nodes == [planned(action).to_json() for action in shown.actions]
+def test_a_node_of_a_plan_has_the_form_of_a_node_of_a_run() -> None:
+    example = every_action()
+    nodes = as_json(example)["nodes"]
+    assert nodes == [planned(action).to_json() for action in example.actions]
 
 
-def test_the_status_tells_of_blocked_nodes() -> None:
+def test_the_status_reports_blocked_nodes() -> None:
     assert as_json(plan(skip()))["status"] == "planned"
     assert as_json(plan(skip(), blocked()))["status"] == "error"
 
 
-def test_the_json_of_joins_has_more(golden: Golden) -> None:
+def test_the_json_of_joins_has_additional_fields(golden: Golden) -> None:
     golden("plan/every_join.json", json.dumps(as_json(every_join()), indent=2) + "\n")
 
 
-def test_a_join_looks_as_it_will_in_the_run_that_carries_the_plan_out() -> None:
-    shown = every_join()
-    assert as_json(shown)["nodes"] == [planned(each).to_json() for each in shown.actions]
+def test_a_join_of_a_plan_has_the_form_of_a_join_of_a_run() -> None:
+    example = every_join()
+    assert as_json(example)["nodes"] == [planned(action).to_json() for action in example.actions]

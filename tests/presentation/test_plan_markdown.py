@@ -19,11 +19,11 @@ POLICIES = {
 }
 
 
-def test_a_reviewer_sees_reads_reasons_and_permitted_staleness(golden: Golden) -> None:
+def test_markdown_shows_reads_reasons_and_permitted_staleness(golden: Golden) -> None:
     golden("plan/every_action.md", as_markdown(every_action(), POLICIES) + "\n")
 
 
-def test_a_project_at_rest_is_one_sentence() -> None:
+def test_an_unchanged_project_is_one_sentence() -> None:
     lines = as_markdown(plan(skip("a"), skip("b")), {}).splitlines()
     assert lines == ["### lancestat: shop, target dev", "", "Nothing to do. 2 nodes unchanged."]
 
@@ -41,5 +41,5 @@ def test_code_cannot_be_closed_early() -> None:
     assert code("a`b|c\nd") == "`a'b\\|c d`"
 
 
-def test_a_reviewer_sees_what_joins_compare(golden: Golden) -> None:
+def test_markdown_shows_the_compared_rows_of_joins(golden: Golden) -> None:
     golden("plan/every_join.md", as_markdown(every_join(), POLICIES) + "\n")

@@ -11,11 +11,11 @@ from tests.plan.plans import analyze, blocked, every_action, plan, refresh, rest
 from tests.presentation.rendering import as_text
 
 
-def test_every_action_is_a_line_with_what_it_reads_and_why(golden: Golden) -> None:
+def test_every_action_is_a_line_with_its_reads_and_reason(golden: Golden) -> None:
     golden("plan/every_action.txt", as_text(every_action(), width=120) + "\n")
 
 
-def test_on_a_narrow_page_reasons_stand_below_the_names(golden: Golden) -> None:
+def test_in_a_narrow_terminal_reasons_are_below_the_names(golden: Golden) -> None:
     text = as_text(every_action(), width=80)
     assert max(map(len, text.splitlines())) <= 90
     golden("plan/every_action_narrow.txt", text + "\n")
@@ -33,7 +33,7 @@ def test_many_unchanged_tables_fold_into_one_line() -> None:
     assert "t3" in as_text(plan(refresh(), *idle), verbose=True)
 
 
-def test_a_project_at_rest_says_that_nothing_is_to_be_done() -> None:
+def test_an_unchanged_project_has_nothing_to_do() -> None:
     last = as_text(plan(skip("a"), skip("b"))).splitlines()[-1]
     assert last == "Nothing to do: all statistics are up to date."
 
@@ -42,11 +42,11 @@ def test_a_plan_that_only_restamps_reads_no_data() -> None:
     assert as_text(plan(restamp())).splitlines()[-1] == "Reads no data."
 
 
-def test_with_nothing_but_blocked_nodes_all_is_not_called_up_to_date() -> None:
+def test_a_plan_of_blocked_nodes_is_not_called_up_to_date() -> None:
     assert as_text(plan(skip(), blocked())).splitlines()[-1] == "Nothing else to do."
 
 
-def test_an_empty_plan_says_so() -> None:
+def test_an_empty_plan_has_its_own_message() -> None:
     assert as_text(plan()) == "No nodes selected."
 
 
@@ -59,22 +59,22 @@ def test_long_errors_wrap_below_the_name_of_their_node() -> None:
     assert all(line.startswith(" " * 13) for line in below)
 
 
-def test_paint_sees_each_action_in_its_tone() -> None:
+def test_each_action_is_painted_in_its_tone() -> None:
     view = plan_view(plan(analyze(), blocked()), {})
     text = "\n".join(plan_lines(view, Page()))
     assert paint("+ analyze ", "analyze") in text
     assert paint("! blocked  customer", "blocked") in text
 
 
-def test_joins_say_what_they_compare_how_and_why(golden: Golden) -> None:
+def test_joins_show_their_rows_strategy_and_reason(golden: Golden) -> None:
     golden("plan/every_join.txt", as_text(every_join(), width=120) + "\n")
 
 
-def test_verbose_tells_the_stages_of_joins(golden: Golden) -> None:
+def test_verbose_shows_the_stages_of_joins(golden: Golden) -> None:
     golden("plan/every_join_verbose.txt", as_text(every_join(), verbose=True) + "\n")
 
 
-def test_with_joins_at_rest_everything_is_up_to_date() -> None:
+def test_with_unchanged_joins_everything_is_up_to_date() -> None:
     idle = [action for action in every_join().actions if action.verb == "skip"]
     last = as_text(plan(*idle)).splitlines()[-1]
     assert last == "Nothing to do: everything is up to date."

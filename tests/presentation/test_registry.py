@@ -61,7 +61,7 @@ def test_a_new_format_is_offered_where_it_can_be_printed() -> None:
 
 
 @pytest.mark.usefixtures("yaml_format")
-def test_a_command_that_cannot_print_a_new_format_says_what_it_prints() -> None:
+def test_a_command_that_cannot_print_a_new_format_lists_its_formats() -> None:
     result = ran("plan", "--output", "yaml")
     assert result.exit_code == 2
     assert "'plan' prints text, json or markdown, not yaml." in result.stderr

@@ -12,7 +12,7 @@ from tests.report.gathering import Gathering
 
 @pytest.fixture
 def world(tmp_path: Path) -> World:
-    """A table of 100 rows in 4 fragments that no run has seen, looked at right now."""
+    """A table of 100 rows in 4 fragments that no run has read, with the current clock."""
     path = tmp_path / "orders.lance"
     lance.write_dataset(orders(0, 100), str(path), max_rows_per_file=25)
     return World(path)
@@ -25,8 +25,8 @@ def gathering(world: World) -> Gathering:
 
 @pytest.fixture
 def joins(tmp_path: Path) -> JoinWorld:
-    """A join of two tables that no run has seen."""
-    found = JoinWorld(tmp_path)
-    lance.write_dataset(vectors(0, 20, name="v"), found.uri("l"), max_rows_per_file=10)
-    lance.write_dataset(vectors(0, 30, name="w"), found.uri("r"), max_rows_per_file=10)
-    return found
+    """A join of two tables that has never run."""
+    join_world = JoinWorld(tmp_path)
+    lance.write_dataset(vectors(0, 20, name="v"), join_world.uri("l"), max_rows_per_file=10)
+    lance.write_dataset(vectors(0, 30, name="w"), join_world.uri("r"), max_rows_per_file=10)
+    return join_world

@@ -37,7 +37,7 @@ class Gathering:
         **changes: Any,
     ) -> TableReport:
         table = self.table(**changes)
-        found = gather(
+        gathered = gather(
             self.spec(table),
             self.world.state,
             self.world.clock,
@@ -46,7 +46,7 @@ class Gathering:
             with_histograms=with_histograms,
             runs=runs,
         )
-        [report] = found.nodes
+        [report] = gathered.nodes
         assert isinstance(report, TableReport)
         return report
 

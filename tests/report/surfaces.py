@@ -1,4 +1,4 @@
-"""All ways to ask about a table's statistics that need no Spark, and what has to hold for them."""
+"""All surfaces that report a table's statistics without Spark, and their invariants."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from lancestat.report.values import TableReport
 from lancestat.spec.model import Publish, StaleBounds
 from tests.execution.judged import JudgedTable, policy
 
-# Whether statistics are used, the word for why, and the sentence for people.
+# Whether statistics are used, the reason as a word, and the reason as a sentence.
 Answer = tuple[bool, str, str]
 
 
 @dataclass(frozen=True)
 class Surfaces:
-    """What all ways to ask say of a table under one policy."""
+    """The verdicts of all surfaces on a table under one policy."""
 
     table: JudgedTable
 
@@ -29,7 +29,7 @@ class Surfaces:
         return project
 
     def read(self) -> Verdict:
-        """What a view of `attach` and of `lancestat sql` is given."""
+        """Return the verdict of a view of `attach` and of `lancestat sql`."""
         world = self.table.world
         tables = DeclaredTables(world.observer.spec, world.state, world.clock)
         [opened] = tables.open([world.table]).values()
@@ -37,36 +37,36 @@ class Surfaces:
         return opened.judge(ReadSettings(), world.clock())
 
     def read_by_uri(self, allow_stale: bool) -> Verdict:
-        """What `read_table` gives to somebody who knows of no project."""
+        """Return the verdict of `read_table` without a project."""
         opened = open_table(self.table.dataset.uri)
         return opened.judge(ReadSettings(allow_stale=allow_stale), self.table.world.clock())
 
     def answers(self) -> dict[str, Answer]:
         """By surface; `status` and `docs` are made of the report, as is the system view."""
         project = self.project()
-        shown, read = project.show(self.table.world.name), self.read()
+        status, read = project.show(self.table.world.name), self.read()
         [report] = project.report().nodes
         assert isinstance(report, TableReport)
-        assert report.status is not None
-        found = {
-            "show": (shown.use, shown.reason, shown.detail),
+        assert report.shown is not None
+        by_surface = {
+            "show": (status.use, status.reason, status.detail),
             "reader": (read.use, read.reason.value, read.detail),
             "report": (report.verdict == "use", report.reason, report.status.detail),
         }
         for row in project.report_tables(["statistics"])["statistics"].to_pylist():
-            found[f"view, {row['column']}"] = (
+            by_surface[f"view, {row['column']}"] = (
                 row["verdict"] == "use",
                 row["reason"],
                 row["detail"],
             )
-        return found
+        return by_surface
 
     def action(self) -> Action:
         return self.table.world.action()
 
 
 def check_surfaces(table: JudgedTable, allow_stale: bool | StaleBounds) -> Verdict:
-    """One answer on all of them, and a true one."""
+    """Check that all surfaces give the same verdict, and that it is true; return it."""
     table.world.policy = policy(allow_stale)
     surfaces = Surfaces(table)
     answers = surfaces.answers()
@@ -80,7 +80,7 @@ def check_surfaces(table: JudgedTable, allow_stale: bool | StaleBounds) -> Verdi
 
 
 def check_action(table: JudgedTable, action: Action, verdict: Verdict) -> None:
-    """A run leaves alone what readers may use, and nothing that they refuse."""
+    """Check that a run skips statistics that readers may use, and only these."""
     assert isinstance(action, Skip) or not hasattr(action, "error"), action
     accepted = action.reasons == (Reason.POLICY_ACCEPTS,)
     if accepted or table.world.publish is Publish.NONE:
@@ -95,15 +95,15 @@ def check_action(table: JudgedTable, action: Action, verdict: Verdict) -> None:
 
 
 def check_truth(table: JudgedTable, allow_stale: bool | StaleBounds, verdict: Verdict) -> None:
-    """What is used describes the rows that are read, as nearly as the policy says."""
+    """Check that used statistics describe the rows, within the bounds of the policy."""
     if verdict.statistics is None:
         return
     tag, names = verdict.statistics.version_tag, verdict.statistics.columns
     changed = table.truly_changed(tag, names)
-    said = table.statistics().changed_rows
+    bound = table.statistics().changed_rows
     if verdict.reason is GuardReason.CURRENT:
         assert changed == 0.0
-    if said is not None:
-        assert changed <= said + 1e-9
+    if bound is not None:
+        assert changed <= bound + 1e-9
     if isinstance(allow_stale, StaleBounds) and allow_stale.max_changed_rows is not None:
         assert changed <= allow_stale.max_changed_rows + 1e-9

@@ -65,8 +65,8 @@ def test_problems_name_the_variables_of_bounds(
     gathering.world.run()
     lance.write_dataset(orders(100, 125), str(gathering.world.path), mode="append")
     gathering.world.clock.now = gathering.committed_at(2) + timedelta(hours=1)
-    found = gathering.report(policy=table.policy, freshness=table.freshness)
-    refused, outdated = found.problems
+    report = gathering.report(policy=table.policy, freshness=table.freshness)
+    refused, outdated = report.problems
     assert refused.endswith(f"the policy accepts {words}.")
     assert outdated.endswith("error_after is {{ env_var('B_ERR') }}.")
     gathering.world.clock.now = gathering.committed_at(2) + timedelta(minutes=42)

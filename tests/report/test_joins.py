@@ -1,4 +1,4 @@
-"""What is told of joins, each rule of their health under exactly its own condition."""
+"""Reports of joins: each rule of their health under exactly its own condition."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def whole(joins: JoinWorld, names: Sequence[str] = ("near",)) -> ProjectReport:
 
 
 def report(joins: JoinWorld) -> JoinReport:
-    [found] = whole(joins).nodes
-    assert isinstance(found, JoinReport)
-    return found
+    [node] = whole(joins).nodes
+    assert isinstance(node, JoinReport)
+    return node
 
 
 def test_a_join_that_never_ran_is_an_error(joins: JoinWorld) -> None:
-    found = report(joins)
-    assert (found.health, found.verdict, found.reasons) == (Health.ERROR, "absent", ("new",))
-    assert found.problems == ("It has no result yet.",)
-    assert (found.record, found.error, found.runs) == (None, None, ())
+    node = report(joins)
+    assert (node.health, node.verdict, node.reasons) == (Health.ERROR, "absent", ("new",))
+    assert node.problems == ("It has no result yet.",)
+    assert (node.record, node.error, node.runs) == (None, None, ())
 
 
-def test_a_join_after_a_run_is_well(joins: JoinWorld) -> None:
+def test_a_join_after_a_run_is_healthy(joins: JoinWorld) -> None:
     joins.run()
-    found = report(joins)
-    assert (found.health, found.verdict, found.problems) == (Health.OK, "current", ())
-    assert found.record is not None
-    assert (found.record.left_rows, found.record.right_rows) == (20, 30)
-    [run] = found.runs
+    node = report(joins)
+    assert (node.health, node.verdict, node.problems) == (Health.OK, "current", ())
+    assert node.record is not None
+    assert (node.record.left_rows, node.record.right_rows) == (20, 30)
+    [run] = node.runs
     assert run.result.status is Status.SUCCESS
     assert run.result.join is not None
     assert run.result.join.pairs == 600
@@ -51,10 +51,10 @@ def test_a_join_after_a_run_is_well(joins: JoinWorld) -> None:
 def test_a_result_that_is_behind_is_a_warning(joins: JoinWorld) -> None:
     joins.run()
     lance.write_dataset(vectors(20, 5, name="v"), joins.uri("l"), mode="append")
-    found = report(joins)
-    assert (found.health, found.verdict) == (Health.WARN, "behind")
-    assert found.reasons == ("rows_appended",)
-    assert found.problems == ("Its result is behind: rows appended.",)
+    node = report(joins)
+    assert (node.health, node.verdict) == (Health.WARN, "behind")
+    assert node.reasons == ("rows_appended",)
+    assert node.problems == ("Its result is behind: rows appended.",)
     joins.declare(k=1)
     assert report(joins).reasons == ("spec_changed",)
 
@@ -62,20 +62,20 @@ def test_a_result_that_is_behind_is_a_warning(joins: JoinWorld) -> None:
 def test_a_result_that_is_gone_is_an_error(joins: JoinWorld) -> None:
     joins.run()
     shutil.rmtree(joins.uri("near"))
-    found = report(joins)
-    assert (found.health, found.verdict) == (Health.ERROR, "absent")
-    assert found.problems == ("Its result is not there: output missing.",)
-    assert found.record is not None
+    node = report(joins)
+    assert (node.health, node.verdict) == (Health.ERROR, "absent")
+    assert node.problems == ("Its result is not there: output missing.",)
+    assert node.record is not None
 
 
 def test_a_join_that_cannot_be_planned_is_an_error(joins: JoinWorld) -> None:
     joins.run()
     shutil.rmtree(joins.uri("r"))
-    found = report(joins)
-    assert (found.health, found.verdict, found.reasons) == (Health.ERROR, "blocked", ())
-    assert found.error is not None
+    node = report(joins)
+    assert (node.health, node.verdict, node.reasons) == (Health.ERROR, "blocked", ())
+    assert node.error is not None
     place = "LS201 specs/shop.yml:1:1: there is no Lance dataset at "
-    assert found.problems[0].startswith(place)
+    assert node.problems[0].startswith(place)
 
 
 def test_a_last_run_that_failed_is_an_error(joins: JoinWorld) -> None:
@@ -87,14 +87,14 @@ def test_a_last_run_that_failed_is_an_error(joins: JoinWorld) -> None:
     joins.before = fail
     joins.run(full_refresh=True)
     joins.clock.advance(minutes=3)
-    found = report(joins)
-    assert (found.health, found.verdict) == (Health.ERROR, "current")
-    assert found.problems == ("Its last run failed 3 min ago: LS571 no room is left.",)
+    node = report(joins)
+    assert (node.health, node.verdict) == (Health.ERROR, "current")
+    assert node.problems == ("Its last run failed 3 min ago: LS571 no room is left.",)
     joins.run()
     assert report(joins).health is Health.OK
 
 
-def test_what_reads_what_is_told_of_the_nodes_that_are_there(joins: JoinWorld) -> None:
+def test_dependencies_name_only_reported_nodes(joins: JoinWorld) -> None:
     joins.others = (Table("found", joins.uri("near"), PLACE),)
     every = ("l", "r", "near", "found")
     assert dict(whole(joins, every).reads) == {
@@ -106,18 +106,20 @@ def test_what_reads_what_is_told_of_the_nodes_that_are_there(joins: JoinWorld) -
     assert dict(whole(joins, ("r", "near")).reads) == {"r": (), "near": ("r",)}
 
 
-def test_a_join_whose_input_is_about_to_be_made_awaits_it(joins: JoinWorld) -> None:
+def test_a_join_waits_for_an_input_that_will_be_created(joins: JoinWorld) -> None:
     joins.run("l", "r", "near")
     joins.declare(k=3)
     joins.others = (Table("found", joins.uri("near"), PLACE),)
-    found = {node.spec.name: node for node in whole(joins, ("near", "found")).nodes}
-    assert found["near"].verdict == "behind"
-    # A table is judged by what is there now.
-    assert found["found"].verdict == "refuse"
+    nodes = {node.spec.name: node for node in whole(joins, ("near", "found")).nodes}
+    assert nodes["near"].verdict == "behind"
+    # A table is judged by its current rows.
+    assert nodes["found"].verdict == "refuse"
 
 
 @pytest.mark.parametrize("health", list(Health))
-def test_a_project_is_as_well_as_its_worst_node(joins: JoinWorld, health: Health) -> None:
+def test_the_health_of_a_project_is_that_of_its_worst_node(
+    joins: JoinWorld, health: Health
+) -> None:
     if health is not Health.ERROR:
         joins.run("l", "r", "near")
     if health is Health.WARN:

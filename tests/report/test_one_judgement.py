@@ -1,4 +1,4 @@
-"""Whoever asks about a table's statistics gets one answer, whatever happened to the table."""
+"""All surfaces give the same verdict on a table's statistics after any change of the table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.report.surfaces import check_surfaces
         st.tuples(st.sampled_from(STEPS), st.sampled_from(POLICIES)), min_size=1, max_size=8
     ),
 )
-def test_all_surfaces_judge_alike_and_rightly(
+def test_all_surfaces_give_the_same_correct_verdict(
     publish: Publish, seed: int, steps: list[tuple[Step, bool | StaleBounds]]
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="lancestat-judged-") as folder:
         table = JudgedTable.create(Path(folder) / "t.lance", publish, seed)
         for step, allow_stale in steps:
-            # A run goes by the policy too.
+            # A run also follows the policy.
             table.world.policy = policy(allow_stale)
             step(table)
             check_surfaces(table, allow_stale)
@@ -40,7 +40,7 @@ def test_all_surfaces_judge_alike_and_rightly(
 
 @pytest.mark.parametrize("publish", Publish)
 @pytest.mark.parametrize("step", list(dict.fromkeys(STEPS)), ids=lambda step: step.__name__)
-def test_all_surfaces_judge_every_single_step_alike(
+def test_all_surfaces_give_the_same_verdict_after_every_step(
     step: Step, publish: Publish, tmp_path: Path
 ) -> None:
     table = JudgedTable.create(tmp_path / "t.lance", publish, seed=7)

@@ -1,4 +1,4 @@
-"""Rows for SQL and files have the columns that are told of them, and no others."""
+"""Rows for SQL and files have exactly their declared columns."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def names(rows: Iterable[Row]) -> set[str]:
 
 
 def test_every_column_is_filled_somewhere_and_typed() -> None:
-    told = [*statistics_rows(SHOWN)]
-    assert names(told) == set(STATISTICS.columns)
-    shape = STATISTICS.table(told)
+    rows = [*statistics_rows(SHOWN)]
+    assert names(rows) == set(STATISTICS.columns)
+    shape = STATISTICS.table(rows)
     assert shape.schema.field("computed_at").type == pa.timestamp("us", "UTC")
     assert shape.schema.field("changed_rows").type == pa.float64()
     assert shape.column("computed_at").to_pylist()[0] == SHOWN.computed_at
@@ -65,13 +65,13 @@ def test_columns_without_statistics_have_rows_without_figures() -> None:
 
 
 @pytest.mark.parametrize("shape", [STATISTICS, RUNS, FRAGMENTS])
-def test_no_rows_are_a_table_too(shape: RowShape) -> None:
+def test_a_table_may_have_no_rows(shape: RowShape) -> None:
     empty = shape.table([])
     assert (empty.num_rows, empty.column_names) == (0, list(shape.columns))
 
 
-def test_only_what_is_wanted_is_gathered() -> None:
-    lost = replace(TABLE, status=None, fragments=())
+def test_only_requested_views_are_computed() -> None:
+    lost = replace(TABLE, shown=None, fragments=())
     asked: list[str] = []
 
     def report() -> ProjectReport:

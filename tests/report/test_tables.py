@@ -1,4 +1,4 @@
-"""What is told of tables, each rule of their health under exactly its own condition."""
+"""Reports of tables: each rule of their health under exactly its own condition."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def only(*names: str) -> ColumnSelection:
 
 
 def test_a_table_without_statistics_is_an_error(gathering: Gathering) -> None:
-    found = gathering.report()
-    assert (found.health, found.verdict, found.reason) == (Health.ERROR, "refuse", "absent")
-    assert found.problems == ("It has no statistics yet.",)
-    assert (found.runs, found.error, found.freshness) == ((), None, None)
+    report = gathering.report()
+    assert (report.health, report.verdict, report.reason) == (Health.ERROR, "refuse", "absent")
+    assert report.problems == ("It has no statistics yet.",)
+    assert (report.runs, report.error, report.freshness) == ((), None, None)
 
 
-def test_a_table_after_a_run_is_well(gathering: Gathering) -> None:
+def test_a_table_after_a_run_is_healthy(gathering: Gathering) -> None:
     gathering.world.run()
-    found = gathering.report(with_fragments=True)
-    assert (found.health, found.verdict, found.reason) == (Health.OK, "use", "current")
-    assert found.problems == ()
-    assert found.status is not None
-    assert (found.status.versions_behind, found.status.changed_rows) == (0, 0.0)
-    assert found.status.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
-    assert found.status.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
-    assert [(each.id, each.rows, each.covered) for each in found.fragments] == [
+    report = gathering.report(with_fragments=True)
+    assert (report.health, report.verdict, report.reason) == (Health.OK, "use", "current")
+    assert report.problems == ()
+    assert report.shown is not None
+    assert (report.shown.versions_behind, report.shown.changed_rows) == (0, 0.0)
+    assert report.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert report.shown.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
+    assert [(fragment.id, fragment.rows, fragment.covered) for fragment in report.fragments] == [
         (number, 25, 3) for number in range(4)
     ]
-    [run] = found.runs
+    [run] = report.runs
     assert (run.command, run.target, run.run_id) == ("run", "dev", "test")
     assert (run.result.status, run.result.rows_scanned) == (Status.SUCCESS, 100)
 
@@ -68,16 +68,16 @@ def test_a_table_after_a_run_is_well(gathering: Gathering) -> None:
 def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -> None:
     gathering.world.run()
     append(gathering.world)
-    found = gathering.report(with_fragments=True)
-    assert (found.health, found.verdict, found.reason) == (Health.ERROR, "refuse", "stale")
-    assert found.problems == (
+    report = gathering.report(with_fragments=True)
+    assert (report.health, report.verdict, report.reason) == (Health.ERROR, "refuse", "stale")
+    assert report.problems == (
         "Readers refuse its statistics: the statistics describe version 2, the table is at "
         "version 3; the policy accepts no distance.",
     )
-    assert found.status is not None
-    assert (found.status.versions_behind, found.status.changed_rows) == (1, 0.2)
-    assert found.status.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
-    assert [each.covered for each in found.fragments] == [3, 3, 3, 3, 0]
+    assert report.shown is not None
+    assert (report.shown.versions_behind, report.shown.changed_rows) == (1, 0.2)
+    assert report.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert [fragment.covered for fragment in report.fragments] == [3, 3, 3, 3, 0]
 
 
 @pytest.mark.parametrize(
@@ -90,38 +90,38 @@ def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -
         (StaleBounds(max_versions=1, max_changed_rows=0.1), Health.ERROR, "stale"),
     ],
 )
-def test_staleness_that_the_policy_accepts_is_well(
+def test_accepted_staleness_is_healthy(
     gathering: Gathering, bounds: bool | StaleBounds, health: Health, reason: str
 ) -> None:
     gathering.world.run()
     append(gathering.world)
-    found = gathering.report(policy=Policy(allow_stale=bounds))
-    assert (found.health, found.reason) == (health, reason)
+    report = gathering.report(policy=Policy(allow_stale=bounds))
+    assert (report.health, report.reason) == (health, reason)
 
 
-def test_how_many_rows_changed_is_not_known_once_versions_are_cleaned_up(
+def test_the_number_of_changed_rows_is_unknown_after_a_cleanup(
     gathering: Gathering,
 ) -> None:
     gathering.world.run()
     append(gathering.world)
     gathering.world.dataset.cleanup_old_versions(older_than=timedelta(0))
-    found = gathering.report(policy=Policy(allow_stale=StaleBounds(max_changed_rows=1.0)))
-    assert found.status is not None
-    assert (found.status.versions_behind, found.status.changed_rows) == (1, None)
-    assert (found.health, found.reason) == (Health.ERROR, "stale")
-    assert found.problems[0].endswith("the share of changed rows is not known.")
+    report = gathering.report(policy=Policy(allow_stale=StaleBounds(max_changed_rows=1.0)))
+    assert report.shown is not None
+    assert (report.shown.versions_behind, report.shown.changed_rows) == (1, None)
+    assert (report.health, report.reason) == (Health.ERROR, "stale")
+    assert report.problems[0].endswith("the share of changed rows is not known.")
     assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
 
 
-def test_wanted_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
+def test_selected_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
     gathering.world.columns = only("o_id")
     gathering.world.run()
     gathering.world.columns = ColumnSelection()
-    found = gathering.report(with_fragments=True)
-    assert (found.health, found.reason) == (Health.WARN, "current")
-    assert found.problems == ("2 wanted columns have no statistics: o_status, o_total.",)
-    assert found.status is not None
-    assert found.status.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
+    report = gathering.report(with_fragments=True)
+    assert (report.health, report.reason) == (Health.WARN, "current")
+    assert report.problems == ("2 wanted columns have no statistics: o_status, o_total.",)
+    assert report.shown is not None
+    assert report.shown.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
     one = gathering.report(columns=only("o_id", "o_total"))
     assert one.problems == ("1 wanted column has no statistics: o_total.",)
 
@@ -142,12 +142,12 @@ def test_rows_may_be_too_old(
 ) -> None:
     gathering.world.run()
     gathering.world.clock.now = gathering.committed_at(1) + HOUR
-    found = gathering.report(freshness=bounds)
-    assert (found.health, found.freshness) == (health, health)
+    report = gathering.report(freshness=bounds)
+    assert (report.health, report.freshness) == (health, health)
     if sentence is None:
-        assert found.problems == ()
+        assert report.problems == ()
     else:
-        assert found.problems == (f"Its rows last changed 1 h ago, {sentence}",)
+        assert report.problems == (f"Its rows last changed 1 h ago, {sentence}",)
 
 
 def test_the_age_of_rows_is_that_of_their_last_change(gathering: Gathering) -> None:
@@ -162,16 +162,16 @@ def test_the_age_of_rows_is_that_of_their_last_change(gathering: Gathering) -> N
     assert gathering.report().changed_at == gathering.committed_at(3)
 
 
-def test_a_dataset_that_is_not_there_is_an_error_and_stops_no_other(
+def test_a_missing_dataset_is_an_error_and_does_not_stop_others(
     gathering: Gathering, tmp_path: Path
 ) -> None:
     gathering.world.run()
     there = gathering.table()
     gone = replace(there, name="gone", uri=str(tmp_path / "gone.lance"))
     spec = gathering.spec(gone, there)
-    found = gather(spec, gathering.world.state, gathering.world.clock, spec.nodes)
-    assert found.health is Health.ERROR
-    lost, well = found.nodes
+    report = gather(spec, gathering.world.state, gathering.world.clock, spec.nodes)
+    assert report.health is Health.ERROR
+    lost, well = report.nodes
     assert isinstance(lost, TableReport)
     assert (lost.health, lost.verdict, lost.reason) == (Health.ERROR, "refuse", "unreadable")
     assert (lost.status, lost.changed_at) == (None, None)
@@ -180,15 +180,15 @@ def test_a_dataset_that_is_not_there_is_an_error_and_stops_no_other(
     assert well.health is Health.OK
 
 
-def test_a_declared_column_that_is_not_there_is_an_error(gathering: Gathering) -> None:
+def test_a_missing_declared_column_is_an_error(gathering: Gathering) -> None:
     gathering.world.run()
-    found = gathering.report(columns=only("o_ids"))
-    assert (found.health, found.reason) == (Health.ERROR, "unreadable")
-    assert found.problems[0].startswith("LS114: table 'orders' has no column 'o_ids'")
-    assert "did you mean 'o_id'?" in found.problems[0]
+    report = gathering.report(columns=only("o_ids"))
+    assert (report.health, report.reason) == (Health.ERROR, "unreadable")
+    assert report.problems[0].startswith("LS114: table 'orders' has no column 'o_ids'")
+    assert "did you mean 'o_id'?" in report.problems[0]
 
 
-def test_a_last_run_that_failed_is_an_error_until_another_finds_the_table_well(
+def test_a_failed_last_run_is_an_error_until_another_succeeds(
     gathering: Gathering, tmp_path: Path
 ) -> None:
     world = gathering.world
@@ -200,14 +200,14 @@ def test_a_last_run_that_failed_is_an_error_until_another_finds_the_table_well(
     assert lost.startswith("LS201: ")
     shutil.move(away, world.path)
     world.clock.advance(hours=2)
-    found = gathering.report()
-    assert (found.health, found.reason) == (Health.ERROR, "current")
-    [problem] = found.problems
+    report = gathering.report()
+    assert (report.health, report.reason) == (Health.ERROR, "current")
+    [problem] = report.problems
     assert problem.startswith("Its last run failed 2 h ago: LS201 ")
-    assert [run.result.status for run in found.runs] == [Status.ERROR, Status.SUCCESS]
+    assert [run.result.status for run in report.runs] == [Status.ERROR, Status.SUCCESS]
     world.run()
     assert gathering.report().health is Health.OK
-    # Once it is seen to be well, idle runs leave no trace again.
+    # Once a run has found it healthy, idle runs are not recorded again.
     world.run()
     assert len(gathering.report().runs) == 3
 
@@ -216,16 +216,16 @@ def test_statistics_that_only_the_state_has_are_judged_like_others(gathering: Ga
     gathering.world.publish = Publish.NONE
     assert gathering.report().reason == "absent"
     gathering.world.run()
-    found = gathering.report()
-    assert (found.health, found.reason) == (Health.OK, "current")
+    report = gathering.report()
+    assert (report.health, report.reason) == (Health.OK, "current")
     append(gathering.world)
-    found = gathering.report(policy=Policy(None, None, StaleBounds(max_changed_rows=0.2)))
-    assert (found.health, found.reason) == (Health.OK, "stale_accepted")
-    assert found.status is not None
-    assert (found.status.versions_behind, found.status.changed_rows) == (1, 0.2)
+    report = gathering.report(policy=Policy(None, None, StaleBounds(max_changed_rows=0.2)))
+    assert (report.health, report.reason) == (Health.OK, "stale_accepted")
+    assert report.shown is not None
+    assert (report.shown.versions_behind, report.shown.changed_rows) == (1, 0.2)
 
 
-def test_a_policy_that_refreshes_when_stale_is_judged_by_what_it_accepts(
+def test_a_policy_that_refreshes_when_stale_is_judged_by_its_bounds(
     gathering: Gathering,
 ) -> None:
     gathering.world.policy = Policy(
@@ -234,8 +234,8 @@ def test_a_policy_that_refreshes_when_stale_is_judged_by_what_it_accepts(
     gathering.world.run()
     append(gathering.world)
     gathering.world.run()
-    found = gathering.report()
-    assert (found.health, found.reason) == (Health.OK, "stale_accepted")
+    report = gathering.report()
+    assert (report.health, report.reason) == (Health.OK, "stale_accepted")
     append(gathering.world)
     assert gathering.report().health is Health.ERROR
 
@@ -244,11 +244,11 @@ def test_histograms_are_those_of_the_rows(gathering: Gathering) -> None:
     gathering.world.histogram = True
     gathering.world.run()
     assert gathering.report().histograms == {}
-    found = gathering.report(with_histograms=True).histograms
-    assert set(found) == {"o_id", "o_total"}
-    bins = found["o_total"].bins
+    histograms = gathering.report(with_histograms=True).histograms
+    assert set(histograms) == {"o_id", "o_total"}
+    bins = histograms["o_total"].bins
     assert (bins[0].low, bins[-1].high) == (0, 99 / 4)
-    assert found["o_total"].height * len(bins) == pytest.approx(100)
+    assert histograms["o_total"].height * len(bins) == pytest.approx(100)
     append(gathering.world)
     assert gathering.report(with_histograms=True).histograms == {}
 
@@ -256,8 +256,8 @@ def test_histograms_are_those_of_the_rows(gathering: Gathering) -> None:
 def remember(world: World, run_id: str, target: str = "dev", **changes: object) -> None:
     [result] = world.run(full_refresh=True).nodes
     world.clock.advance(minutes=1)
-    told = {**result.to_json(), **changes}
-    node = NodeRun("orders", "table", "d", None, told, None)
+    stored = {**result.to_json(), **changes}
+    node = NodeRun("orders", "table", "d", None, stored, None)
     now = world.clock.now
     world.state.add_run(RunRecord(run_id, "run", target, now, now, "success", (node,)))
     world.clock.advance(minutes=1)
@@ -294,14 +294,14 @@ def test_the_state_is_read_once_for_all_tables(
         monkeypatch.setattr(state, name, counting(name, getattr(state, name)))
     tables = [replace(gathering.table(), name=f"orders_{number}") for number in range(9)]
     spec = gathering.spec(*tables)
-    found = gather(spec, state, gathering.world.clock, tables, with_fragments=True)
-    assert [node.spec.name for node in found.nodes] == [table.name for table in tables]
+    report = gather(spec, state, gathering.world.clock, tables, with_fragments=True)
+    assert [node.spec.name for node in report.nodes] == [table.name for table in tables]
     assert asked["records"] == asked["outcomes"] == 1
-    # MemoryState answers for several tables one by one.
+    # MemoryState reads several tables one by one.
     assert asked["partial_indexes"] == 1
     assert asked["joins"] == asked["runs"] == 0
 
 
-def test_no_nodes_are_a_report_too(gathering: Gathering) -> None:
-    found = gather(gathering.spec(), gathering.world.state, gathering.world.clock, [])
-    assert (found.nodes, found.health, dict(found.reads)) == ((), Health.OK, {})
+def test_a_report_may_have_no_nodes(gathering: Gathering) -> None:
+    report = gather(gathering.spec(), gathering.world.state, gathering.world.clock, [])
+    assert (report.nodes, report.health, dict(report.reads)) == ((), Health.OK, {})

@@ -37,7 +37,7 @@ TYPES: Mapping[str, tuple[pa.DataType, str]] = {
 
 
 def snapshot(uri: str, columns: Mapping[str, str], *, fragments: int = 2) -> Snapshot:
-    """A dataset whose columns are all in one file of each fragment, of 1,000 bytes a column."""
+    """Return a dataset with one file per fragment, of 1,000 bytes a column."""
     fields = tuple(
         Field(number, name, TYPES[type][0], True, TYPES[type][1])
         for number, (name, type) in enumerate(columns.items())
@@ -54,7 +54,7 @@ def snapshot(uri: str, columns: Mapping[str, str], *, fragments: int = 2) -> Sna
 
 @dataclass
 class Lake:
-    """The datasets that there are, by URI, and which were asked for."""
+    """The existing datasets by URI, and the requested ones."""
 
     datasets: dict[str, Snapshot] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -75,9 +75,9 @@ class Lake:
 
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
-    found = Lake()
-    monkeypatch.setattr("lancestat.review.evidence.observe_snapshots", found.observe)
-    return found
+    store = Lake()
+    monkeypatch.setattr("lancestat.review.evidence.observe_snapshots", store.observe)
+    return store
 
 
 @dataclass
@@ -137,14 +137,14 @@ class Repository:
             "GIT_COMMITTER_NAME": "a",
             "GIT_COMMITTER_EMAIL": "a@example.com",
         }
-        done = subprocess.run(
+        completed = subprocess.run(
             ["git", "-C", str(self.top), *words],
             check=True,
             capture_output=True,
             text=True,
             env=environment,
         )
-        return done.stdout.strip()
+        return completed.stdout.strip()
 
     def commit(self, files: Mapping[str, str], *, project: str = ".") -> str:
         """Write a project's files and commit all there is; the commit's id."""
@@ -159,7 +159,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    made = Repository(tmp_path / "repository")
-    made.top.mkdir()
-    made.git("init", "--quiet", "--initial-branch=main")
-    return made
+    work_tree = Repository(tmp_path / "repository")
+    work_tree.top.mkdir()
+    work_tree.git("init", "--quiet", "--initial-branch=main")
+    return work_tree

@@ -16,7 +16,7 @@ BOT = {"login": "github-actions[bot]", "type": "Bot"}
 
 @dataclass
 class Reply:
-    """What to answer instead of what GitHub would."""
+    """An answer in place of the one of GitHub."""
 
     status: int
     payload: object = None
@@ -82,9 +82,9 @@ class GitHubStub:
         return Reply(404, {"message": "Not Found"})
 
     def _list(self, query: str) -> Reply:
-        given = parse_qs(query)
-        size = min(int(given["per_page"][0]), self.page_size)
-        page = int(given["page"][0])
+        arguments = parse_qs(query)
+        size = min(int(arguments["per_page"][0]), self.page_size)
+        page = int(arguments["page"][0])
         here = self.comments[(page - 1) * size : page * size]
         headers = {}
         if page * size < len(self.comments):

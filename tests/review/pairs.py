@@ -23,7 +23,7 @@ DATASETS = {
 
 @dataclass(frozen=True)
 class Pair:
-    """BASE and HEAD, and the risks of what lies between."""
+    """BASE and HEAD, and the risks of their differences."""
 
     base: Files
     head: Files

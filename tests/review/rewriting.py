@@ -115,12 +115,12 @@ def written(nodes: Sequence[Node]) -> dict[str, str]:
 def _document(nodes: Iterable[Node], **more: list[Node]) -> dict[str, list[Node]]:
     tables = [node for node in nodes if "k" not in node]
     joins = [node for node in nodes if "k" in node]
-    found = {"tables": tables, "knn_joins": joins, **more}
-    return {kind: items for kind, items in found.items() if items} or {"tables": []}
+    document = {"tables": tables, "knn_joins": joins, **more}
+    return {kind: items for kind, items in document.items() if items} or {"tables": []}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes numbers and booleans plain, whatever style is asked for."""
+    """A dumper that writes numbers and booleans plain in every style."""
 
     def represent_plain(self, value: Any) -> yaml.ScalarNode:
         node = yaml.SafeDumper.yaml_representers[type(value)](self, value)
@@ -157,7 +157,7 @@ def rewritten(draw: st.DrawFn, nodes: Sequence[Node]) -> dict[str, str]:
     for kind, items in (("policies", policies), ("column_sets", sets)):
         if items:
             documents[draw(st.integers(0, count - 1))][kind] = items
-    # What is written last may stand first: it is other nodes that name it.
+    # The order is free: nodes refer to each other by name.
     return {
         f"specs/{draw(st.sampled_from(['', 'deep/', 'z/y/']))}f{number}.yml": _text(draw, document)
         for number, document in enumerate(documents)
@@ -286,6 +286,6 @@ class Texts:
 
 
 def loaded(files: Mapping[str, str]) -> ProjectSpec:
-    """A project whose spec files are these."""
+    """Return the project of these spec files."""
     texts = Texts({"lancestat_project.yml": HEADER, **files})
     return load_project(Path("/shop"), environment={}, files=texts)

@@ -67,16 +67,16 @@ ALL = table()
 def test_patterns_are_compared_where_there_is_no_schema(
     old: Table | None, new: Table | None, gained: tuple[str, ...], lost: tuple[str, ...]
 ) -> None:
-    found = compare_columns(old, new, None, Mask())
-    assert found.change == ColumnsChange(gained, lost, False)
-    assert (found.may_gain, found.may_lose) == (bool(gained), bool(lost))
+    comparison = compare_columns(old, new, None, Mask())
+    assert comparison.change == ColumnsChange(gained, lost, False)
+    assert (comparison.may_gain, comparison.may_lose) == (bool(gained), bool(lost))
 
 
 def test_a_schema_gives_names_in_its_order() -> None:
-    found = compare_columns(
+    comparison = compare_columns(
         table(rule(["x_a", "b", "a"])), table(rule(["*_key", "a"])), SCHEMA, Mask()
     )
-    assert found.change == ColumnsChange(("a_key", "b_key"), ("b", "x_a"), True)
+    assert comparison.change == ColumnsChange(("a_key", "b_key"), ("b", "x_a"), True)
 
 
 PATTERNS = st.lists(
@@ -94,7 +94,7 @@ TABLES = st.builds(
 
 
 @given(TABLES, TABLES)
-def test_what_patterns_rule_out_happens_with_no_schema(old: Table, new: Table) -> None:
+def test_comparing_patterns_is_conservative(old: Table, new: Table) -> None:
     """Patterns may only be too careful."""
     careful = compare_columns(old, new, None, Mask())
     exact = compare_columns(old, new, SCHEMA, Mask())
@@ -104,7 +104,7 @@ def test_what_patterns_rule_out_happens_with_no_schema(old: Table, new: Table) -
 
 
 @given(TABLES)
-def test_what_stays_gains_and_loses_nothing(declared: Table) -> None:
+def test_an_unchanged_selection_gains_and_loses_nothing(declared: Table) -> None:
     for schema in (None, SCHEMA):
-        found = compare_columns(declared, declared, schema, Mask())
-        assert (found.change.gained, found.change.lost) == ((), ())
+        comparison = compare_columns(declared, declared, schema, Mask())
+        assert (comparison.change.gained, comparison.change.lost) == ((), ())

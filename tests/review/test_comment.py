@@ -38,7 +38,7 @@ def stub() -> Iterator[GitHubStub]:
 
 
 class Keeper:
-    """Keeps the comment of the project `shop`, and remembers how long it waited."""
+    """Keep the comment of the project `shop` up to date, and record the waits."""
 
     def __init__(self, stub: GitHubStub) -> None:
         self.stub = stub
@@ -54,9 +54,9 @@ def keep(stub: GitHubStub) -> Keeper:
     return Keeper(stub)
 
 
-def test_the_first_time_a_comment_is_made(stub: GitHubStub, keep: Keeper) -> None:
-    kept = keep("### one change\n")
-    assert kept == CommentResult(
+def test_the_first_call_creates_a_comment(stub: GitHubStub, keep: Keeper) -> None:
+    result = keep("### one change\n")
+    assert result == CommentResult(
         Outcome.CREATED, "https://github.example/o/r/pull/7#issuecomment-1"
     )
     assert stub.bodies == [f"{MARKER}\n### one change\n"]
@@ -64,7 +64,7 @@ def test_the_first_time_a_comment_is_made(stub: GitHubStub, keep: Keeper) -> Non
     assert {seen.headers["Authorization"] for seen in stub.seen} == {f"Bearer {TOKEN}"}
 
 
-def test_the_next_time_the_same_comment_is_changed(stub: GitHubStub, keep: Keeper) -> None:
+def test_the_next_call_updates_the_same_comment(stub: GitHubStub, keep: Keeper) -> None:
     stub.add("a question", PERSON)
     keep("one")
     stub.add("an answer", PERSON)
@@ -74,24 +74,20 @@ def test_the_next_time_the_same_comment_is_changed(stub: GitHubStub, keep: Keepe
 
 
 @pytest.mark.parametrize("written", ["one\ntwo", "one\r\ntwo\r\n"])
-def test_a_comment_that_says_it_already_is_left_alone(
-    written: str, stub: GitHubStub, keep: Keeper
-) -> None:
+def test_an_unchanged_comment_is_not_updated(written: str, stub: GitHubStub, keep: Keeper) -> None:
     stub.add(f"{MARKER}\n{written}")
     assert keep("one\ntwo\n").outcome is Outcome.UNCHANGED
     assert stub.asked == [LIST]
 
 
 @pytest.mark.parametrize("nothing", ["", " \n", f"Nothing changes.\n\n{NO_CHANGES}\n"])
-def test_where_nothing_changes_no_comment_is_made(
-    nothing: str, stub: GitHubStub, keep: Keeper
-) -> None:
+def test_without_changes_no_comment_is_made(nothing: str, stub: GitHubStub, keep: Keeper) -> None:
     assert keep(nothing) == CommentResult(Outcome.NOT_NEEDED)
     assert stub.comments == []
 
 
 @pytest.mark.parametrize("nothing", ["", f"Nothing changes.\n\n{NO_CHANGES}\n"])
-def test_a_comment_that_told_of_changes_says_when_they_are_gone(
+def test_a_comment_is_updated_when_its_changes_are_gone(
     nothing: str, stub: GitHubStub, keep: Keeper
 ) -> None:
     keep("one change")
@@ -110,7 +106,7 @@ def test_each_project_of_a_repository_has_its_own_comment(stub: GitHubStub, keep
     ]
 
 
-def test_a_marker_stays_one_hidden_line_and_is_no_other_projects() -> None:
+def test_a_marker_is_one_hidden_line_that_names_its_project() -> None:
     names = ["a-b", "a--b", "a---b", "x-->", "--", "-%2D", "ü-ñ", "a<b", "a>b", "shop-"]
     lines = {marker(name) for name in names}
     assert len(lines) == len(names)
@@ -140,7 +136,7 @@ def test_a_comment_is_found_on_a_later_page(stub: GitHubStub, keep: Keeper) -> N
         (f"{MARKER} and more on its line", BOT),
     ],
 )
-def test_what_only_looks_like_our_comment_is_not_touched(
+def test_similar_comments_are_not_touched(
     body: str, user: dict[str, str], stub: GitHubStub, keep: Keeper
 ) -> None:
     stub.add(body, user)
@@ -148,7 +144,9 @@ def test_what_only_looks_like_our_comment_is_not_touched(
     assert stub.bodies == [body, f"{MARKER}\nours\n"]
 
 
-def test_with_a_persons_token_that_persons_comment_is_ours(stub: GitHubStub, keep: Keeper) -> None:
+def test_with_a_token_of_a_user_the_comment_of_that_user_is_updated(
+    stub: GitHubStub, keep: Keeper
+) -> None:
     stub.user, stub.author = PERSON, PERSON
     stub.add(f"{MARKER}\npasted by another", {"login": "another", "type": "User"})
     keep("one")
@@ -164,7 +162,7 @@ def test_of_two_comments_made_at_once_the_first_is_kept(stub: GitHubStub, keep: 
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 504])
-def test_a_server_in_trouble_is_asked_again(status: int, stub: GitHubStub, keep: Keeper) -> None:
+def test_server_errors_are_retried(status: int, stub: GitHubStub, keep: Keeper) -> None:
     stub.script = [Reply(status, {"message": "trouble"})] * 3
     assert keep("one").outcome is Outcome.CREATED
     assert keep.waited == [1.0, 2.0, 4.0]
@@ -182,7 +180,7 @@ def test_a_server_in_trouble_is_asked_again(status: int, stub: GitHubStub, keep:
         (429, {"Retry-After": "soon"}, 1.0),
     ],
 )
-def test_github_says_how_long_to_wait(
+def test_the_retry_after_header_is_respected(
     status: int, headers: dict[str, str], waited: float, stub: GitHubStub, keep: Keeper
 ) -> None:
     stub.script = [Reply(status, {"message": "slow down"}, headers)]
@@ -190,14 +188,14 @@ def test_github_says_how_long_to_wait(
     assert keep.waited == [waited]
 
 
-def test_a_limit_that_lasts_is_not_sat_out(stub: GitHubStub, keep: Keeper) -> None:
+def test_a_long_rate_limit_is_not_waited_for(stub: GitHubStub, keep: Keeper) -> None:
     stub.script = [Reply(429, {"message": "slow down"}, {"Retry-After": "3600"})]
     with pytest.raises(CommentError, match=r"^LS611 .*: 429 slow down"):
         keep("one")
     assert keep.waited == []
 
 
-def test_trouble_that_lasts_is_one_error(stub: GitHubStub, keep: Keeper) -> None:
+def test_lasting_server_errors_are_one_error(stub: GitHubStub, keep: Keeper) -> None:
     stub.script = [Reply(502, {"message": "bad gateway"})] * 9
     with pytest.raises(CommentError, match=r"^LS611 .*: 502 bad gateway"):
         keep("one")
@@ -247,13 +245,13 @@ def test_the_token_is_sent_to_no_other_host(step: str, stub: GitHubStub, keep: K
         assert other.seen == []
 
 
-def test_redirects_in_a_circle_end(stub: GitHubStub, keep: Keeper) -> None:
+def test_circular_redirects_end(stub: GitHubStub, keep: Keeper) -> None:
     stub.script = [Reply(302, None, {"Location": "/repos"})] * 20
     with pytest.raises(CommentError, match=r"^LS614 .*again and again"):
         keep("one")
 
 
-def test_pages_without_end_end(stub: GitHubStub, keep: Keeper) -> None:
+def test_endless_pages_end(stub: GitHubStub, keep: Keeper) -> None:
     stub.page_size = 1
     stub.comments = [{"body": "a"}, {"body": "b"}]
     stub.next_url = lambda url: url.replace("page=2", "page=1")
@@ -261,7 +259,7 @@ def test_pages_without_end_end(stub: GitHubStub, keep: Keeper) -> None:
     assert len(stub.seen) == 101
 
 
-def test_a_token_that_may_only_read_is_told_apart(stub: GitHubStub, keep: Keeper) -> None:
+def test_a_read_only_token_has_its_own_error(stub: GitHubStub, keep: Keeper) -> None:
     stub.script = [None, Reply(403, {"message": "Resource not accessible by integration"})]
     with pytest.raises(ReadOnlyToken, match=r"^LS613 .*: 403 Resource not accessible") as raised:
         keep("one")
@@ -270,7 +268,7 @@ def test_a_token_that_may_only_read_is_told_apart(stub: GitHubStub, keep: Keeper
 
 
 @pytest.mark.parametrize(
-    ("status", "payload", "said"),
+    ("status", "payload", "message"),
     [
         (401, {"message": "Bad credentials"}, "401 Bad credentials"),
         (404, {"message": "Not Found"}, "404 Not Found"),
@@ -282,19 +280,19 @@ def test_a_token_that_may_only_read_is_told_apart(stub: GitHubStub, keep: Keeper
         (410, ["no", "message"], "410 Gone"),
     ],
 )
-def test_a_refusal_says_what_github_says(
-    status: int, payload: object, said: str, stub: GitHubStub, keep: Keeper
+def test_an_error_has_the_message_of_github(
+    status: int, payload: object, message: str, stub: GitHubStub, keep: Keeper
 ) -> None:
     stub.script = [Reply(status, payload)]
     with pytest.raises(CommentError) as raised:
         keep("one")
     assert raised.value.code == "LS612"
-    assert said in raised.value.message
+    assert message in raised.value.message
     assert raised.value.hint
 
 
 @pytest.mark.parametrize("raw", [b"<html>", b"\xff\xfe", b""])
-def test_an_answer_that_is_not_githubs_is_one_error(
+def test_an_answer_that_is_not_from_github_is_one_error(
     raw: bytes, stub: GitHubStub, keep: Keeper
 ) -> None:
     stub.script = [Reply(200, raw=raw)]
@@ -303,19 +301,21 @@ def test_an_answer_that_is_not_githubs_is_one_error(
 
 
 @pytest.mark.parametrize("payload", [{}, None, "text", 3])
-def test_a_list_that_is_none_is_one_error(payload: object, stub: GitHubStub, keep: Keeper) -> None:
+def test_an_answer_that_is_not_a_list_is_one_error(
+    payload: object, stub: GitHubStub, keep: Keeper
+) -> None:
     stub.script = [Reply(200, payload)]
     with pytest.raises(CommentError, match=r"^LS615 "):
         keep("one")
 
 
-def test_comments_of_strange_shapes_are_passed_over(stub: GitHubStub, keep: Keeper) -> None:
+def test_malformed_comments_are_ignored(stub: GitHubStub, keep: Keeper) -> None:
     strange = [None, 3, {}, {"body": None}, {"body": MARKER}, {"body": MARKER, "user": None}]
     stub.script = [Reply(200, strange)]
     assert keep("one").outcome is Outcome.CREATED
 
 
-def test_nobody_at_the_address_is_one_error() -> None:
+def test_an_unreachable_address_is_one_error() -> None:
     with serving(GitHubStub()) as gone:
         pass
     github = GitHub(gone.url, TOKEN, sleep=lambda _: None)
@@ -343,14 +343,14 @@ def test_an_address_that_would_show_the_token_is_refused(root: str) -> None:
 
 
 @pytest.mark.parametrize("token", ["", " ", "a b", f"{TOKEN}\nX-Other: 1", "tökén"])
-def test_a_token_that_is_none_is_refused_and_not_shown(token: str) -> None:
+def test_a_malformed_token_is_refused_and_not_shown(token: str) -> None:
     with pytest.raises(CommentError, match=r"^LS610 .*GITHUB_TOKEN") as raised:
         GitHub("https://github.example", token)
     if token.strip():
         assert token not in "".join(traceback.format_exception(raised.value))
 
 
-def test_the_token_is_in_no_error_whatever_a_server_says(stub: GitHubStub) -> None:
+def test_no_error_contains_the_token(stub: GitHubStub) -> None:
     echo = {"message": f"Bad credentials: {TOKEN}", "errors": [{"code": TOKEN}]}
     location = {"Location": f"https://github.example/?access_token={TOKEN}"}
     replies = [
@@ -371,14 +371,12 @@ def test_the_token_is_in_no_error_whatever_a_server_says(stub: GitHubStub) -> No
         assert TOKEN not in repr(github)
 
 
-def test_a_body_that_github_would_not_take_is_cut_between_lines(
-    stub: GitHubStub, keep: Keeper
-) -> None:
+def test_a_body_that_is_too_long_is_cut_between_lines(stub: GitHubStub, keep: Keeper) -> None:
     lines = [f"line {number} {'x' * 90}" for number in range(1000)]
     keep("\n".join(lines))
     [body] = stub.bodies
     assert len(body) <= MAX_CHARACTERS
-    told, cut = body.split("\n\n")
+    text, cut = body.split("\n\n")
     assert cut == "(cut: GitHub takes no more)\n"
-    assert told.splitlines() == [MARKER, *lines[: len(told.splitlines()) - 1]]
+    assert text.splitlines() == [MARKER, *lines[: len(text.splitlines()) - 1]]
     assert fitted(body) == body

@@ -1,4 +1,4 @@
-"""Bytes of the first run, next to what a plan over real tables and a real state says."""
+"""Bytes of the first run, compared with a plan over real tables and a real state."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ def only(diff: Diff) -> NodeDiff:
 
 
 def planned_bytes(root: Path) -> int:
-    """What `lancestat plan` says that a run of HEAD reads."""
+    """Return the bytes that a run of HEAD reads according to `lancestat plan`."""
     [action] = Project.load(root / "head").plan(select="orders").actions
     assert isinstance(action, TableAction)
     return action.figures.bytes_scanned
 
 
-def test_a_new_table_costs_what_its_first_plan_says(root: Path) -> None:
+def test_a_new_table_costs_the_bytes_of_its_first_plan(root: Path) -> None:
     # A dataset is opened only where BASE reads it already.
     base = join(3).replace("left: {lance: parts.lance", "left: {lance: orders.lance")
     [node] = compare(root, base, orders("all") + base).nodes
@@ -110,7 +110,7 @@ def test_histograms_need_columns_read_again(root: Path) -> None:
     assert node.cost_bytes == planned_bytes(root) > 0
 
 
-def test_a_state_that_cannot_be_read_is_told_and_takes_nothing_for_known(
+def test_an_unreadable_state_is_reported_and_everything_is_unknown(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     remember(root, ["o_price"])
@@ -148,23 +148,29 @@ def test_a_query_costs_the_tables_that_it_names(root: Path) -> None:
     sql = "{sql: \"select o_key, o_price as v from {{ ref('orders') }}\", vector: v}"
     base = orders("[o_key]") + join(3)
     node = only(compare(root, base, orders("[o_key]") + join(3, sql)))
-    found = observe_snapshots([(name, f"{root}/head/{name}.lance") for name in ("orders", "parts")])
-    sizes = [each.size_bytes for each in found.values() if not isinstance(each, Exception)]
+    snapshots = observe_snapshots(
+        [(name, f"{root}/head/{name}.lance") for name in ("orders", "parts")]
+    )
+    sizes = [
+        snapshot.size_bytes
+        for snapshot in snapshots.values()
+        if not isinstance(snapshot, Exception)
+    ]
     assert node.cost_bytes == sum(sizes)
 
 
 def remember(root: Path, names: list[str]) -> None:
-    """Let the state know the partials of some columns of orders."""
+    """Store the partials of some columns of orders."""
     write(root / "head", {"lancestat_project.yml": HEADER, "specs/shop.yml": orders("all")})
     project = Project.load(root / "head")
     uri = f"{root}/head/orders.lance"
-    found = observe_snapshots([("orders", uri)])["orders"]
-    assert not isinstance(found, Exception)
-    fields = [field for field in found.fields if field.name in names]
+    observed = observe_snapshots([("orders", uri)])["orders"]
+    assert not isinstance(observed, Exception)
+    fields = [field for field in observed.fields if field.name in names]
     dataset = lance.dataset(uri)
     schema = pa.schema([(field.name, field.type) for field in fields])
     rows = []
-    for group in column_groups(found, fields):
+    for group in column_groups(observed, fields):
         fragment = dataset.get_fragment(group.fragment_id)
         partials = analyze(fragment.to_batches(columns=names), schema)
         keyed = {field_key(field): partials[field.name] for field in fields}

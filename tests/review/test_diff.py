@@ -29,7 +29,7 @@ def compare(sides: Sides, pair: Pair, *, with_datasets: bool = True) -> Diff:
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_change_is_shown_with_what_it_means(sides: Sides, golden: Golden, name: str) -> None:
+def test_a_change_is_shown_with_its_consequences(sides: Sides, golden: Golden, name: str) -> None:
     diff = compare(sides, SHOWN[name])
 
     def placed(text: str) -> str:
@@ -46,7 +46,7 @@ def test_every_risk_is_shown_by_a_pair() -> None:
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_what_means_the_same_is_no_change(sides: Sides, lake: Lake, name: str) -> None:
+def test_equivalent_declarations_are_not_a_change(sides: Sides, lake: Lake, name: str) -> None:
     diff = compare(sides, NONE[name])
     assert diff.is_empty, as_text(diff)
     assert diff.unchanged > 0
@@ -54,7 +54,7 @@ def test_what_means_the_same_is_no_change(sides: Sides, lake: Lake, name: str) -
 
 
 @pytest.mark.parametrize("name", [*SHOWN, *NONE])
-def test_nothing_is_opened_unasked(sides: Sides, lake: Lake, name: str) -> None:
+def test_no_dataset_is_opened_without_need(sides: Sides, lake: Lake, name: str) -> None:
     pair = {**SHOWN, **NONE}[name]
     diff = compare(sides, pair, with_datasets=False)
     assert lake.asked == []

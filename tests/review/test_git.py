@@ -31,7 +31,7 @@ class Trap:
         return self._trace.exists()
 
     def promisor(self, folder: Path, protocol: str) -> str:
-        """The configuration of a repository that asks this program for what it lacks."""
+        """Return the configuration of a repository that runs this program for missing objects."""
         url = {"file": str(folder), "ext": f"ext::{self.program} %S", "ssh": "ssh://localhost/x"}
         return (
             "[core]\n\trepositoryformatversion = 1\n\tbare = true\n"
@@ -56,7 +56,7 @@ def names(diff: Diff) -> list[str]:
 
 
 @pytest.mark.parametrize("protocol", ["file", "ext", "ssh"])
-def test_a_bare_repository_that_a_commit_brings_is_not_obeyed(
+def test_the_configuration_of_a_committed_bare_repository_is_ignored(
     repository: Repository, trap: Trap, tmp_path: Path, protocol: str
 ) -> None:
     shop = repository.top / "shop"
@@ -71,19 +71,19 @@ def test_a_bare_repository_that_a_commit_brings_is_not_obeyed(
     assert not trap.is_sprung
 
 
-def test_a_bare_repository_is_no_repository_of_a_project(tmp_path: Path, trap: Trap) -> None:
+def test_a_bare_repository_is_not_the_repository_of_a_project(tmp_path: Path, trap: Trap) -> None:
     write(tmp_path / "shop", ORDERS)
-    made = Repository(tmp_path / "shop")
-    made.git("init", "--quiet", "--bare")
-    (made.top / "config").write_text(trap.promisor(tmp_path, "file"))
+    repository = Repository(tmp_path / "shop")
+    repository.git("init", "--quiet", "--bare")
+    (repository.top / "config").write_text(trap.promisor(tmp_path, "file"))
     with pytest.raises(LancestatError, match="is in no git repository"):
-        compare(made.top, MISSING)
+        compare(repository.top, MISSING)
     assert not trap.is_sprung
 
 
 @pytest.mark.parametrize("protocol", ["file", "ext", "ssh"])
 @pytest.mark.parametrize("variable", [None, "file:ext:ssh"])
-def test_what_a_partial_clone_lacks_is_not_fetched(
+def test_missing_objects_of_a_partial_clone_are_not_fetched(
     repository: Repository,
     trap: Trap,
     tmp_path: Path,
@@ -106,7 +106,7 @@ def test_what_a_partial_clone_lacks_is_not_fetched(
 
 
 @pytest.mark.parametrize("path", ["", ".", "{git}:", "bin:.", "::"])
-def test_git_is_not_looked_for_in_the_current_folder(
+def test_git_is_not_searched_in_the_current_folder(
     repository: Repository, trap: Trap, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit(ORDERS)
@@ -152,7 +152,7 @@ def test_no_program_of_the_repositorys_configuration_is_run(
     assert not trap.is_sprung
 
 
-def test_variables_of_another_call_turn_nothing(
+def test_git_variables_of_the_environment_have_no_effect(
     repository: Repository, trap: Trap, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit(ORDERS)
@@ -174,7 +174,7 @@ def test_variables_of_another_call_turn_nothing(
     assert not trap.is_sprung
 
 
-def test_the_callers_configuration_still_says_whose_repositories_are_safe(
+def test_the_configuration_of_the_user_still_declares_safe_directories(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit(ORDERS)
@@ -186,14 +186,14 @@ def test_the_callers_configuration_still_says_whose_repositories_are_safe(
     assert compare(repository.top, "main").is_empty
 
 
-def test_no_replacement_passes_for_a_commit(repository: Repository) -> None:
+def test_replacement_objects_are_ignored(repository: Repository) -> None:
     old = repository.commit(ORDERS)
     new = repository.commit(BOTH)
     repository.git("replace", old, new)
     assert names(compare(repository.top, old)) == ["parts"]
 
 
-def test_no_graft_moves_a_merge_base(repository: Repository) -> None:
+def test_grafts_are_ignored(repository: Repository) -> None:
     first = repository.commit(ORDERS)
     repository.git("branch", "left")
     repository.commit(BOTH)
@@ -205,7 +205,7 @@ def test_no_graft_moves_a_merge_base(repository: Repository) -> None:
 
 
 @pytest.mark.parametrize("elsewhere", ["/nonexistent", "..", "{tmp}"])
-def test_the_work_tree_is_where_git_is_found(
+def test_the_work_tree_is_the_folder_of_the_git_directory(
     repository: Repository, tmp_path: Path, elsewhere: str
 ) -> None:
     repository.commit(ORDERS, project="shop")
@@ -231,7 +231,7 @@ def test_linked_work_trees_submodules_and_alternates_are_read(
         assert Reader.around(top / "shop").top == top
 
 
-def test_a_broken_repository_is_told(repository: Repository) -> None:
+def test_a_broken_repository_is_an_error(repository: Repository) -> None:
     repository.commit(ORDERS, project="shop")
     inner = repository.top / "shop" / ".git"
     inner.mkdir()

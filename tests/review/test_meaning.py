@@ -15,7 +15,7 @@ from lancestat.spec.model import ProjectSpec
 from tests.review.conftest import NOW
 from tests.review.rewriting import Edit, Node, edits, loaded, projects, rewritten, written
 
-# What a digest leaves out: it changes neither what a run does nor what readers accept.
+# Keys that a digest omits: they affect neither runs nor readers.
 _SAID_ONLY = {"description", "owner", "tags", "freshness.warn_after", "freshness.error_after"}
 
 few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -28,7 +28,7 @@ def compared(base: ProjectSpec, head: ProjectSpec) -> Diff:
 
 @few
 @given(st.data())
-def test_another_way_to_write_a_project_is_no_change(data: st.DataObject) -> None:
+def test_equivalent_spellings_of_a_project_are_not_a_change(data: st.DataObject) -> None:
     nodes = data.draw(projects())
     diff = compared(loaded(written(nodes)), loaded(data.draw(rewritten(nodes))))
     assert diff.nodes == ()
@@ -38,17 +38,19 @@ def test_another_way_to_write_a_project_is_no_change(data: st.DataObject) -> Non
 
 @few
 @given(st.data())
-def test_one_change_is_found_however_the_rest_is_rewritten(data: st.DataObject) -> None:
+def test_one_change_is_found_in_a_rewritten_project(data: st.DataObject) -> None:
     nodes = data.draw(projects())
     changed = copy.deepcopy(nodes)
     node = data.draw(st.sampled_from(changed))
     edit = data.draw(st.sampled_from(edits(node)))
     edit.change(node)
     base, head = loaded(written(nodes)), loaded(data.draw(rewritten(changed)))
-    [found] = compared(base, head).nodes
-    assert (found.name, found.change) == (node["name"], Change.CHANGED)
-    assert edit.name in {each.name for each in found.properties}
-    assert {each.name for each in found.properties} - {edit.name} <= {"freshness.error_after"}
+    [node_diff] = compared(base, head).nodes
+    assert (node_diff.name, node_diff.change) == (node["name"], Change.CHANGED)
+    assert edit.name in {change.name for change in node_diff.properties}
+    assert {change.name for change in node_diff.properties} - {edit.name} <= {
+        "freshness.error_after"
+    }
 
 
 TABLE: Node = {"name": "t", "uri": "s3://lake/t.lance", "freshness": {"error_after": "24h"}}
@@ -68,13 +70,13 @@ EDITS = [(node, edit) for node in (TABLE, JOIN) for edit in edits(node)]
 def test_every_property_counts(node: Node, edit: Edit) -> None:
     changed = copy.deepcopy(node)
     edit.change(changed)
-    [found] = compared(loaded(written([node])), loaded(written([changed]))).nodes
-    assert edit.name in {each.name for each in found.properties}
+    [node_diff] = compared(loaded(written([node])), loaded(written([changed]))).nodes
+    assert edit.name in {change.name for change in node_diff.properties}
 
 
 @few
 @given(st.data())
-def test_a_node_that_comes_or_goes_is_the_only_one_that_changes(data: st.DataObject) -> None:
+def test_an_added_or_removed_node_is_the_only_change(data: st.DataObject) -> None:
     nodes = data.draw(projects())
     gone = data.draw(st.sampled_from(nodes))
     rest: list[Node] = [node for node in nodes if node is not gone]
@@ -88,7 +90,7 @@ def test_a_node_that_comes_or_goes_is_the_only_one_that_changes(data: st.DataObj
 @few
 @given(projects(), projects())
 def test_nodes_differ_where_their_digests_do(left: list[Node], right: list[Node]) -> None:
-    """The digest knows less of what is one: a table's own `exclude` and that of its column set."""
+    """The digest does not merge a table's own `exclude` with that of its column set."""
     base, head = loaded(written(left)), loaded(written(right))
     for old in base.nodes:
         new = head.node(old.name)

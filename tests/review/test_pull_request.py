@@ -20,9 +20,9 @@ def environment(tmp_path: Path, event: object) -> dict[str, str]:
 
 
 def test_the_event_names_the_pull_request(tmp_path: Path) -> None:
-    found = pull_request(environment(tmp_path, {"pull_request": {"number": 12}}))
-    assert found == PullRequest("some-owner/some.repo", 12)
-    assert found.comments == "/repos/some-owner/some.repo/issues/12/comments"
+    request = pull_request(environment(tmp_path, {"pull_request": {"number": 12}}))
+    assert request == PullRequest("some-owner/some.repo", 12)
+    assert request.comments == "/repos/some-owner/some.repo/issues/12/comments"
 
 
 def test_a_number_that_is_given_wins_and_needs_no_event() -> None:

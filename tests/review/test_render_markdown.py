@@ -53,7 +53,7 @@ def diff(*nodes: NodeDiff) -> Diff:
 
 
 def outside_code(markdown: str) -> str:
-    """What is left of Markdown without code blocks and spans, and without what is escaped."""
+    """Return Markdown without code blocks, code spans and escaped characters."""
     text = re.sub(r"^ *(`{3,})diff\n.*?^ *\1$", "", markdown, flags=re.DOTALL | re.MULTILINE)
     text = re.sub(r"<code>[^<]*</code>", "", text)
     text = re.sub(r"(?<![`\\])(`+)(?!`).*?(?<!`)\1(?!`)", "", text)
@@ -71,23 +71,23 @@ def test_nothing_of_a_specification_becomes_markup() -> None:
 
 
 def structure(page: str) -> list[str]:
-    """What a renderer makes of a page: its elements, and raw HTML, without any text."""
+    """Return the rendered elements of a page, and raw HTML, without any text."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-    found: list[str] = []
+    elements: list[str] = []
     for token in parser.parse(page):
         if token.type == "html_block":
-            found += re.findall(r"</?\w+[^>]*>", token.content)
-        found.append(token.type)
+            elements += re.findall(r"</?\w+[^>]*>", token.content)
+        elements.append(token.type)
         inside = [child.type for child in token.children or ()]
-        found += [type for type in inside if type not in ("text", "text_special")]
-    return found
+        elements += [type for type in inside if type not in ("text", "text_special")]
+    return elements
 
 
 TEXTS = st.text(st.sampled_from("`|\\<>&#@!*_~[]()-+.:/\"'$ \tab0é\u202e"), min_size=1, max_size=30)
 
 
 @given(TEXTS.filter(lambda text: text.strip()))
-def test_a_renderer_sees_the_same_page_whatever_the_texts_are(text: str) -> None:
+def test_texts_do_not_change_the_elements_of_a_page(text: str) -> None:
     assert structure(as_markdown(diff(node(text, text)))) == structure(
         as_markdown(diff(node("x", "x")))
     )
@@ -95,24 +95,24 @@ def test_a_renderer_sees_the_same_page_whatever_the_texts_are(text: str) -> None
 
 @given(st.text(st.sampled_from("`| a\\@<\n"), min_size=1))
 def test_a_span_is_one_span(text: str) -> None:
-    found = span(text)
-    ticks = re.match("`+", found)
+    code = span(text)
+    ticks = re.match("`+", code)
     assert ticks is not None
-    inside = found[len(ticks.group()) : -len(ticks.group())]
-    assert found.endswith(ticks.group())
+    inside = code[len(ticks.group()) : -len(ticks.group())]
+    assert code.endswith(ticks.group())
     assert ticks.group() not in re.findall("`+", inside)
-    assert "\n" not in found
+    assert "\n" not in code
     assert not re.search(r"(?<!\\)\|", cell(text))
 
 
 @given(st.text())
-def test_prose_calls_nobody(text: str) -> None:
-    found = prose(text)
-    assert not re.search(r"@[^\u200b]|(?<!\\)[`<\[\]*_|]", f"{found} ")
-    assert "\n" not in found
+def test_prose_mentions_no_user(text: str) -> None:
+    escaped = prose(text)
+    assert not re.search(r"@[^\u200b]|(?<!\\)[`<\[\]*_|]", f"{escaped} ")
+    assert "\n" not in escaped
 
 
-def test_a_block_cannot_be_left() -> None:
+def test_a_code_block_cannot_be_closed_by_its_text() -> None:
     text = "select 1\n```\n@team <b>\n````"
     page = as_markdown(diff(replace(node(), properties=(change("right.sql", "select 1", text),))))
     fences = re.findall(r"^ *(`{3,})(?:diff)?$", page, flags=re.MULTILINE)
@@ -122,19 +122,19 @@ def test_a_block_cannot_be_left() -> None:
 @pytest.mark.parametrize(
     ("count", "length"), [(1, 3), (1, 200_000), (40, 3), (40, 900), (40, 20_000), (2000, 3)]
 )
-def test_a_page_is_never_too_long_and_says_what_it_leaves_out(count: int, length: int) -> None:
+def test_a_page_has_a_maximum_length_and_counts_omitted_nodes(count: int, length: int) -> None:
     nodes = [node(f"n{number}", "x" * length) for number in range(count)]
     page = as_markdown(diff(*nodes))
     assert len(page) <= MAX_CHARACTERS
-    shown = page.count("\n| ~ |")
+    listed = page.count("\n| ~ |")
     left = re.search(r"^\*([\d,]+) nodes? (?:is|are) left out for length", page, re.MULTILINE)
-    assert shown + (int(left.group(1).replace(",", "")) if left else 0) == count
+    assert listed + (int(left.group(1).replace(",", "")) if left else 0) == count
     folded = page.count("<details>")
     left = re.search(r"^\*([\d,]+) details? (?:is|are) left out for length", page, re.MULTILINE)
     assert folded + (int(left.group(1).replace(",", "")) if left else 0) == count
     assert page.count("<details>") == page.count("</details>")
 
 
-def test_a_diff_of_nothing_is_known_as_such() -> None:
+def test_an_empty_diff_is_recognized() -> None:
     assert has_no_changes(as_markdown(diff()))
     assert not has_no_changes(as_markdown(diff(node())))

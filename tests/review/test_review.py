@@ -36,7 +36,7 @@ def test_a_project_is_compared_by_the_library(repository: Repository) -> None:
     assert (node.name, risks(node)) == ("orders", {Risk.COST_INCREASED})
 
 
-def test_who_reads_what_moved_is_named(sides: Sides) -> None:
+def test_readers_of_a_moved_dataset_are_named(sides: Sides) -> None:
     moved = ORDERS.replace("orders.lance", "elsewhere.lance")
     node = only(sides.diff(ORDERS + JOIN, moved + JOIN))
     assert node.name == "orders"
@@ -52,7 +52,7 @@ def test_a_join_that_is_renamed_is_run_again(sides: Sides) -> None:
     assert node.cost_bytes is None
 
 
-def test_a_table_that_gives_way_to_a_join_of_its_name_is_two_nodes(sides: Sides) -> None:
+def test_a_table_replaced_by_a_join_of_its_name_is_two_nodes(sides: Sides) -> None:
     lone = JOIN.replace("table: orders", "lance: s3://lake/l.lance").replace("like", "orders")
     diff = sides.diff(ORDERS, lone, with_datasets=False)
     assert [(node.kind.value, node.change.value) for node in diff.nodes] == [
@@ -67,7 +67,7 @@ def test_a_uri_that_is_spelled_otherwise_has_not_moved(sides: Sides) -> None:
     assert Risk.DATASET_MOVED not in risks(node)
 
 
-def test_the_dataset_of_base_is_asked_where_that_of_head_is_not_there(
+def test_the_dataset_of_base_is_read_where_that_of_head_is_missing(
     sides: Sides, lake: Lake
 ) -> None:
     lake.add("s3://lake/orders.lance", {"a": "bigint", "b_1": "bigint"})
@@ -80,9 +80,9 @@ def test_the_dataset_of_base_is_asked_where_that_of_head_is_not_there(
     assert lake.asked == ["s3://lake/orders.lance"]
 
 
-def test_what_only_says_something_opens_nothing(sides: Sides, lake: Lake) -> None:
-    told = ORDERS.replace("columns", "description: x, owner: y, publish: none, columns")
-    assert not sides.diff(ORDERS, told).is_empty
+def test_changes_of_metadata_open_no_dataset(sides: Sides, lake: Lake) -> None:
+    described = ORDERS.replace("columns", "description: x, owner: y, publish: none, columns")
+    assert not sides.diff(ORDERS, described).is_empty
     assert lake.asked == []
 
 
@@ -101,15 +101,15 @@ def test_a_value_of_the_environment_is_compared_but_not_shown(
         for side in ("one", "two")
     )
     diff = sides.diff(base, head, with_datasets=False)
-    shown = as_text(diff)
+    text = as_text(diff)
     assert (
-        "uri  {{ env_var('W') }}/o.lance -> {{ env_var('W') }}/o.lance with another value" in shown
+        "uri  {{ env_var('W') }}/o.lance -> {{ env_var('W') }}/o.lance with another value" in text
     )
-    assert "hunter2" not in shown + str(as_json(diff)) + repr(diff)
+    assert "hunter2" not in text + str(as_json(diff)) + repr(diff)
     assert Risk.DATASET_MOVED in diff.risks
 
 
-def test_what_a_named_part_has_of_the_environment_is_not_shown(
+def test_values_of_the_environment_in_named_parts_are_not_shown(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SECRET", "hunter2")
@@ -120,19 +120,19 @@ def test_what_a_named_part_has_of_the_environment_is_not_shown(
     )
     diff = sides.diff(named, ORDERS, with_datasets=False)
     assert diff.risks == {Risk.STALENESS_TIGHTENED, Risk.COVERAGE_LOST, Risk.COST_INCREASED}
-    shown = as_text(diff) + as_markdown(diff) + str(as_json(diff))
-    assert "hunter2" not in shown
-    assert "3 d" not in shown
-    assert "columns      {{ env_var('SECRET') }} -> a" in shown
+    text = as_text(diff) + as_markdown(diff) + str(as_json(diff))
+    assert "hunter2" not in text
+    assert "3 d" not in text
+    assert "columns      {{ env_var('SECRET') }} -> a" in text
 
 
-def test_spaces_that_differ_are_told(sides: Sides) -> None:
+def test_differences_of_whitespace_are_reported(sides: Sides) -> None:
     side = "{sql: 'select v%sfrom t', vector: v}"
     base, head = (
         JOIN.replace("{table: orders, vector: v}", side % spaces) for spaces in (" ", "  ")
     )
-    shown = as_text(sides.diff(base, head, with_datasets=False))
-    assert "left.sql  select v from t -> select v from t with other spaces" in shown
+    text = as_text(sides.diff(base, head, with_datasets=False))
+    assert "left.sql  select v from t -> select v from t with other spaces" in text
 
 
 def test_the_end_of_a_long_text_is_shown(sides: Sides) -> None:
@@ -140,12 +140,12 @@ def test_the_end_of_a_long_text_is_shown(sides: Sides) -> None:
     base, head = (
         ORDERS.replace("columns", f"description: {long}{end}, columns") for end in ("one", "two")
     )
-    shown = as_text(sides.diff(base, head, with_datasets=False))
-    assert "goes on one" in shown
-    assert "goes on two" in shown
+    text = as_text(sides.diff(base, head, with_datasets=False))
+    assert "goes on one" in text
+    assert "goes on two" in text
 
 
-def test_a_state_that_moved_is_told(sides: Sides) -> None:
+def test_a_moved_state_is_reported(sides: Sides) -> None:
     header = "name: shop\nvars: {}\ntargets: {dev: {state: s3://lake/state}}\n"
     diff = sides.diff(ORDERS, {"lancestat_project.yml": header, "specs/shop.yml": ORDERS})
     assert {change.name for change in diff.settings} == {"state"}
@@ -153,7 +153,7 @@ def test_a_state_that_moved_is_told(sides: Sides) -> None:
     assert not diff.is_empty
 
 
-def test_folders_of_sides_are_not_told(sides: Sides, tmp_path: Path) -> None:
+def test_folders_of_sides_are_not_reported(sides: Sides, tmp_path: Path) -> None:
     local = ORDERS.replace("s3://lake", "deep")
     diff = sides.diff("tables: []", local)
     assert str(tmp_path / "head") not in as_text(diff)

@@ -67,7 +67,7 @@ def test_uris_lead_from_the_folder_on_both_sides(repository: Repository, tmp_pat
     assert compare(project, str(tmp_path / "elsewhere"), "main").is_empty
 
 
-def test_a_comparison_with_where_the_work_left(repository: Repository) -> None:
+def test_a_comparison_may_start_at_the_merge_base(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
     repository.git("switch", "--quiet", "--create", "feature")
     repository.commit({**specs(ORDERS), "specs/more.yml": ORDERS.replace("orders", "more")})
@@ -82,7 +82,7 @@ def test_a_comparison_with_where_the_work_left(repository: Repository) -> None:
     assert refusal(repository.top, "main...feature", "main").code == "LS665"
 
 
-def test_what_has_nothing_in_common_has_no_merge_base(repository: Repository) -> None:
+def test_unrelated_histories_have_no_merge_base(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
     repository.git("switch", "--quiet", "--orphan", "other")
     repository.commit(specs(BOTH))
@@ -90,7 +90,9 @@ def test_what_has_nothing_in_common_has_no_merge_base(repository: Repository) ->
     assert (error.code, error.message) == ("LS663", "'main' and 'HEAD' have no commit in common")
 
 
-def test_a_shallow_clone_says_how_to_deepen_it(repository: Repository, tmp_path: Path) -> None:
+def test_an_error_of_a_shallow_clone_has_a_hint_to_deepen_it(
+    repository: Repository, tmp_path: Path
+) -> None:
     repository.commit(specs(ORDERS))
     repository.commit(specs(BOTH))
     clone = tmp_path / "clone"
@@ -151,10 +153,10 @@ def test_a_range_is_never_a_folder(
     else:
         repository.git("add", "--all")
     monkeypatch.chdir(repository.top)
-    found = compare(Path(), word)
-    assert "went apart" in found.base
+    diff = compare(Path(), word)
+    assert "went apart" in diff.base
     changed = {} if word.partition("...")[2] else {"parts": "added"}
-    assert names(found) == changed
+    assert names(diff) == changed
     assert compare(Path(), f"./{word}").is_empty
 
 
@@ -177,12 +179,12 @@ def test_folders_need_no_repository(tmp_path: Path) -> None:
     write(tmp_path / "new", specs(BOTH))
     (tmp_path / "empty").mkdir()
     assert names(compare(tmp_path / "new", f"{tmp_path}/old")) == {"parts": "added"}
-    found = compare(tmp_path / "empty", f"{tmp_path}/old", f"{tmp_path}/new")
-    assert names(found) == {"parts": "added"}
+    diff = compare(tmp_path / "empty", f"{tmp_path}/old", f"{tmp_path}/new")
+    assert names(diff) == {"parts": "added"}
     assert refusal(tmp_path / "new", "main").code == "LS661"
 
 
-def test_names_that_are_nothing_are_told(repository: Repository) -> None:
+def test_unknown_names_are_an_error(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
     repository.git("branch", "feature")
     error = refusal(repository.top, "featur")
@@ -198,13 +200,13 @@ def test_every_node_is_new_since_a_revision_before_the_project(repository: Repos
     repository.commit_all()
     repository.git("tag", "before")
     repository.commit(specs(BOTH), project="deep/shop")
-    found = compare(repository.top / "deep" / "shop", "before")
-    assert names(found) == {"orders": "added", "parts": "added"}
-    assert found.settings == ()
-    assert found.notes[0] == "there is no project in deep/shop/ at before: every node is new"
+    diff = compare(repository.top / "deep" / "shop", "before")
+    assert names(diff) == {"orders": "added", "parts": "added"}
+    assert diff.settings == ()
+    assert diff.notes[0] == "there is no project in deep/shop/ at before: every node is new"
 
 
-def test_a_project_that_has_gone_is_told(repository: Repository) -> None:
+def test_a_removed_project_is_an_error(repository: Repository) -> None:
     repository.commit_all()
     repository.git("tag", "before")
     repository.commit(specs(ORDERS), project="deep/shop")
@@ -213,7 +215,7 @@ def test_a_project_that_has_gone_is_told(repository: Repository) -> None:
     assert error.message == "there is no lancestat_project.yml in deep/shop/ at before"
 
 
-def test_errors_of_a_revision_have_their_places_there(repository: Repository) -> None:
+def test_errors_of_a_revision_have_locations_in_it(repository: Repository) -> None:
     repository.commit(specs("tables:\n  - {name: orders, ury: orders.lance}\n"))
     write(repository.top, specs(ORDERS))
     with pytest.raises(InvalidProject) as caught:
@@ -224,7 +226,7 @@ def test_errors_of_a_revision_have_their_places_there(repository: Repository) ->
     }
 
 
-def test_a_target_that_one_side_lacks_is_told_of_that_side(repository: Repository) -> None:
+def test_a_target_missing_on_one_side_is_an_error_of_that_side(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
     project = "name: shop\ndefault-target: dev\ntargets: {dev: {}, prod: {}}\n"
     write(repository.top, {"lancestat_project.yml": project})
@@ -232,7 +234,7 @@ def test_a_target_that_one_side_lacks_is_told_of_that_side(repository: Repositor
         review(repository.top, "main", target="prod", with_datasets=False)
 
 
-def test_a_variable_of_the_environment_that_only_base_needs_is_told_of_base(
+def test_an_environment_variable_required_only_by_base_is_an_error_of_base(
     repository: Repository,
 ) -> None:
     repository.commit(specs(ORDERS.replace("orders.lance", "\"{{ env_var('NOT_SET_HERE') }}\"")))
@@ -306,7 +308,7 @@ def test_the_work_tree_and_the_index_are_not_touched(repository: Repository) -> 
     write(repository.top, specs(BOTH))
     write(repository.top, {"staged.yml": "x", "untracked.yml": "x"})
     repository.git("add", "staged.yml")
-    # An index whose stamps are old is what git would like to write anew.
+    # Git would rewrite an index whose timestamps are old.
     os.utime(repository.top / "lancestat_project.yml", (1, 1))
 
     def seen() -> dict[str, tuple[int, bytes]]:
@@ -319,7 +321,7 @@ def test_the_work_tree_and_the_index_are_not_touched(repository: Repository) -> 
     assert seen() == before
 
 
-def test_what_a_hook_says_of_its_repository_is_not_taken_for_ours(
+def test_git_variables_of_a_hook_are_ignored(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit(specs(ORDERS))
@@ -329,14 +331,14 @@ def test_what_a_hook_says_of_its_repository_is_not_taken_for_ours(
     assert compare(repository.top, "main").is_empty
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     for base in ("main", f"{tmp_path}/"):
         error = refusal(tmp_path / "nowhere", base)
         assert error.code == "LS664"
         assert error.message == f"there is no folder {tmp_path.resolve()}/nowhere"
 
 
-def test_a_repository_of_somebody_else_is_told(
+def test_a_repository_of_another_user_is_an_error(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository.commit(specs(ORDERS))
@@ -347,13 +349,13 @@ def test_a_repository_of_somebody_else_is_told(
     assert "safe.directory" in str(error.hint)
 
 
-def test_no_git_is_told(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_git_is_an_error(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     repository.commit(specs(ORDERS))
     monkeypatch.setenv("PATH", "")
     assert refusal(repository.top, "main").code == "LS660"
 
 
-def test_an_object_that_is_lost_is_told(repository: Repository) -> None:
+def test_a_lost_object_is_an_error(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
     blob = repository.git("rev-parse", "main:specs/shop.yml")
     (repository.top / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
@@ -374,8 +376,8 @@ def test_a_file_too_large_is_not_read(
 
 def test_labels_of_sides(repository: Repository) -> None:
     commit = repository.commit(specs(ORDERS))
-    found = find_sides(repository.top, "main...")
-    short = found.base.label.split()[0]
+    sides = find_sides(repository.top, "main...")
+    short = sides.base.label.split()[0]
     assert commit.startswith(short)
-    assert found.base.label == f"{short} (where main and HEAD went apart)"
-    assert found.head.label == "."
+    assert sides.base.label == f"{short} (where main and HEAD went apart)"
+    assert sides.head.label == "."

@@ -68,7 +68,7 @@ DISTANCES = st.builds(
 
 
 def accepts(allowed: bool | StaleBounds, distance: Distance) -> bool:
-    """What the guard says of statistics that are so far behind."""
+    """Return whether the guard accepts statistics of that distance."""
     entries = {
         wire.VERSION: wire.FORMAT_VERSION,
         wire.COMPLETE: "true",
@@ -89,7 +89,7 @@ def accepts(allowed: bool | StaleBounds, distance: Distance) -> bool:
 
 
 @given(ALLOWED, ALLOWED, DISTANCES)
-def test_whatever_the_guard_newly_accepts_or_refuses_is_told(
+def test_every_change_of_the_verdicts_of_the_guard_is_reported(
     old: bool | StaleBounds, new: bool | StaleBounds, distance: Distance
 ) -> None:
     assert accepts(True, distance)

@@ -1,4 +1,4 @@
-"""Where a diff sends credentials, seen from a server that takes the place of an object store."""
+"""Requests of a diff with credentials, recorded by a server in place of an object store."""
 
 from __future__ import annotations
 
@@ -105,23 +105,23 @@ def join(left: str) -> str:
 LEFT = "{lance: 's3://lake/parts.lance', vector: v}"
 
 
-def told(diff: Diff) -> str:
+def joined_notes(diff: Diff) -> str:
     """All notes of all nodes, which each of the three forms shows."""
     notes = [note for node in diff.nodes for note in node.notes]
     for note in notes:
         assert " ".join(note.split()) in " ".join(as_text(diff).split())
         assert prose(note) in as_markdown(diff)
-        assert note in [each for node in as_json(diff)["nodes"] for each in node["notes"]]
+        assert note in [note for node in as_json(diff)["nodes"] for note in node["notes"]]
     return "\n".join(notes)
 
 
-def test_a_dataset_of_base_is_asked(change: Change, store: Store) -> None:
+def test_a_dataset_of_base_is_opened(change: Change, store: Store) -> None:
     diff = change.diff(project(TO_STORE, orders()), project(TO_STORE, orders(columns="[a, b]")))
     assert any(request.startswith("/lake") for request in store.requests)
-    assert "the dataset cannot be opened: LS2" in told(diff)
+    assert "the dataset cannot be opened: LS2" in joined_notes(diff)
 
 
-def test_storage_options_of_a_stranger_lead_nowhere(change: Change, store: Store) -> None:
+def test_untrusted_storage_options_are_not_used(change: Change, store: Store) -> None:
     diff = change.diff(
         project(ELSEWHERE, orders() + join(LEFT)),
         project(TO_STORE, orders(columns="[a, b]") + join(LEFT.replace("parts", "other"))),
@@ -130,8 +130,8 @@ def test_storage_options_of_a_stranger_lead_nowhere(change: Change, store: Store
     why = (
         "not opened: the storage options are not those of BASE, and credentials go only where BASE"
     )
-    assert f"the dataset is {why}" in told(diff)
-    assert f"a side is {why}" in told(diff)
+    assert f"the dataset is {why}" in joined_notes(diff)
+    assert f"a side is {why}" in joined_notes(diff)
     columns = diff.nodes[0].columns
     assert columns is not None
     assert (columns.gained, columns.are_names) == (("b",), False)
@@ -150,15 +150,15 @@ def test_storage_options_of_a_stranger_lead_nowhere(change: Change, store: Store
         "s3://me@lake/orders.lance",
     ],
 )
-def test_a_uri_of_a_stranger_is_not_opened(change: Change, store: Store, uri: str) -> None:
+def test_an_untrusted_uri_is_not_opened(change: Change, store: Store, uri: str) -> None:
     base, head = project(TO_STORE, "tables: []"), project(TO_STORE, orders(uri))
     why = "the dataset is not opened: BASE reads nothing at its URI, and credentials go only where"
-    assert why in told(change.diff(base, head))
+    assert why in joined_notes(change.diff(base, head))
     assert store.requests == []
     known = project(TO_STORE, orders())
-    assert why in told(change.diff(known, head))
+    assert why in joined_notes(change.diff(known, head))
     assert SECRET not in str(store.requests)
-    assert all(each.startswith("/lake") and "evil" not in each for each in store.requests)
+    assert all(request.startswith("/lake") and "evil" not in request for request in store.requests)
 
 
 @pytest.mark.parametrize(
@@ -171,16 +171,16 @@ def test_a_uri_of_a_stranger_is_not_opened(change: Change, store: Store, uri: st
         "{sql: \"select v from {{ ref('orders') }}\", vector: v}",
     ],
 )
-def test_a_side_of_a_stranger_is_not_opened(change: Change, store: Store, left: str) -> None:
+def test_an_untrusted_side_is_not_opened(change: Change, store: Store, left: str) -> None:
     evil = orders("s3://evil/rows.lance")
     diff = change.diff(project(TO_STORE, join(LEFT)), project(TO_STORE, evil + join(left)))
     assert not any("evil" in request for request in store.requests)
-    assert "a side is not opened: BASE reads nothing at its URI" in told(diff)
+    assert "a side is not opened: BASE reads nothing at its URI" in joined_notes(diff)
     [node] = [node for node in diff.nodes if node.name == "like"]
     assert node.cost_bytes is None
 
 
-def test_no_folder_of_the_machine_is_measured(change: Change, tmp_path: Path) -> None:
+def test_no_local_folder_is_measured(change: Change, tmp_path: Path) -> None:
     (tmp_path / "private").mkdir()
     (tmp_path / "private" / "key").write_text("x" * 12345)
     left = f"{{parquet: '{tmp_path}/private', vector: v}}"
@@ -189,24 +189,24 @@ def test_no_folder_of_the_machine_is_measured(change: Change, tmp_path: Path) ->
     assert node.cost_bytes is None
 
 
-def test_before_there_was_a_project_nothing_is_opened(
+def test_without_a_project_in_base_nothing_is_opened(
     change: Change, store: Store, tmp_path: Path
 ) -> None:
     from tests.review.conftest import Repository
 
-    made = Repository(tmp_path / "repository")
-    made.top.mkdir()
-    made.git("init", "--quiet", "--initial-branch=main")
-    made.commit_all()
+    repository = Repository(tmp_path / "repository")
+    repository.top.mkdir()
+    repository.git("init", "--quiet", "--initial-branch=main")
+    repository.commit_all()
     header = TO_STORE.replace("ENDPOINT", store.url).replace(
         "  dev:\n", "  dev:\n    state: s3://evil/s\n"
     )
-    write(made.top, project(header, orders()))
-    diff = review(made.top, "main", clock=lambda: NOW)
+    write(repository.top, project(header, orders()))
+    diff = review(repository.top, "main", clock=lambda: NOW)
     assert store.requests == []
-    assert "BASE reads nothing at its URI" in told(diff)
+    assert "BASE reads nothing at its URI" in joined_notes(diff)
     with pytest.raises(UsageError, match="LS669"):
-        review(made.top, "main", select="state:new")
+        review(repository.top, "main", select="state:new")
     assert store.requests == []
 
 
@@ -217,7 +217,7 @@ def test_before_there_was_a_project_nothing_is_opened(
         (f"{ELSEWHERE}    state: s3://lake/state\n", f"{TO_STORE}    state: s3://lake/state\n"),
     ],
 )
-def test_the_state_of_a_stranger_is_not_opened(
+def test_an_untrusted_state_is_not_opened(
     base: str, head: str, change: Change, store: Store, tmp_path: Path
 ) -> None:
     import lance
@@ -230,14 +230,14 @@ def test_the_state_of_a_stranger_is_not_opened(
     )
     diff = change.diff(*sides)
     assert store.requests == []
-    assert any("LS669" in note for note in diff.notes) or "storage options" in told(diff)
+    assert any("LS669" in note for note in diff.notes) or "storage options" in joined_notes(diff)
     for selector in ("state:new", "state:modified"):
         with pytest.raises(UsageError, match="LS669"):
             change.diff(*sides, select=selector)
     assert store.requests == []
 
 
-def test_the_state_of_base_is_asked(change: Change, store: Store) -> None:
+def test_the_state_of_base_is_opened(change: Change, store: Store) -> None:
     header = f"{TO_STORE}    state: s3://lake/state\n"
     with pytest.raises(StateError, match="LS301"):
         change.diff(

@@ -31,44 +31,44 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def fill(found: Scratch) -> None:
-    lance.write_dataset(pa.table({"x": list(range(1000))}), f"{found.uri}/right.lance")
+def fill(folder: Scratch) -> None:
+    lance.write_dataset(pa.table({"x": list(range(1000))}), f"{folder.uri}/right.lance")
 
 
 def left_below(root: Path) -> list[Path]:
     return list(root.rglob("*"))
 
 
-def test_a_folder_of_its_own_that_is_gone_afterwards(root: Path) -> None:
+def test_a_join_has_its_own_folder_that_is_removed_afterwards(root: Path) -> None:
     with scratch(str(root), "local-1", {}) as one, scratch(str(root), "local-1", {}) as two:
         assert one.uri != two.uri
-        for each in (one, two):
-            assert Path(each.uri).parent == root / "local-1"
-            marker = json.loads((Path(each.uri) / MARKER).read_text())
+        for folder in (one, two):
+            assert Path(folder.uri).parent == root / "local-1"
+            marker = json.loads((Path(folder.uri) / MARKER).read_text())
             assert (marker["format_version"], marker["application"]) == (1, "local-1")
             assert marker["process"]["pid"] == os.getpid()
-            fill(each)
+            fill(folder)
     assert left_below(root) == []
 
 
 @pytest.mark.parametrize("application", ["../../out", "/etc", "a/b", "..", "", "app é"])
-def test_no_name_of_an_application_leads_elsewhere(root: Path, application: str) -> None:
-    with scratch(str(root), application) as found:
-        assert Path(found.uri).parent.parent == root
+def test_names_of_applications_stay_inside_the_root(root: Path, application: str) -> None:
+    with scratch(str(root), application) as folder:
+        assert Path(folder.uri).parent.parent == root
     assert left_below(root) == []
 
 
 @pytest.mark.parametrize("error", [ValueError, RunError, KeyboardInterrupt, SystemExit])
-def test_it_is_gone_after_a_failure(root: Path, error: type[BaseException]) -> None:
+def test_a_folder_is_removed_after_a_failure(root: Path, error: type[BaseException]) -> None:
     raised = JoinFailed("no") if error is RunError else error()
-    with pytest.raises(error) as caught, scratch(str(root), "app", settle_seconds=0) as found:
-        fill(found)
+    with pytest.raises(error) as caught, scratch(str(root), "app", settle_seconds=0) as folder:
+        fill(folder)
         raise raised
     assert caught.value is raised
     assert left_below(root) == []
 
 
-def test_it_is_gone_when_nobody_ends_the_block(root: Path) -> None:
+def test_a_folder_is_removed_when_its_block_is_never_left(root: Path) -> None:
     entered = scratch(str(root), "app", settle_seconds=0)
     entered.__enter__()
     assert left_below(root)
@@ -76,7 +76,7 @@ def test_it_is_gone_when_nobody_ends_the_block(root: Path) -> None:
     assert left_below(root) == []
 
 
-def test_what_cancelled_tasks_still_write_is_removed(root: Path) -> None:
+def test_late_files_of_cancelled_tasks_are_removed(root: Path) -> None:
     done = threading.Event()
 
     def straggle(folder: Path) -> None:
@@ -91,32 +91,32 @@ def test_what_cancelled_tasks_still_write_is_removed(root: Path) -> None:
     with (
         ThreadPoolExecutor(1) as pool,
         pytest.raises(ValueError, match="cancelled"),
-        scratch(str(root), "app", settle_seconds=1.5) as found,
+        scratch(str(root), "app", settle_seconds=1.5) as entered,
     ):
-        pool.submit(straggle, Path(found.uri))
+        pool.submit(straggle, Path(entered.uri))
         threading.Timer(0.7, done.set).start()
         raise ValueError("cancelled")
     assert left_below(root) == []
 
 
 def test_runs_of_one_application_do_not_remove_each_other(root: Path) -> None:
-    """The application's folder comes and goes with the runs in it."""
+    """The application's folder is created and removed with the runs in it."""
 
     def run(number: int) -> None:
-        with scratch(str(root), "app") as found:
-            (Path(found.uri) / "mine").write_text(str(number))
+        with scratch(str(root), "app") as folder:
+            (Path(folder.uri) / "mine").write_text(str(number))
             time.sleep(0.001)
-            assert (Path(found.uri) / "mine").read_text() == str(number)
+            assert (Path(folder.uri) / "mine").read_text() == str(number)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(200)))
     assert left_below(root) == []
 
 
-def test_its_heart_beats(root: Path) -> None:
+def test_the_heartbeat_of_a_folder_is_updated(root: Path) -> None:
     beats = []
-    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as found:
-        path = Path(found.uri) / HEARTBEAT
+    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as folder:
+        path = Path(folder.uri) / HEARTBEAT
         deadline = time.monotonic() + 20
         while len(set(beats)) < 3 and time.monotonic() < deadline:
             if path.exists():
@@ -126,9 +126,11 @@ def test_its_heart_beats(root: Path) -> None:
     assert all(abs(now() - beat) < timedelta(minutes=1) for beat in beats)
 
 
-def test_a_heart_that_fails_fails_no_join(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as found:
-        shutil.rmtree(found.uri)
+def test_a_failing_heartbeat_does_not_fail_the_join(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as folder:
+        shutil.rmtree(folder.uri)
         deadline = time.monotonic() + 20
         while "heartbeat" not in caplog.text and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -136,7 +138,7 @@ def test_a_heart_that_fails_fails_no_join(root: Path, caplog: pytest.LogCaptureF
     assert left_below(root) == []
 
 
-def test_a_removal_that_fails_is_logged_and_hides_nothing(
+def test_a_failed_removal_is_logged_and_does_not_hide_errors(
     root: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def busy(*arguments: object) -> None:
@@ -144,14 +146,14 @@ def test_a_removal_that_fails_is_logged_and_hides_nothing(
 
     monkeypatch.setattr(storage, "_remove_folder", busy)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
-    with pytest.raises(ValueError, match="of the join"), scratch(str(root), "app") as found:
+    with pytest.raises(ValueError, match="of the join"), scratch(str(root), "app") as folder:
         raise ValueError("of the join")
-    [warning] = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert found.uri in warning.getMessage()
+    [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
+    assert folder.uri in warning.getMessage()
     assert "Permission denied" in warning.getMessage()
 
 
-def test_a_root_that_cannot_be_used_is_told(tmp_path: Path) -> None:
+def test_an_unusable_root_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught, scratch(str(tmp_path / "file"), "app"):
         pass
@@ -163,14 +165,14 @@ def test_links_inside_are_removed_and_not_followed(root: Path, tmp_path: Path) -
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "precious").write_text("mine")
-    with scratch(str(root), "app") as found:
-        (Path(found.uri) / "link").symlink_to(outside)
-        (Path(found.uri) / "file").symlink_to(outside / "precious")
+    with scratch(str(root), "app") as folder:
+        (Path(folder.uri) / "link").symlink_to(outside)
+        (Path(folder.uri) / "file").symlink_to(outside / "precious")
     assert left_below(root) == []
     assert (outside / "precious").read_text() == "mine"
 
 
-# As Python and Lance say it.
+# The messages of Python and Lance.
 FULL = (
     OSError(errno.ENOSPC, "No space left on device"),
     OSError(errno.EDQUOT, "Disk quota exceeded"),
@@ -184,15 +186,17 @@ FULL = (
 
 @pytest.mark.parametrize("error", FULL, ids=range(len(FULL)))
 def test_a_full_disk_is_one_clear_error(root: Path, error: Exception) -> None:
-    with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0) as found:
-        fill(found)
+    with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0) as folder:
+        fill(folder)
         raise error
     assert caught.value.code == "LS581"
     assert caught.value.message == f"no space is left in the scratch folder {root}"
     assert left_below(root) == []
 
 
-def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_at_the_first_file_is_one_clear_error(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full(*arguments: object, **options: object) -> None:
         raise FULL[0]
 
@@ -203,7 +207,7 @@ def test_no_room_for_the_first_file(root: Path, monkeypatch: pytest.MonkeyPatch)
     assert left_below(root) == []
 
 
-def test_a_result_that_does_not_fit_is_no_matter_of_scratch(root: Path) -> None:
+def test_a_full_disk_of_the_output_is_not_an_error_of_scratch(root: Path) -> None:
     raised = OutputNotWritten("the result does not fit: No space left on device")
     with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
         raise raised

@@ -1,4 +1,4 @@
-"""What `gc` removes of scratch, and what it must never touch."""
+"""Garbage collection of scratch: folders that it removes and others that it must never touch."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ ELSEWHERE = Process("another host", 1, 1)
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    found = tmp_path / "scratch"
-    found.mkdir()
-    return found
+    path = tmp_path / "scratch"
+    path.mkdir()
+    return path
 
 
 def left_by(
@@ -56,21 +56,21 @@ def left_by(
     return folder
 
 
-def test_what_a_dead_join_left_is_removed(root: Path) -> None:
+def test_folders_of_dead_joins_are_removed(root: Path) -> None:
     beat = NOW - 11 * MINUTE
     folder = left_by(root, beat=beat)
-    size = sum((folder / each).stat().st_size for each in files_below(folder))
+    size = sum((folder / path).stat().st_size for path in files_below(folder))
     for dry_run in (True, False):
         assert folder.exists()
-        found = collect_scratch_garbage(str(root), now=NOW, dry_run=dry_run)
-        [swept] = found.collected
+        sweep = sweep_scratch(str(root), now=NOW, dry_run=dry_run)
+        [swept] = sweep.swept
         assert (swept.uri, swept.size_bytes, swept.beat_at) == (str(folder), size, beat)
-        assert found.left == ()
+        assert sweep.left == ()
     assert list(root.iterdir()) == []
     assert collect_scratch_garbage(str(root), now=NOW).collected == ()
 
 
-def test_a_live_one_stays(root: Path) -> None:
+def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
     here = this_process()
     assert here.started is not None
     gone = Process(here.host, here.pid, here.started - 1)
@@ -87,14 +87,14 @@ def test_a_live_one_stays(root: Path) -> None:
         left_by(root, "dead/never-beat"),
         left_by(root, "dead/broken-beat", beat="?"),
     ]
-    found = collect_scratch_garbage(str(root), now=NOW)
-    assert {swept.uri for swept in found.collected} == {str(each) for each in dead}
-    assert all(each.exists() for each in live)
-    assert not any(each.exists() for each in dead)
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert {swept.uri for swept in sweep.swept} == {str(folder) for folder in dead}
+    assert all(folder.exists() for folder in live)
+    assert not any(folder.exists() for folder in dead)
     assert not (root / "dead").exists()
 
 
-def test_what_carries_no_marker_stays(root: Path) -> None:
+def test_folders_without_a_marker_are_kept(root: Path) -> None:
     foreign = root / "app" / "0123456789abcdef"
     foreign.mkdir(parents=True)
     (foreign / "rows.lance").write_text("mine")
@@ -121,12 +121,12 @@ def test_what_carries_no_marker_stays(root: Path) -> None:
         json.dumps({**json.loads(encode("a", ELSEWHERE, NOW)), "process": {"pid": "x"}}),
     ],
 )
-def test_a_broken_marker_is_left_and_told(root: Path, text: str) -> None:
+def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
-    found = collect_scratch_garbage(str(root), now=NOW)
-    assert found.collected == ()
-    [(uri, reason)] = found.left
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert sweep.swept == ()
+    [(uri, reason)] = sweep.left
     assert uri == str(folder)
     assert "its marker cannot be understood" in reason
     assert (folder / "right.lance" / "data" / "rows.lance").exists()
@@ -134,11 +134,11 @@ def test_a_broken_marker_is_left_and_told(root: Path, text: str) -> None:
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder elsewhere that looks like what a dead join left."""
+    """A folder elsewhere that looks like one of a dead join."""
     return left_by(tmp_path / "outside")
 
 
-def test_links_lead_nowhere(root: Path, outside: Path) -> None:
+def test_links_are_not_followed(root: Path, outside: Path) -> None:
     before = files_below(outside)
     left_by(root, "app/dead")
     (root / "app" / "run").symlink_to(outside)
@@ -157,7 +157,7 @@ def test_links_lead_nowhere(root: Path, outside: Path) -> None:
 
 
 def test_the_root_may_be_a_link(root: Path, tmp_path: Path) -> None:
-    """It is declared, and so it is meant."""
+    """A declared root is followed even if it is a link."""
     folder = left_by(root)
     link = tmp_path / "link"
     link.symlink_to(root)
@@ -169,22 +169,24 @@ def test_a_root_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
     assert collect_scratch_garbage(str(tmp_path / "none"), now=NOW).collected == ()
 
 
-def test_what_cannot_be_removed_is_told(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_removed_is_reported(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def busy(*arguments: object) -> None:
         raise PermissionError(13, "Permission denied")
 
     folder = left_by(root)
     monkeypatch.setattr(storage, "_remove_folder", busy)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
-    found = collect_scratch_garbage(str(root), now=NOW)
-    assert found.collected == ()
-    [(uri, reason)] = found.left
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert sweep.swept == ()
+    [(uri, reason)] = sweep.left
     assert uri == str(folder)
     assert "Permission denied" in reason
 
 
 @pytest.mark.parametrize("question", ["children", "read"])
-def test_what_belongs_to_others_does_not_stop_the_sweep(
+def test_unreadable_folders_do_not_stop_the_sweep(
     root: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     own, other = left_by(root, "b/own"), left_by(root, "a/other")
@@ -196,13 +198,13 @@ def test_what_belongs_to_others_does_not_stop_the_sweep(
         return asked(self, path)
 
     monkeypatch.setattr(storage.FolderStorage, question, denied)
-    found = collect_scratch_garbage(str(root), now=NOW)
-    assert [swept.uri for swept in found.collected] == [str(own)]
-    assert [reason for _, reason in found.left] == ["Permission denied"]
+    sweep = sweep_scratch(str(root), now=NOW)
+    assert [swept.uri for swept in sweep.swept] == [str(own)]
+    assert [reason for _, reason in sweep.left] == ["Permission denied"]
     assert other.exists()
 
 
-def test_a_root_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_root_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
         collect_scratch_garbage(str(tmp_path / "file"), now=NOW)
@@ -212,7 +214,7 @@ def test_a_root_that_cannot_be_read_is_told(tmp_path: Path) -> None:
 def test_a_sweep_that_is_killed_is_finished_by_the_next(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The marker goes last."""
+    """The marker is removed last."""
 
     def killed(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
@@ -230,8 +232,8 @@ def test_sweeps_do_not_disturb_joins_that_begin(root: Path) -> None:
     ended = []
 
     def join(number: int) -> None:
-        with scratch(str(root), f"app{number % 2}") as found:
-            file = Path(found.uri) / "rows"
+        with scratch(str(root), f"app{number % 2}") as folder:
+            file = Path(folder.uri) / "rows"
             file.write_text(str(number))
             assert file.read_text() == str(number)
         ended.append(number)
@@ -296,7 +298,7 @@ def test_an_interrupted_join_leaves_nothing(root: Path, join: subprocess.Popen[s
 
 
 @pytest.mark.s3
-def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
+def test_scratch_in_an_object_store_is_swept(object_store: ObjectStore) -> None:
     import lance
     import pyarrow as pa
 
@@ -306,13 +308,13 @@ def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(root.removeprefix("s3://"), recursive=True, allow_not_found=True)
-        found = object_store.filesystem().get_file_info(selector)
-        return [each.path.rpartition("/")[2] for each in found if each.is_file]
+        files = object_store.filesystem().get_file_info(selector)
+        return [file.path.rpartition("/")[2] for file in files if file.is_file]
 
     now = datetime.now(timezone.utc)
-    assert collect_scratch_garbage(root, options, now=now).collected == ()
-    with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as found:
-        uri = f"{found.uri}/right.lance"
+    assert sweep_scratch(root, options, now=now).swept == ()
+    with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as folder:
+        uri = f"{folder.uri}/right.lance"
         lance.write_dataset(pa.table({"x": [1]}), uri, storage_options=dict(options))
         assert MARKER in objects()
         assert collect_scratch_garbage(root, options, now=now + timedelta(days=1)).collected == ()
@@ -333,7 +335,7 @@ def test_scratch_in_an_object_store(object_store: ObjectStore) -> None:
 
 
 @pytest.mark.s3
-def test_an_object_store_that_refuses_is_told(object_store: ObjectStore) -> None:
+def test_an_object_store_that_denies_access_is_reported(object_store: ObjectStore) -> None:
     options = {**object_store.storage_options, "aws_secret_access_key": "wrong-and-hidden"}
     root = object_store.fresh_uri("scratch")
     with pytest.raises(RunError) as caught:
@@ -364,9 +366,7 @@ with scratch(sys.argv[1], "app"):
 
 
 @pytest.mark.parametrize("point", ["made", "drafted"])
-def test_what_a_process_left_that_was_killed_before_it_marked_its_folder_is_removed(
-    root: Path, point: str
-) -> None:
+def test_folders_of_processes_killed_before_marking_are_removed(root: Path, point: str) -> None:
     """And nothing that it did not make, or that holds anything else."""
     command = [sys.executable, "-c", KILLED_WHILE_MARKING, str(root), point]
     killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)

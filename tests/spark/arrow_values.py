@@ -1,4 +1,4 @@
-"""A column of every Arrow type, and what Spark is to show of it."""
+"""A column of every Arrow type, and its expected values in Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def same(type: pa.DataType, spark_type: str, values: list[Any]) -> Case:
     return Case(pa.array(values, type), spark_type, values)
 
 
-def shown(type: pa.DataType, spark_type: str, stored: list[Any], values: list[Any]) -> Case:
+def case(type: pa.DataType, spark_type: str, stored: list[Any], values: list[Any]) -> Case:
     return Case(pa.array(stored, type), spark_type, values)
 
 
@@ -47,7 +47,7 @@ CASES = {
     "uint16": same(pa.uint16(), "int", [0, None, 65_535]),
     "uint32": same(pa.uint32(), "bigint", [0, None, 2**32 - 1]),
     "uint64": same(pa.uint64(), "bigint", [0, None, 2**63 - 1]),
-    "float16": shown(
+    "float16": case(
         pa.float16(), "float", [np.float16(1.5), None, np.float16("-inf")], [1.5, None, -np.inf]
     ),
     "float32": same(pa.float32(), "float", [-0.0, None, 2.0**-149]),
@@ -80,19 +80,19 @@ CASES = {
     "timestamp[us]": same(
         pa.timestamp("us"), "timestamp_ntz", [datetime(1969, 12, 31, 23, 59, 59, 999_999), None]
     ),
-    "timestamp[ns]": shown(
+    "timestamp[ns]": case(
         pa.timestamp("ns"),
         "timestamp_ntz",
         [-1, None, 1_999],
         [datetime(1969, 12, 31, 23, 59, 59, 999_999), None, datetime(1970, 1, 1, 0, 0, 0, 1)],
     ),
-    "timestamp[s, zone]": shown(
+    "timestamp[s, zone]": case(
         pa.timestamp("s", "Europe/Berlin"),
         "timestamp",
         [0, None, -1],
         [datetime(1970, 1, 1), None, datetime(1969, 12, 31, 23, 59, 59)],
     ),
-    "timestamp[ns, zone]": shown(
+    "timestamp[ns, zone]": case(
         pa.timestamp("ns", "+02:00"),
         "timestamp",
         [-1_001, None],
@@ -101,20 +101,20 @@ CASES = {
     "time32[s]": same(pa.time32("s"), "time(6)", [time(0), None, time(23, 59, 59)]),
     "time32[ms]": same(pa.time32("ms"), "time(6)", [time(0, 0, 0, 1_000), None]),
     "time64[us]": same(pa.time64("us"), "time(6)", [time(23, 59, 59, 999_999), None]),
-    "time64[ns]": shown(
+    "time64[ns]": case(
         pa.time64("ns"), "time(6)", [86_399_999_999_999, None], [time(23, 59, 59, 999_999), None]
     ),
     "duration[s]": same(
         pa.duration("s"), "interval day to second", [timedelta(days=-400, seconds=7), None]
     ),
-    "duration[ns]": shown(
+    "duration[ns]": case(
         pa.duration("ns"),
         "interval day to second",
         [-1, None, 1_999],
         [timedelta(microseconds=-1), None, timedelta(microseconds=1)],
     ),
     "null": same(pa.null(), "void", [None, None]),
-    "dictionary": shown(
+    "dictionary": case(
         pa.dictionary(pa.int8(), pa.string()),
         "string",
         ["x", None, "y", "x"],
@@ -124,7 +124,7 @@ CASES = {
     "large list": same(pa.large_list(pa.int32()), "array<int>", [[1, None], None, [], [2]]),
     "list of uint32": same(pa.list_(pa.uint32()), "array<bigint>", [[2**32 - 1], None, [], [None]]),
     "vector": same(pa.list_(pa.float32(), 2), "array<float>", [[1.5, 2.5], None, [3.5, 4.5]]),
-    "vector of float16": shown(
+    "vector of float16": case(
         pa.list_(pa.float16(), 2),
         "array<float>",
         [np.array([1.5, 2.5], np.float16), None, np.array([3.5, 4.5], np.float16)],

@@ -22,11 +22,11 @@ READABLE = {
 
 def converted(column: pa.Array, *, narrow: bool = False) -> pa.Array:
     batch = pa.RecordBatch.from_arrays([column, column], ["x", "y"])
-    found = for_spark(batch, narrow_decimals=narrow)
-    found.validate(full=True)
-    assert found.schema.names == ["0", "1"]
-    assert str(found.column(0)) == str(found.column(1))
-    return found.column(0)
+    result = for_spark(batch, narrow_decimals=narrow)
+    result.validate(full=True)
+    assert result.schema.names == ["0", "1"]
+    assert str(result.column(0)) == str(result.column(1))
+    return result.column(0)
 
 
 def leaves(type: pa.DataType) -> list[pa.DataType]:
@@ -37,7 +37,7 @@ def leaves(type: pa.DataType) -> list[pa.DataType]:
 
 
 def plain(value: Any) -> Any:
-    """Times without zones, which the JVM does not see."""
+    """Return times without zones, which the JVM does not have."""
     return value.replace(tzinfo=None) if getattr(value, "tzinfo", None) else value
 
 
@@ -49,13 +49,13 @@ def values(column: pa.Array) -> list[Any]:
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
 def test_every_type_becomes_one_that_spark_reads(case: Case) -> None:
-    found = converted(case.column)
-    assert all(str(leaf) in READABLE or pa.types.is_decimal128(leaf) for leaf in leaves(found.type))
-    assert repr(values(found)) == repr(case.values)
+    array = converted(case.column)
+    assert all(str(leaf) in READABLE or pa.types.is_decimal128(leaf) for leaf in leaves(array.type))
+    assert repr(values(array)) == repr(case.values)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=list(CASES))
-def test_slices_and_joined_columns_are_converted_alike(case: Case) -> None:
+def test_slices_and_concatenated_columns_are_converted_alike(case: Case) -> None:
     twice = pa.concat_arrays([case.column, case.column, case.column])
     size = len(case.column)
     for start, length in ((1, size), (size, size), (size + 1, 2), (3 * size, 0)):
@@ -77,12 +77,12 @@ def test_narrow_decimals_are_their_unscaled_integers(
     drawn: tuple[int, int, list[int | None], int],
 ) -> None:
     precision, scale, unscaled, start = drawn
-    decimals = [None if each is None else Decimal(each).scaleb(-scale) for each in unscaled]
+    decimals = [None if number is None else Decimal(number).scaleb(-scale) for number in unscaled]
     column = pa.array(decimals, pa.decimal128(precision, scale)).slice(start)
-    found = converted(column, narrow=True)
+    array = converted(column, narrow=True)
 
-    assert found.type == pa.int64()
-    assert found.to_pylist() == unscaled[start:]
+    assert array.type == pa.int64()
+    assert array.to_pylist() == unscaled[start:]
 
 
 @pytest.mark.parametrize("type", [pa.decimal32(7, 2), pa.decimal64(16, 2)])
@@ -93,13 +93,13 @@ def test_small_decimals_are_decimals(type: pa.DataType) -> None:
     assert converted(column, narrow=True).to_pylist() == [-1_234_567, None, 1]
 
 
-def test_wide_and_nested_decimals_stay_what_they_are() -> None:
+def test_wide_and_nested_decimals_are_unchanged() -> None:
     for column in (CASES["19 digits"].column, CASES["struct"].column):
         assert converted(column, narrow=True).type == converted(column).type
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "message"),
     [
         (pa.array([1, 2**63, 2**64 - 1], pa.uint64()), "18446744073709551615 does not fit"),
         (pa.array([[1], [2**63]], pa.list_(pa.uint64())), "9223372036854775808 does not fit"),
@@ -107,8 +107,8 @@ def test_wide_and_nested_decimals_stay_what_they_are() -> None:
         (pa.array([-(2**62)], pa.duration("ms")), "does not fit Spark's microseconds"),
     ],
 )
-def test_what_spark_cannot_hold_is_refused(column: pa.Array, said: str) -> None:
-    with pytest.raises(OverflowError, match=said):
+def test_values_that_spark_cannot_hold_are_refused(column: pa.Array, message: str) -> None:
+    with pytest.raises(OverflowError, match=message):
         converted(column)
 
 
@@ -124,7 +124,7 @@ def test_values_of_vectors_are_not_copied() -> None:
     assert converted(vectors).values.buffers()[1].address == vectors.values.buffers()[1].address
 
 
-def test_extensions_are_what_they_are_stored_as() -> None:
+def test_extension_types_become_their_storage_type() -> None:
     column = pa.array([b"0123456789abcdef", None], pa.uuid())
     assert converted(column).to_pylist() == [b"0123456789abcdef", None]
 

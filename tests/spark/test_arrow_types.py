@@ -30,7 +30,7 @@ def test_types_are_those_that_schema_hashes_name(case: Case) -> None:
         pa.time32("ms"),
     ],
 )
-def test_types_that_files_do_not_hold_have_one_too(type: pa.DataType) -> None:
+def test_types_that_files_do_not_hold_have_a_spark_type(type: pa.DataType) -> None:
     assert data_type(type).simpleString() == spark_type(type)
 
 
@@ -53,7 +53,7 @@ def test_columns_without_a_spark_type_are_left_out_with_the_reason() -> None:
     assert unreadable(fields)["big"] == "Spark has no type for decimal256(50, 2)"
     assert unreadable(fields)["back`tick"] == "Lance cannot read a column of this name"
     schema = spark_schema(fields)
-    assert [(each.name, each.nullable) for each in schema] == [("id", False), ("name", True)]
+    assert [(column.name, column.nullable) for column in schema] == [("id", False), ("name", True)]
 
 
 def test_nullability_reaches_every_depth() -> None:
@@ -64,7 +64,7 @@ def test_nullability_reaches_every_depth() -> None:
             pa.field("m", pa.map_(pa.string(), pa.field("value", pa.int8(), nullable=False))),
         ]
     )
-    found = data_type(type)
-    assert [each.nullable for each in found] == [False, True, True]
-    assert found["l"].dataType.containsNull is False
-    assert found["m"].dataType.valueContainsNull is False
+    struct_type = data_type(type)
+    assert [column.nullable for column in struct_type] == [False, True, True]
+    assert struct_type["l"].dataType.containsNull is False
+    assert struct_type["m"].dataType.valueContainsNull is False

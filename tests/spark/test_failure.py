@@ -45,16 +45,16 @@ ABORTED = (
     st.none() | st.text(),
 )
 @settings(deadline=None)
-def test_what_a_worker_raised_comes_back_as_it_was(
+def test_an_error_of_a_worker_is_restored(
     kind: type[LancestatError], message: str, hint: str | None
 ) -> None:
     raised = kind(message, hint=hint)
     wrapped = ABORTED.format(f"Traceback:\n  {WorkerError.carrying(raised)}\n\n\tat x")
-    found = carried_error(wrapped)
+    restored = carried_error(wrapped)
 
-    assert type(found) is kind
-    assert found is not None
-    assert (found.code, found.message, found.hint) == (kind.code, message, hint)
+    assert type(restored) is kind
+    assert restored is not None
+    assert (restored.code, restored.message, restored.hint) == (kind.code, message, hint)
 
 
 @pytest.mark.parametrize(
@@ -67,54 +67,57 @@ def test_what_a_worker_raised_comes_back_as_it_was(
         'lancestat-error:{"code": "LS999"}',
     ],
 )
-def test_other_texts_carry_no_error(text: str) -> None:
+def test_other_texts_contain_no_error(text: str) -> None:
     assert carried_error(text) is None
 
 
 def test_a_crash_names_the_last_cause_without_the_jvms_stack() -> None:
     text = ABORTED.format("org.apache.spark.SparkException: Python worker exited unexpectedly")
-    found = explain(RuntimeError(text), TABLE, {})
+    explained = explain(RuntimeError(text), TABLE, {})
 
-    assert found.code == "LS511"
-    assert found.message == (
+    assert explained.code == "LS511"
+    assert explained.message == (
         "the Spark job over s3://bucket/orders.lance failed: "
         "org.apache.spark.SparkException: Python worker exited unexpectedly"
     )
-    assert found.hint is not None
-    assert "memory" in found.hint
+    assert explained.hint is not None
+    assert "memory" in explained.hint
 
 
-def test_a_cancelled_job_is_no_failure_of_the_table() -> None:
+def test_a_cancelled_job_is_not_a_failure_of_the_table() -> None:
     text = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of group"
     assert explain(RuntimeError(text), TABLE, {}).code == "LS512"
 
 
 def test_any_other_error_is_cut_to_its_first_line_and_shows_no_secret() -> None:
     error = RuntimeError("cannot sign with hunter2hunter2\n  at line 1")
-    found = explain(error, TABLE, {"aws_secret_access_key": "hunter2hunter2"})
+    explained = explain(error, TABLE, {"aws_secret_access_key": "hunter2hunter2"})
 
-    assert found.code == "LS511"
-    assert found.message.endswith("RuntimeError: cannot sign with ***")
+    assert explained.code == "LS511"
+    assert explained.message.endswith("RuntimeError: cannot sign with ***")
 
 
-def test_what_a_worker_raised_outside_its_work_is_told_and_not_where() -> None:
+def test_an_error_outside_the_task_is_reported_without_its_traceback() -> None:
     traceback = (
         "Traceback (most recent call last):\n"
         '  File "worker.py", line 4184, in invoke_udf\n'
         "    setup_spark_files(init_info)\n\n"
         "MemoryError: no room for secret\n\n\tat org.apache.spark.X(X.scala)\n"
     )
-    said = f"An exception was thrown from the Python worker:\n{traceback}"
-    for text in (said, ABORTED.format(f"org.apache.spark.api.python.PythonException: {traceback}")):
-        found = explain(RuntimeError(text), TABLE, {"aws_secret_access_key": "secret"})
+    message = f"An exception was thrown from the Python worker:\n{traceback}"
+    for text in (
+        message,
+        ABORTED.format(f"org.apache.spark.api.python.PythonException: {traceback}"),
+    ):
+        explained = explain(RuntimeError(text), TABLE, {"aws_secret_access_key": "secret"})
 
-        assert found.message == (
+        assert explained.message == (
             "the Spark job over s3://bucket/orders.lance failed: MemoryError: no room for ***"
         )
-        assert found.hint is not None
+        assert explained.hint is not None
 
 
-def test_a_task_of_a_join_without_memory_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_join_task_without_memory_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker, "prepare_worker", lambda *_: None)
     with pytest.raises(WorkerError) as caught, worker.worker_task(1, {}, worker.SEARCHING):
         raise MemoryError("Unable to allocate 64.0 MiB")

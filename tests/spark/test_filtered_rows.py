@@ -33,10 +33,10 @@ def row(id: int) -> dict[str, Any]:
 def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("filtered") / "t.lance")
     rows = pa.Table.from_pylist([row(id) for id in range(ROWS)])
-    made = lance.write_dataset(
+    dataset = lance.write_dataset(
         rows, uri, max_rows_per_file=ROWS // 2, **WRITERS.get(request.param, {})
     )
-    made.delete("id % 10 = 3")
+    dataset.delete("id % 10 = 3")
     if request.param == "indexed":
         lance.dataset(uri).create_scalar_index("seventh", "BTREE")
         lance.dataset(uri).create_scalar_index("cluster", "BTREE")
@@ -70,14 +70,14 @@ def read(
 def physical(uri: str) -> list[list[int]]:
     """The ids by fragment and physical row, -1 where it is deleted."""
     dataset = lance.dataset(uri)
-    found = []
+    physical_ids = []
     for fragment in dataset.get_fragments():
         rows = fragment.scanner(columns=["id"], with_row_address=True).to_table()
         ids = [-1] * fragment.physical_rows
         for id, address in zip(rows["id"].to_pylist(), rows["_rowaddr"].to_pylist(), strict=True):
             ids[address - (fragment.fragment_id << 32)] = id
-        found.append(ids)
-    return found
+        physical_ids.append(ids)
+    return physical_ids
 
 
 @pytest.mark.usefixtures("windows")
@@ -92,10 +92,10 @@ def test_ranges_of_filtered_rows_are_exact(
         expected = [row(id) for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
         piece = RowRange(fragment, start, count)
         batches = list(read(uri, piece, filter, ("s", "id", "cluster", "seventh")))
-        found = [each for batch in batches for each in batch.to_pylist()]
-        counted = [each for batch in read(uri, piece, filter, ()) for each in batch.to_pylist()]
+        rows_read = [record for batch in batches for record in batch.to_pylist()]
+        counted = [record for batch in read(uri, piece, filter, ()) for record in batch.to_pylist()]
 
-        assert found == expected
+        assert rows_read == expected
         assert [batch.schema.names for batch in batches] == [
             ["s", "id", "cluster", "seventh"]
         ] * len(batches)
@@ -119,7 +119,7 @@ def test_wide_values_are_looked_up_and_batches_stay_small(tmp_path: Path) -> Non
     assert max(batch.num_rows for batch in batches) < BATCH_ROWS
 
 
-def test_values_that_grow_on_the_way_make_batches_shorter(
+def test_values_that_grow_when_converted_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in (batch_size, filtered_rows):

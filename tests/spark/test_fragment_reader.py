@@ -29,9 +29,9 @@ def ids(dataset: lance.LanceDataset, rows: RowRange, row_bytes: int = 8) -> list
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     uri = tmp_path_factory.mktemp("reader") / "t.lance"
-    made = lance.write_dataset(pa.table({"id": range(3_000), "s": ["x"] * 3_000}), uri)
-    made.delete("id % 5 = 0")
-    return pinned_dataset(pinned(uri, made.version), {})
+    written_dataset = lance.write_dataset(pa.table({"id": range(3_000), "s": ["x"] * 3_000}), uri)
+    written_dataset.delete("id % 5 = 0")
+    return pinned_dataset(pinned(uri, written_dataset.version), {})
 
 
 LIVE = [id for id in range(3_000) if id % 5]
@@ -43,15 +43,15 @@ def test_ranges_of_a_fragment_are_its_live_rows_in_order(
     dataset: lance.LanceDataset, cuts: list[int], row_bytes: int
 ) -> None:
     edges = [0, *sorted(set(cuts) - {0}), None]
-    found: list[int] = []
+    ids_read: list[int] = []
     for start, end in pairwise(edges):
         assert start is not None
         count = None if end is None else end - start
-        found += ids(dataset, RowRange(0, start, count), row_bytes)
-    assert found == LIVE
+        ids_read += ids(dataset, RowRange(0, start, count), row_bytes)
+    assert ids_read == LIVE
 
 
-def test_batches_stay_small_however_wide_the_values(tmp_path: Path) -> None:
+def test_batches_of_wide_values_stay_small(tmp_path: Path) -> None:
     wide = pa.array([bytes([i]) * MIB for i in range(40)] * 2, pa.large_binary())
     lance.write_dataset(pa.table({"b": wide}), tmp_path)
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
@@ -86,7 +86,7 @@ def test_few_datasets_stay_open(tmp_path: Path) -> None:
     assert len(fragment_reader._opened) == fragment_reader.OPEN_DATASETS
 
 
-def test_values_that_grow_on_the_way_make_batches_shorter(
+def test_values_that_grow_when_converted_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(batch_size, "BATCH_BYTES", 100_000)
@@ -94,10 +94,10 @@ def test_values_that_grow_on_the_way_make_batches_shorter(
     rows = pa.table({"id": range(22_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
-    found = list(read_range(dataset, RowRange(0), ("id", "s"), {}, row_bytes=10))
+    batches = list(read_range(dataset, RowRange(0), ("id", "s"), {}, row_bytes=10))
 
-    assert [id for batch in found for id in batch["id"].to_pylist()] == list(range(22_000))
-    too_large = [batch for batch in found if batch.nbytes > 4 * 100_000]
+    assert [id for batch in batches for id in batch["id"].to_pylist()] == list(range(22_000))
+    too_large = [batch for batch in batches if batch.nbytes > 4 * 100_000]
     assert len(too_large) <= 1, "one surprise, and then none"
 
 
@@ -121,8 +121,10 @@ def test_a_name_that_lance_cannot_read_is_refused(tmp_path: Path, name: str) -> 
 
 
 def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
-    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50)
-    broken = tmp_path / "data" / made.get_fragments()[1].metadata.files[0].path
+    written_dataset = lance.write_dataset(
+        pa.table({"id": range(100)}), tmp_path, max_rows_per_file=50
+    )
+    broken = tmp_path / "data" / written_dataset.get_fragments()[1].metadata.files[0].path
     broken.write_bytes(b"\0" * broken.stat().st_size)
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
@@ -132,9 +134,9 @@ def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
     assert bad.value.code == "LS204"
 
 
-def test_a_missing_file_and_a_missing_fragment_are_told_apart(tmp_path: Path) -> None:
-    made = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
-    (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).unlink()
+def test_a_missing_file_and_a_missing_fragment_have_different_errors(tmp_path: Path) -> None:
+    written_dataset = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
+    (tmp_path / "data" / written_dataset.get_fragments()[0].metadata.files[0].path).unlink()
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
     with pytest.raises(LakeError, match=r"fragment 0 at version 1: a data file of .* is missing"):
@@ -150,17 +152,17 @@ def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:
     assert bad.value.code == "LS206"
 
 
-def test_a_dataset_made_anew_at_the_same_version_is_opened_anew(tmp_path: Path) -> None:
-    found = []
+def test_a_recreated_dataset_of_the_same_version_is_reopened(tmp_path: Path) -> None:
+    values = []
     for number in (1, 2):
         shutil.rmtree(tmp_path / "t.lance", ignore_errors=True)
         lance.write_dataset(pa.table({"a": [number]}), tmp_path / "t.lance")
         opened = pinned_dataset(pinned(tmp_path / "t.lance"), {})
-        found.append(opened.to_table().to_pydict())
-    assert found == [{"a": [1]}, {"a": [2]}]
+        values.append(opened.to_table().to_pydict())
+    assert values == [{"a": [1]}, {"a": [2]}]
 
 
-def test_files_that_went_with_a_dropped_dataset_are_no_damage(tmp_path: Path) -> None:
+def test_files_of_a_dropped_dataset_are_not_damage(tmp_path: Path) -> None:
     uri = tmp_path / "t.lance"
     lance.write_dataset(pa.table({"id": [1, 2, 3]}), uri)
     dataset = pinned_dataset(pinned(uri), {})

@@ -1,4 +1,4 @@
-"""How the pairs of a join are shared among tasks."""
+"""Distribution of the pairs of a join among tasks."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lancestat.spark.knn.grid import CHUNK_BYTES, cut, grid
 def test_every_left_row_is_in_one_chunk_that_fits_a_task(
     start: int, left: int, right: int, dimension: int, k: int, cores: int
 ) -> None:
-    found = grid(Rows(start, start + left), right, dimension=dimension, k=k, cores=cores)
+    cells = grid(Rows(start, start + left), right, dimension=dimension, k=k, cores=cores)
 
-    edges = [chunk.start for chunk in found.chunks] + [found.chunks[-1].stop]
+    edges = [chunk.start for chunk in cells.chunks] + [cells.chunks[-1].stop]
     assert edges == sorted(edges)
     assert (edges[0], edges[-1]) == (start, start + left)
     held = 4 * dimension + 24 * min(k, max(1, right))
-    assert all(len(chunk) == 1 or len(chunk) * held <= 2 * CHUNK_BYTES for chunk in found.chunks)
-    assert 1 <= found.parts <= max(1, right)
+    assert all(len(chunk) == 1 or len(chunk) * held <= 2 * CHUNK_BYTES for chunk in cells.chunks)
+    assert 1 <= cells.parts <= max(1, right)
 
 
 @pytest.mark.parametrize(
@@ -47,23 +47,23 @@ def test_every_left_row_is_in_one_chunk_that_fits_a_task(
 def test_all_cores_are_busy_where_a_join_takes_long(
     left: int, right: int, chunks: int, parts: int
 ) -> None:
-    found = grid(Rows(0, left), right, dimension=128, k=10, cores=2)
+    cells = grid(Rows(0, left), right, dimension=128, k=10, cores=2)
 
-    assert (len(found.chunks), found.parts) == (chunks, parts)
+    assert (len(cells.chunks), cells.parts) == (chunks, parts)
 
 
 def test_many_chunks_come_in_whole_rounds() -> None:
-    found = grid(Rows(0, 10_000_000), 1000, dimension=768, k=10, cores=8)
+    cells = grid(Rows(0, 10_000_000), 1000, dimension=768, k=10, cores=8)
 
-    assert len(found.chunks) > 8
-    assert len(found.chunks) % 8 == 0
+    assert len(cells.chunks) > 8
+    assert len(cells.chunks) % 8 == 0
 
 
 def test_without_parts_the_left_side_is_cut_instead() -> None:
-    found = grid(Rows(5, 505), 10_000_000, dimension=128, k=10, cores=2)
-    assert found.parts == 2
+    cells = grid(Rows(5, 505), 10_000_000, dimension=128, k=10, cores=2)
+    assert cells.parts == 2
 
-    whole = found.without_parts(2)
+    whole = cells.without_parts(2)
 
     assert (whole.chunks, whole.parts) == ((Rows(5, 255), Rows(255, 505)), 1)
 

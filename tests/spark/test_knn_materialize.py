@@ -1,4 +1,4 @@
-"""Rows of a result are put together in batches of bounded size, whatever their width."""
+"""Rows of a result are assembled in batches of bounded size, independent of their width."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_wide_columns_come_in_small_batches(
     later = batches[1:]
     assert len(later) > 5
     assert max(batch.nbytes for batch in later) < 2 * (16 << 20)
-    found = pa.Table.from_batches(batches)
-    assert found["id"].to_pylist() == np.repeat(np.arange(LEFT), K).tolist()
-    assert found["text"].to_pylist() == [texts[place] for place in places.ravel()]
-    assert found["_rank"].to_pylist() == [1, 2, 3] * LEFT
+    table = pa.Table.from_batches(batches)
+    assert table["id"].to_pylist() == np.repeat(np.arange(LEFT), K).tolist()
+    assert table["text"].to_pylist() == [texts[place] for place in places.ravel()]
+    assert table["_rank"].to_pylist() == [1, 2, 3] * LEFT

@@ -34,8 +34,8 @@ def side(tmp_path_factory: pytest.TempPathFactory) -> ParquetSide:
         metadata = pq.read_metadata(path)
         groups.append(
             tuple(
-                RowGroup(path, each, metadata.row_group(each).num_rows)
-                for each in range(metadata.num_row_groups)
+                RowGroup(path, number, metadata.row_group(number).num_rows)
+                for number in range(metadata.num_row_groups)
             )
         )
         row += count
@@ -52,9 +52,9 @@ def test_all_rows_are_those_of_all_row_groups(side: ParquetSide) -> None:
 def test_consecutive_rows_are_read_by_their_places(side: ParquetSide, one: int, other: int) -> None:
     rows = Rows(min(one, other), max(one, other))
 
-    found = pa.Table.from_batches(side.read(rows, ("c0",)), pa.schema([SCHEMA.field("c0")]))
+    table = pa.Table.from_batches(side.read(rows, ("c0",)), pa.schema([SCHEMA.field("c0")]))
 
-    assert found.column("c0").to_pylist() == list(range(rows.start, rows.stop))
+    assert table.column("c0").to_pylist() == list(range(rows.start, rows.stop))
 
 
 @settings(deadline=None)
@@ -62,15 +62,15 @@ def test_consecutive_rows_are_read_by_their_places(side: ParquetSide, one: int, 
 def test_rows_are_taken_by_their_places(side: ParquetSide, places: set[int]) -> None:
     wanted = np.array(sorted(places), np.int64)
 
-    found = side.take(wanted, ("vector", "c0"))
+    table = side.take(wanted, ("vector", "c0"))
 
-    assert found.column_names == ["vector", "c0"]
-    assert found.column("c0").to_pylist() == sorted(places)
+    assert table.column_names == ["vector", "c0"]
+    assert table.column("c0").to_pylist() == sorted(places)
 
 
 @settings(deadline=None)
 @given(st.integers(0, ROWS), st.integers(0, ROWS), st.integers(1, 50))
-def test_blocks_hold_what_can_match_and_no_more_rows_than_fit(
+def test_blocks_hold_matchable_rows_up_to_their_size(
     side: ParquetSide, one: int, other: int, size: int
 ) -> None:
     rows = Rows(min(one, other), max(one, other))
@@ -95,13 +95,13 @@ class Places(VectorReader):
 @settings(deadline=None)
 @given(st.integers(1, 2 * ROWS), st.integers(1, 20))
 def test_a_sample_is_spread_evenly(side: ParquetSide, count: int, together: int) -> None:
-    found = Places(side, 2, Metric.L2, "right").sample(count, together)[:, 0].astype(int).tolist()
+    sample = Places(side, 2, Metric.L2, "right").sample(count, together)[:, 0].astype(int).tolist()
 
-    assert found == sorted(set(found))
-    assert len(found) <= count
+    assert sample == sorted(set(sample))
+    assert len(sample) <= count
     if count >= ROWS + together:
-        assert found == list(range(ROWS))
+        assert sample == list(range(ROWS))
     elif count >= 2 * together:
-        assert found[0] == 0
-        assert found[-1] >= min(count, ROWS) - 1
-        assert max(np.diff(found), default=0) <= ROWS // (count // together - 1) + 1
+        assert sample[0] == 0
+        assert sample[-1] >= min(count, ROWS) - 1
+        assert max(np.diff(sample), default=0) <= ROWS // (count // together - 1) + 1

@@ -10,21 +10,21 @@ from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_f
 from lancestat.spark.sql.statement import AnalyzeStatement, find_declared, mentioned, not_declared
 
 
-def test_an_excerpt_underlines_what_is_meant() -> None:
+def test_an_excerpt_underlines_the_error() -> None:
     text = QueryText("select *\n  from\torders o\nwhere x", "q.sql")
     start = text.text.index("orders")
     assert str(text.location(start)) == "q.sql:2:8"
     assert text.excerpt(start, start + 5) == "      |   from orders o\n      |        ^^^^^^"
 
 
-def test_an_excerpt_of_a_long_line_keeps_what_is_meant_in_sight() -> None:
+def test_an_excerpt_of_a_long_line_contains_the_error() -> None:
     text = QueryText("x" * 400 + "HERE" + "y" * 400)
     line, carets = text.excerpt(400, 403).splitlines()
     assert len(line) < 120
     assert line[carets.index("^") : carets.rindex("^") + 1] == "HERE"
 
 
-def test_the_end_of_the_text_has_a_place_too() -> None:
+def test_the_end_of_the_text_has_a_location() -> None:
     text = QueryText("select")
     assert text.excerpt(6) == "      | select\n      |       ^"
     assert str(text.location(6)) == "query:1:7"
@@ -69,7 +69,7 @@ def test_declared_names_are_found_as_spark_finds_names() -> None:
     assert find_declared(elsewhere, ["orders"], is_case_sensitive=False) is None
 
 
-def test_an_undeclared_table_is_told_what_there_is() -> None:
+def test_an_undeclared_table_has_a_hint_with_the_declared_ones() -> None:
     error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"])
     assert (error.code, error.hint) == ("LS422", "did you mean 'orders'?")
     error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"])
@@ -82,30 +82,30 @@ def test_a_name_is_quoted_for_spark() -> None:
     assert AnalyzeStatement(("a b", "c`d")).quoted_name == "`a b`.`c``d`"
 
 
-def test_what_a_worker_raised_is_told_as_it_was() -> None:
+def test_an_error_of_a_worker_is_reported_unchanged() -> None:
     raised = DatasetDamaged("fragment 3 is gone", hint="restore it")
     error = Exception(f"Job aborted: {WorkerError.carrying(raised)}")
-    found = explain_failure(error, QueryText("select 1"))
-    assert (type(found), str(found)) == (DatasetDamaged, str(raised))
+    explained = explain_failure(error, QueryText("select 1"))
+    assert (type(explained), str(explained)) == (DatasetDamaged, str(raised))
 
 
-def test_a_failed_task_is_told_in_one_line_without_secrets() -> None:
+def test_a_failed_task_is_reported_in_one_line_without_secrets() -> None:
     error = Exception(
         "Job aborted due to stage failure: Task 0 in stage 4.0 failed 4 times, most recent failure:"
         " Lost task 0.3 in stage 4.0 (TID 9) (10.0.0.7 executor 2): java.lang.Error: key hunter2\n"
         "\tat org.apache.spark\n"
     )
-    found = explain_failure(
+    explained = explain_failure(
         error, QueryText("select 1"), QueryContext(secrets=frozenset({"hunter2"}))
     )
-    assert isinstance(found, RunError)
-    assert str(found) == "LS513  the query failed: java.lang.Error: key ***"
+    assert isinstance(explained, RunError)
+    assert str(explained) == "LS513  the query failed: java.lang.Error: key ***"
 
 
-def test_a_cancelled_query_is_no_failure_of_the_query() -> None:
-    found = explain_failure(Exception("Job 3 cancelled because"), QueryText("select 1"))
-    assert (found.code, found.message) == ("LS512", "the query was cancelled")
+def test_a_cancelled_query_is_not_a_failure_of_the_query() -> None:
+    explained = explain_failure(Exception("Job 3 cancelled because"), QueryText("select 1"))
+    assert (explained.code, explained.message) == ("LS512", "the query was cancelled")
 
 
-def test_surroundings_keep_secrets_out_of_their_repr() -> None:
+def test_the_repr_of_a_context_shows_no_secrets() -> None:
     assert "hunter2" not in repr(QueryContext(secrets=frozenset({"hunter2"})))

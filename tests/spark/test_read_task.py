@@ -95,26 +95,26 @@ def requests(*texts: str) -> Iterator[pa.RecordBatch]:
 
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """This process, which is no worker and shall not become one."""
+    """Run the task in this process without setting it up as a worker."""
     monkeypatch.setattr(read_task, "prepare_worker", lambda threads: None)
 
 
 @pytest.mark.usefixtures("process")
-def test_a_task_answers_what_it_is_asked(uri: str) -> None:
+def test_a_task_returns_the_requested_rows(uri: str) -> None:
     text = (
         encode_scan(QueryScan(pinned(uri), ("id",)))
         + "\n"
         + encode_part(ScanPartition((RowRange(1, 48),)))
     )
     task = pickle.loads(pickle.dumps(ReadTask({"k": "v"})))
-    found = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
-    assert found == [{"0": 98}, {"0": 99}] * 2
+    rows = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
+    assert rows == [{"0": 98}, {"0": 99}] * 2
 
 
 @pytest.mark.usefixtures("process")
-def test_a_failure_crosses_as_text_without_secrets(tmp_path: Path) -> None:
-    made = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
-    (tmp_path / "data" / made.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
+def test_a_failure_is_passed_as_text_without_secrets(tmp_path: Path) -> None:
+    dataset = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
+    (tmp_path / "data" / dataset.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
     text = (
         encode_scan(QueryScan(pinned(tmp_path), ("id",)))
         + "\n"

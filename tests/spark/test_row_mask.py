@@ -13,11 +13,11 @@ BLOCK = 65_536
 @pytest.fixture(scope="module")
 def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
     rows = pa.table({"id": range(12 * BLOCK)})
-    made = lance.write_dataset(
+    written_dataset = lance.write_dataset(
         rows, tmp_path_factory.mktemp("masked") / "t.lance", max_rows_per_file=6 * BLOCK
     )
-    made.delete("id % 10 = 3")
-    return lance.dataset(made.uri)
+    written_dataset.delete("id % 10 = 3")
+    return lance.dataset(written_dataset.uri)
 
 
 @pytest.mark.parametrize("fragment", [0, 1])
@@ -34,7 +34,7 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
         (0, 6 * BLOCK),
     ],
 )
-def test_lance_reads_the_rows_of_the_range(
+def test_a_mask_selects_the_rows_of_the_range(
     dataset: lance.LanceDataset, fragment: int, start: int, stop: int
 ) -> None:
     first = 6 * BLOCK * fragment
@@ -43,12 +43,14 @@ def test_lance_reads_the_rows_of_the_range(
         columns=["id"],
         row_addr_allowlist=row_mask(fragment, start, stop),
     )
-    found = scanner.to_table()["id"].to_pylist()
-    assert found == [id for id in range(first + start, first + stop) if id % 10 != 3]
+    ids = scanner.to_table()["id"].to_pylist()
+    assert ids == [id for id in range(first + start, first + stop) if id % 10 != 3]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 5), (9, 2 * BLOCK), (1, 5 * BLOCK)])
-def test_it_means_what_lance_writes(dataset: lance.LanceDataset, start: int, stop: int) -> None:
+def test_a_mask_equals_one_written_by_lance(
+    dataset: lance.LanceDataset, start: int, stop: int
+) -> None:
     theirs = serialize_row_addrs(range((1 << 32) + start, (1 << 32) + stop))
     ours = row_mask(1, start, stop)
     read = [

@@ -1,4 +1,4 @@
-"""Where scratch goes when nothing is declared."""
+"""The default root of scratch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def no_local_dirs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("master", ["local", "local[2]", "local[*,4]", "yarn"])
-def test_what_is_declared_is_taken_as_it_is(master: str) -> None:
+def test_a_declared_root_is_used_unchanged(master: str) -> None:
     assert root_for("s3://bucket/scratch", master, {}) == "s3://bucket/scratch"
 
 
@@ -42,7 +42,9 @@ def test_a_cluster_without_shared_scratch_is_an_error(master: str, tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_order_is_sparks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_folders_have_the_precedence_of_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name = f"lancestat-{os.getuid()}"
     assert default_root({}) == Path(tempfile.gettempdir()) / name
     conf = {"spark.local.dir": "/conf"}

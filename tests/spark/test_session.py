@@ -29,7 +29,7 @@ def test_local_masters_retry_as_clusters_do(given: str, expected: str) -> None:
     assert with_attempts(given) == expected
 
 
-def test_the_number_of_attempts_is_the_users_when_given() -> None:
+def test_a_given_number_of_attempts_is_kept() -> None:
     assert with_attempts("local[2]", "7") == "local[2,7]"
 
 
@@ -79,11 +79,11 @@ def java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "version"),
+    ("output", "version"),
     [('openjdk version "17.0.15" 2025-04-15', 17), ('java version "21" 2023-09-19', 21)],
 )
-def test_java_is_found_with_its_version(java_home: Path, said: str, version: int) -> None:
-    path = executable(java_home / "bin" / "java", f"echo '{said}' >&2")
+def test_java_is_found_with_its_version(java_home: Path, output: str, version: int) -> None:
+    path = executable(java_home / "bin" / "java", f"echo '{output}' >&2")
     assert find_java() == Java(path, version)
 
 
@@ -109,12 +109,12 @@ def test_a_java_home_without_java_is_named(java_home: Path) -> None:
     assert bad.value.code == "LS520"
 
 
-def test_no_java_at_all_stops_before_spark_does(
+def test_a_missing_java_is_an_error_before_spark_starts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    # A session of another test may run in this process; a new one is what is asked for here.
+    # A session of another test may run in this process; this test needs a new one.
     monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
@@ -124,7 +124,7 @@ def test_no_java_at_all_stops_before_spark_does(
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_a_jvm_that_does_not_start_says_why(
+def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     executable(

@@ -77,7 +77,7 @@ def column(name: str) -> tuple[str, ...]:
     ],
     ids=str,
 )
-def test_filters_of_spark_in_the_words_of_lance(filter: Filter, sql: str) -> None:
+def test_filters_of_spark_are_translated_for_lance(filter: Filter, sql: str) -> None:
     assert pushed_filters([filter], FIELDS) == (sql, [])
 
 
@@ -95,7 +95,7 @@ def test_filters_of_spark_in_the_words_of_lance(filter: Filter, sql: str) -> Non
     ],
     ids=str,
 )
-def test_what_stays_with_spark(filter: Filter) -> None:
+def test_unsupported_filters_stay_with_spark(filter: Filter) -> None:
     sql, left = pushed_filters([EqualTo(column("i"), 1), filter], FIELDS)
     assert sql == "`i` = 1"
     assert left[0] is filter
@@ -139,7 +139,7 @@ def instant(micros: int) -> str:
     ],
     ids=str,
 )
-def test_dates_and_instants_are_looked_for_in_their_neighbourhood(filter: Filter, sql: str) -> None:
+def test_dates_and_instants_are_searched_in_a_range(filter: Filter, sql: str) -> None:
     """Java's dates lack ten days of 1582, and days that zones skipped: Spark tests once more."""
     assert pushed_filters([filter], FIELDS) == (sql, [filter])
 

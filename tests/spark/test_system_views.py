@@ -32,7 +32,7 @@ def test_only_views_that_a_query_may_read_are_made(query: str, wanted: tuple[str
 
 @dataclass
 class Session:
-    """A session that was started with a configuration; what it lacks, Spark knows."""
+    """A session with a configuration; missing keys have the defaults of Spark."""
 
     conf: dict[str, str]
 
@@ -48,7 +48,7 @@ def test_the_schema_is_that_with_which_spark_was_started(conf: dict[str, str], s
     assert view_schema(SimpleNamespace(conf=Session(conf))) == schema  # type: ignore[arg-type]
 
 
-def test_in_a_session_of_others_views_have_its_own_schema() -> None:
+def test_in_an_existing_session_views_have_its_schema() -> None:
     assert mentioned_views("select * from lancestat.runs", "global_temp", NAMES) == ()
     assert mentioned_views("select * from global_temp.runs", "global_temp", NAMES) == ("runs",)
 

@@ -46,17 +46,17 @@ def test_every_row_of_every_scan_is_read_exactly_once(scans: list[Scan], cores: 
         by_scan[part.scan].append(part)
 
     assert by_scan.keys() == set(range(len(scans)))
-    for index, found in by_scan.items():
+    for index, parts in by_scan.items():
         position = 0
-        for part in sorted(found, key=lambda part: part.rows.offset):
+        for part in sorted(parts, key=lambda part: part.rows.offset):
             rows = part.rows
             assert rows.fragment_id == scans[index].fragment_id
-            assert part.parts == len(found)
+            assert part.parts == len(parts)
             assert rows.offset == position
             assert rows.count is None or rows.count > 0
             position = scans[index].rows if rows.count is None else position + rows.count
         assert position == scans[index].rows
-        assert sum(part.rows.count is None for part in found) == 1, "the last reads to the end"
+        assert sum(part.rows.count is None for part in parts) == 1, "the last reads to the end"
 
 
 @given(scan_lists(), st.integers(1, 64))
@@ -66,7 +66,10 @@ def test_no_item_is_heavier_than_its_share(scans: list[Scan], cores: int) -> Non
     items = split(scans, cores, sizes)
     total = sum(map(weigh, scans))
     share = min(sizes.heaviest, max(2 * sizes.lightest, -(-total // (cores * sizes.per_core))))
-    row = max((-(-weigh(each) // max(1, each.rows)) for each in scans), default=0)
+    row = max(
+        (-(-weigh(fragment_scan) // max(1, fragment_scan.rows)) for fragment_scan in scans),
+        default=0,
+    )
 
     assert all(item.weight <= share + row for item in items)
     assert [item.weight for item in items] == sorted((i.weight for i in items), reverse=True)
@@ -90,7 +93,7 @@ def test_idle_cores_taking_the_next_item_end_close_to_the_ideal(
 @given(scan_lists(), st.integers(1, 8))
 @settings(deadline=None)
 def test_light_scans_share_items(scans: list[Scan], cores: int) -> None:
-    light = [each for each in scans if weigh(each) < 4 * MIB]
+    light = [fragment_scan for fragment_scan in scans if weigh(fragment_scan) < 4 * MIB]
     items = split(light, cores)
     total = sum(map(weigh, light))
     # Of two neighbours in the order of filling, the second did not fit into the first.
@@ -108,7 +111,7 @@ def test_a_fragment_of_a_few_huge_rows_is_cut_into_no_more_items_than_rows() -> 
     assert len(split([scan(3, 8 << 30)], cores=16)) == 3
 
 
-def test_a_thousand_tiny_fragments_are_not_a_thousand_tasks() -> None:
+def test_a_thousand_tiny_fragments_share_few_tasks() -> None:
     assert len(split([scan(10, 1_000)] * 1_000, cores=2)) <= 40
 
 
@@ -117,16 +120,19 @@ def test_a_thousand_tiny_fragments_are_not_a_thousand_tasks() -> None:
 def test_jobs_hold_all_scans_in_order_and_a_bounded_number_of_partials(
     scans: list[Scan], limit: int
 ) -> None:
-    found = list(jobs(scans, limit))
+    scan_jobs = list(jobs(scans, limit))
 
-    assert [each for job in found for each in job] == scans
-    for job in found:
-        assert len(job) == 1 or sum(len(each.fields) for each in job) <= limit
+    assert [fragment_scan for job in scan_jobs for fragment_scan in job] == scans
+    for job in scan_jobs:
+        assert len(job) == 1 or sum(len(fragment_scan.fields) for fragment_scan in job) <= limit
 
 
 def test_a_job_holds_fewer_partials_with_quantiles() -> None:
     plain = [scan(10, 1_000)] * 12
-    rich = [replace(each, fields=frozenset(map(quantile_key, each.fields))) for each in plain]
+    rich = [
+        replace(fragment_scan, fields=frozenset(map(quantile_key, fragment_scan.fields)))
+        for fragment_scan in plain
+    ]
     limit = 6 * len(plain[0].fields)
     assert [len(job) for job in jobs(plain, limit)] == [6, 6]
     assert [len(job) for job in jobs(rich, limit)] == [1] * 12

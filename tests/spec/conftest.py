@@ -66,7 +66,7 @@ def write(root: Path, files: Mapping[str, str | bytes]) -> None:
 
 
 class Errors(Protocol):
-    """The text of what is wrong with a project, the project's folder written as ROOT."""
+    """Return the text of a project's errors, with the project's folder written as ROOT."""
 
     def __call__(
         self, files: Mapping[str, str | bytes] | str = ..., *, project: str = ...

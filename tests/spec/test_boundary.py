@@ -62,11 +62,13 @@ def test_the_environment_of_a_process_is_not_quoted(project: Path) -> None:
     (project / "specs" / "more.yml").symlink_to("/proc/self/environ")
     command = [sys.executable, "-m", "lancestat", "--project-dir", str(project), "validate"]
     environment = {**os.environ, "AAA": SECRET}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 1
-    assert "'specs/more.yml' leads out of the repository" in done.stderr
-    assert "byte" not in done.stderr
-    assert "U+0000" not in done.stderr
+    completed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 1
+    assert "'specs/more.yml' leads out of the repository" in completed.stderr
+    assert "byte" not in completed.stderr
+    assert "U+0000" not in completed.stderr
 
 
 def test_the_project_file_may_not_be_a_link_out_of_the_repository(project: Path) -> None:
@@ -94,9 +96,9 @@ def test_spec_paths_that_leave_the_repository_are_not_read(
     path = path.format(tmp=tmp_path)
     header = f"{PROJECT}spec-paths: [{path}]\n"
     (project / "lancestat_project.yml").write_text(header)
-    told = refused(project)
-    assert told.startswith("LS101 lancestat_project.yml:3:14  ")
-    assert "leads out of the repository" in told
+    message = refused(project)
+    assert message.startswith("LS101 lancestat_project.yml:3:14  ")
+    assert "leads out of the repository" in message
 
 
 def test_specs_elsewhere_in_the_repository_are_read(project: Path) -> None:
@@ -135,36 +137,36 @@ def test_links_inside_the_repository_are_followed(project: Path) -> None:
 
 
 @pytest.mark.parametrize("target", [".env", ".git/HEAD", ".git/notes.yml", "notes.txt"])
-def test_links_to_what_is_no_spec_file_are_refused_and_not_quoted(
+def test_links_to_other_files_than_specs_are_refused_and_not_quoted(
     project: Path, target: str
 ) -> None:
     """An earlier step of a pipeline may have left secrets in files that git ignores."""
     (project.parent / ".git").mkdir(exist_ok=True)
     (project.parent / target).write_text("PROD_TOKEN=hunter2")
     (project / "specs" / "more.yml").symlink_to(project.parent / target)
-    told = refused(project)
-    assert "'specs/more.yml' links to something other than a spec file" in told
-    assert "hunter2" not in told
+    message = refused(project)
+    assert "'specs/more.yml' is a link to what is no spec file" in message
+    assert "hunter2" not in message
 
 
-def test_links_in_a_circle_and_links_to_nothing_are_told(project: Path) -> None:
+def test_circular_and_dangling_links_are_errors(project: Path) -> None:
     (project / "specs" / "a.yml").symlink_to("b.yml")
     (project / "specs" / "b.yml").symlink_to("a.yml")
     (project / "specs" / "c.yml").symlink_to("nothing.yml")
-    told = refused(project)
+    message = refused(project)
     for name, why in (("a", "Too many levels"), ("b", "Too many levels"), ("c", "No such file")):
-        assert f"LS101 specs/{name}.yml:1:1  cannot read the file: {why}" in told
+        assert f"LS101 specs/{name}.yml:1:1  cannot read the file: {why}" in message
 
 
 @pytest.mark.parametrize("path", ["specs", "x" * 5000])
-def test_a_spec_path_that_cannot_be_read_is_told(project: Path, path: str) -> None:
+def test_an_unreadable_spec_path_is_an_error(project: Path, path: str) -> None:
     (project / "specs").rename(project / "old")
     (project / "specs").symlink_to("specs")
     (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [{path}]\n")
     assert refused(project).startswith("LS101 lancestat_project.yml:3:14  cannot read spec path '")
 
 
-def test_a_pipe_is_refused_and_not_waited_for(project: Path) -> None:
+def test_a_pipe_is_refused_without_waiting(project: Path) -> None:
     os.mkfifo(project / "specs" / "pipe.yml")
     assert "'specs/pipe.yml' is not a regular file" in refused(project)
     (project / "specs" / "pipe.yml").unlink()
@@ -202,7 +204,7 @@ def test_paths_are_resolved_link_by_link(tmp_path: Path) -> None:
     assert resolved_inside(top / "a", top) is None
 
 
-def test_errors_of_the_layer_have_no_place_of_their_own(project: Path) -> None:
+def test_errors_of_the_layer_have_no_location(project: Path) -> None:
     from lancestat.spec.files import Folder
 
     with pytest.raises(SpecError) as caught:

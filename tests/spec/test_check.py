@@ -1,4 +1,4 @@
-"""Nothing that the schemas refuse is lost on the way to an error, and nothing else is refused."""
+"""Every violation of the schemas becomes an error, and nothing else does."""
 
 from __future__ import annotations
 
@@ -90,13 +90,13 @@ def judge(name: str, value: Any) -> list[tuple[KeyPath, SpecError]]:
 def assert_judged_alike(name: str, value: Any) -> None:
     """Each error of the validator has a sentence at its place or below, and no other exists."""
     expected = {tuple(error.absolute_path) for error in VALIDATORS[name].iter_errors(value)}
-    found = judge(name, value)
+    judged = judge(name, value)
     for path in expected:
-        assert any(at[: len(path)] == path for at, _ in found), path
-    for at, error in found:
+        assert any(at[: len(path)] == path for at, _ in judged), path
+    for at, error in judged:
         assert any(path == at[: len(path)] for path in expected), at
         assert "\n" not in error.message
-    assert len({(at, error.message) for at, error in found}) == len(found)
+    assert len({(at, error.message) for at, error in judged}) == len(judged)
 
 
 @pytest.mark.parametrize(("name", "value"), VALID)
@@ -169,7 +169,7 @@ def test_a_value_has_one_error_however_many_keywords_it_breaks() -> None:
 
 
 @pytest.mark.parametrize("output", [None, "lance", [], 5])
-def test_a_choice_that_is_no_mapping_has_the_wrong_type_and_nothing_else(output: Any) -> None:
+def test_a_choice_that_is_not_a_mapping_has_one_error_of_its_type(output: Any) -> None:
     sides = {"left": {"lance": "x", "vector": "v"}, "right": {"lance": "x", "vector": "v"}}
     value = {"knn_joins": [{"name": "j", **sides, "k": 1, "output": output}]}
     ((path, error),) = judge(SPECS_SCHEMA, value)
@@ -177,13 +177,13 @@ def test_a_choice_that_is_no_mapping_has_the_wrong_type_and_nothing_else(output:
     assert "must be a mapping with 'lance' or 'parquet'" in error.message
 
 
-def test_a_schema_asks_nothing_of_a_network() -> None:
+def test_schemas_refer_to_no_url() -> None:
     for name in SCHEMAS:
         text = json.dumps(schema(name))
         assert text.count('"$ref": "') == text.count('"$ref": "#/$defs/')
 
 
-def test_every_part_of_a_schema_tells_editors_what_it_is() -> None:
+def test_every_part_of_a_schema_has_a_title_and_a_description() -> None:
     def walk(part: Any, path: str) -> None:
         if not isinstance(part, dict):
             return

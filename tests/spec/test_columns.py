@@ -36,19 +36,19 @@ def resolve(*rules: ColumnRule, exclude: tuple[str, ...] = ()) -> ResolvedColumn
     return resolve_columns(selection, SCHEMA, "orders")
 
 
-def test_all_skips_what_cannot_be_analyzed_or_stored_and_says_why() -> None:
-    found = resolve()
-    assert found.names == ("o_id", "o_key", "price", "day", "odd[1]")
-    assert found.skipped == (
+def test_all_skips_unsupported_columns_with_a_reason() -> None:
+    resolved = resolve()
+    assert resolved.names == ("o_id", "o_key", "price", "day", "odd[1]")
+    assert resolved.skipped == (
         ("emb", "arrays cannot be analyzed"),
         ("a.b", "a name with a dot cannot be stored"),
         ("", "a column without a name cannot be stored"),
     )
-    assert found.notes == ()
+    assert resolved.notes == ()
 
 
 @pytest.mark.parametrize(
-    ("found", "names"),
+    ("resolved", "names"),
     [
         (resolve(rule("price", "o_id")), ("o_id", "price")),
         (resolve(rule("o_*")), ("o_id", "o_key")),
@@ -64,22 +64,24 @@ def test_all_skips_what_cannot_be_analyzed_or_stored_and_says_why() -> None:
         (resolve(rule("o_*", exclude=("o_id",)), rule("o_id")), ("o_id", "o_key")),
     ],
 )
-def test_rules_are_united_and_then_narrowed(found: ResolvedColumns, names: tuple[str, ...]) -> None:
-    assert found.names == names
-    assert found.skipped == ()
+def test_rules_are_united_and_then_narrowed(
+    resolved: ResolvedColumns, names: tuple[str, ...]
+) -> None:
+    assert resolved.names == names
+    assert resolved.skipped == ()
 
 
 def test_patterns_have_case_and_may_match_nothing() -> None:
-    found = resolve(rule("O_*", "day"), exclude=("zzz*",))
-    assert found.names == ("day",)
-    assert found.notes == ("pattern 'O_*' matches no column", "pattern 'zzz*' matches no column")
+    resolved = resolve(rule("O_*", "day"), exclude=("zzz*",))
+    assert resolved.names == ("day",)
+    assert resolved.notes == ("pattern 'O_*' matches no column", "pattern 'zzz*' matches no column")
 
 
-def test_a_pattern_reports_what_it_skips() -> None:
-    found = resolve(rule("e*", "*.b"))
-    assert found.names == ()
-    assert [name for name, _ in found.skipped] == ["emb", "a.b"]
-    assert found.notes == ("no column is left to analyze",)
+def test_a_pattern_reports_the_skipped_columns() -> None:
+    resolved = resolve(rule("e*", "*.b"))
+    assert resolved.names == ()
+    assert [name for name, _ in resolved.skipped] == ["emb", "a.b"]
+    assert resolved.notes == ("no column is left to analyze",)
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_a_name_must_be_a_column_that_can_have_statistics(
     assert expected in str(caught.value)
 
 
-def test_excluding_a_name_that_is_not_there_is_an_error() -> None:
+def test_excluding_a_missing_name_is_an_error() -> None:
     with pytest.raises(SpecError, match="has no column 'pirce'"):
         resolve(exclude=("pirce",))
     assert resolve(exclude=("emb",)).skipped[0][0] == "a.b"
@@ -125,10 +127,10 @@ def test_names_are_in_the_order_of_the_schema_and_never_excluded(
     include: list[str], exclude: list[str], available: list[AvailableColumn]
 ) -> None:
     selection = ColumnSelection(False, (rule(*include),), patterns(*exclude))
-    found = resolve_columns(selection, available, "t").names
+    names = resolve_columns(selection, available, "t").names
     order = [column.name for column in available]
-    assert list(found) == [name for name in order if name in found]
-    assert not set(found) & set(exclude)
-    assert set(include) & set(NAMES) <= set(found) | set(order) - set(
+    assert list(names) == [name for name in order if name in names]
+    assert not set(names) & set(exclude)
+    assert set(include) & set(NAMES) <= set(names) | set(order) - set(
         resolve_columns(ColumnSelection(True, (), patterns(*exclude)), available, "t").names
     )

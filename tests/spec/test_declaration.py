@@ -96,17 +96,17 @@ def types_of(shape: Shape) -> set[Any]:
 def annotated(resource: type[Declared], name: str) -> set[Any]:
     hint = get_type_hints(resource)[name]
     parts = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-    found = {get_origin(part) or part for part in parts} - {type(None)}
-    return {dict if "Mapping" in repr(part) else part for part in found}
+    kinds = {get_origin(part) or part for part in parts} - {type(None)}
+    return {dict if "Mapping" in repr(part) else part for part in kinds}
 
 
 @pytest.mark.parametrize(
     ("resource", "declared", "key"),
     [
         # The others are names of shared parts until they are looked up.
-        each
-        for each in declarations()
-        if (each[0], each[1].name) not in ((Table, "columns"), (Table, "policy"))
+        declaration
+        for declaration in declarations()
+        if (declaration[0], declaration[1].name) not in ((Table, "columns"), (Table, "policy"))
     ],
     ids=lambda value: getattr(value, "__name__", None) or getattr(value, "name", ""),
 )
@@ -118,12 +118,12 @@ def test_a_shape_is_that_of_its_field(
 
 @pytest.mark.parametrize("resource", RESOURCES)
 def test_every_field_has_a_key_or_is_derived(resource: type[Any]) -> None:
-    declared = {each.name for each in key_fields(resource)}
-    others = {each.name for each in fields(resource)} - declared
+    declared = {key.name for key in key_fields(resource)}
+    others = {field.name for field in fields(resource)} - declared
     assert others - DERIVED <= ({"name"} if resource is Target else set())
 
 
-def test_a_default_that_is_an_enum_is_a_word_of_it() -> None:
+def test_a_default_of_an_enum_is_one_of_its_values() -> None:
     for _, declared, key in declarations():
         if isinstance(declared.default, Enum):
             assert isinstance(key.shape, Words)
@@ -138,5 +138,5 @@ def test_a_key_that_old_digests_do_not_have_is_an_option() -> None:
         if key.role is Role.MEANING and not isinstance(key.shape, Chosen)
     }
     table = {("Table", name) for name in ("uri", "columns", "policy", "publish")}
-    assert {each for each in meanings if each[0] == "Table"} == table
+    assert {meaning for meaning in meanings if meaning[0] == "Table"} == table
     assert len(meanings) == 29

@@ -1,4 +1,4 @@
-"""A digest follows what a node means, and nothing else."""
+"""A digest depends only on the definition of a node."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_the_digest_is_stable_across_releases() -> None:
         replace(TABLE, policy=Policy("strict", "None.", False, Refresh.ALWAYS)),
     ],
 )
-def test_names_places_and_remarks_have_no_part_in_it(same: Node) -> None:
+def test_names_uris_and_descriptions_do_not_affect_the_digest(same: Node) -> None:
     assert node_digest(same) == node_digest(TABLE)
 
 
@@ -110,12 +110,12 @@ JOINS = [
 ]
 
 
-def test_every_change_of_meaning_changes_it() -> None:
+def test_every_change_of_the_definition_changes_the_digest() -> None:
     nodes: list[Node] = [*TABLES, *JOINS]
     assert len({node_digest(node) for node in nodes}) == len(nodes)
 
 
-def test_no_field_of_the_model_was_forgotten() -> None:
+def test_every_field_of_the_model_is_tested() -> None:
     remarks = {"name", "location", "description", "tags", "owner", "freshness"}
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):
@@ -264,7 +264,7 @@ def test_rewriting_the_yaml_keeps_every_digest(
     assert digests(style(declared)) == expected
 
 
-def test_a_template_means_what_it_renders_to(load: Load) -> None:
+def test_a_template_has_the_digest_of_its_rendered_value(load: Load) -> None:
     plain = load("tables: [{name: t, uri: ./warehouse/t, description: a}]").nodes[0]
     templated = load("tables: [{name: t, uri: \"{{ var('warehouse') }}/t\"}]").nodes[0]
     assert node_digest(plain) == node_digest(templated)

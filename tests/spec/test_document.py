@@ -48,9 +48,9 @@ def fault(text: str | bytes) -> str:
     ],
 )
 def test_scalars_follow_the_core_schema_of_yaml_1_2(text: str, value: object) -> None:
-    found = read(f"a: {text}")
-    assert found == {"a": value}
-    assert type(found["a"]) is type(value)  # type: ignore[index]
+    scalar = read(f"a: {text}")
+    assert scalar == {"a": value}
+    assert type(scalar["a"]) is type(value)  # type: ignore[index]
 
 
 def test_every_key_and_value_has_its_place() -> None:
@@ -76,7 +76,7 @@ def test_the_text_of_numbers_is_kept() -> None:
     assert document.numbers == {("a",): "1.10", ("c",): "0x10"}
 
 
-def test_aliases_and_merge_keys() -> None:
+def test_aliases_and_merge_keys_are_resolved() -> None:
     text = """
     base: &base {a: 1, b: 2}
     other: &other {b: 3, c: 4}
@@ -154,7 +154,7 @@ def test_two_merge_keys_are_duplicates() -> None:
         ("%YAML 9.9\n---\na", "LS102 x.yml:1:1  not YAML: found incompatible YAML document"),
     ],
 )
-def test_what_cannot_be_read_has_a_place(text: str | bytes, expected: str) -> None:
+def test_unreadable_yaml_has_a_location(text: str | bytes, expected: str) -> None:
     assert fault(text).startswith(expected)
 
 
@@ -167,13 +167,13 @@ def test_a_file_that_is_too_large_is_not_parsed() -> None:
     assert "the file has more than 16,777,216 bytes" in fault(b"#" * (MAX_BYTES + 1))
 
 
-def test_a_billion_laughs_are_refused_at_once() -> None:
+def test_billions_of_aliased_values_are_refused_at_once() -> None:
     lines = ["a0: &a0 [lol, lol, lol, lol, lol, lol, lol, lol, lol]"]
     lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 10)]
     assert "LS113 x.yml:6:10  aliases unfold to more than 100,000 values" in fault("\n".join(lines))
 
 
-def test_merged_laughs_are_refused_too() -> None:
+def test_billions_of_merged_values_are_refused() -> None:
     keys = ", ".join(f"k{n}: v" for n in range(400))
     merges = "\n".join(f"- {{<<: *a, m{n}: 1}}" for n in range(400))
     assert "aliases unfold to more than 100,000 values" in fault(f"- &a {{{keys}}}\n{merges}")

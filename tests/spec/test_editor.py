@@ -129,12 +129,12 @@ def replaced(value: Any, path: tuple[Any, ...], new: object) -> Any:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_schema_is_one(kind: str) -> None:
+def test_every_schema_is_valid(kind: str) -> None:
     Draft202012Validator.check_schema(editor_schema(kind))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples_are_accepted_as_they_are_written(path: Path) -> None:
+def test_the_examples_are_accepted_with_their_templates(path: Path) -> None:
     name = PROJECT_SCHEMA if path.name == PROJECT_FILE else SPECS_SCHEMA
     value = read_document(path.read_bytes(), path.name).value
     assert errors(editor_schemas()[name], value) == []
@@ -147,11 +147,11 @@ def test_a_template_can_stand_for_every_scalar(name: str, value: dict[str, Any])
     paths = list(scalars(value))
     assert len(paths) > 10
     refused = {path: errors(schema, replaced(value, path, TEMPLATE)) for path in paths}
-    assert {path: told for path, told in refused.items() if told} == {}
+    assert {path: path_errors for path, path_errors in refused.items() if path_errors} == {}
 
 
 @pytest.mark.parametrize(("name", "value"), WHOLE, ids=["project", "specs"])
-def test_the_values_above_have_every_key_that_there_is(name: str, value: dict[str, Any]) -> None:
+def test_the_tested_values_have_every_key(name: str, value: dict[str, Any]) -> None:
     """Or the test before this one would pass over new ones."""
 
     def keys(part: object) -> Iterator[str]:
@@ -193,11 +193,11 @@ def test_the_values_above_have_every_key_that_there_is(name: str, value: dict[st
         (("tables",), TEMPLATE),
     ],
 )
-def test_what_is_wrong_is_flagged_all_the_same(path: tuple[Any, ...], wrong: object) -> None:
+def test_wrong_values_are_still_flagged(path: tuple[Any, ...], wrong: object) -> None:
     assert errors(editor_schema("specs"), replaced(SPECS, path, wrong))
 
 
-def test_a_part_can_be_checked_alone() -> None:
+def test_a_file_with_one_section_can_be_checked() -> None:
     parts = {"table": "tables", "column_set": "column_sets", "policy": "policies"}
     parts["knn_join"] = "knn_joins"
     assert {*parts, "project", "specs"} == set(KINDS)

@@ -262,16 +262,16 @@ targets: {dev: {state: "{{ env_var('MISSING') }}"}}
 
 
 @pytest.mark.parametrize("name", SPEC_FAULTS)
-def test_faults_in_a_spec_file(name: str, errors: Errors, golden: Golden) -> None:
+def test_errors_of_a_spec_file_are_reported(name: str, errors: Errors, golden: Golden) -> None:
     golden(f"spec/{name}.txt", errors({"specs/shop.yml": SPEC_FAULTS[name]}))
 
 
 @pytest.mark.parametrize("name", PROJECT_FAULTS)
-def test_faults_in_the_project_file(name: str, errors: Errors, golden: Golden) -> None:
+def test_errors_of_the_project_file_are_reported(name: str, errors: Errors, golden: Golden) -> None:
     golden(f"spec/{name}.txt", errors(project=PROJECT_FAULTS[name]))
 
 
-def test_errors_of_all_files_come_together_in_order(errors: Errors, golden: Golden) -> None:
+def test_errors_of_all_files_are_reported_together_in_order(errors: Errors, golden: Golden) -> None:
     files: dict[str, str | bytes] = {
         "specs/b.yml": "tables: [{name: a, uri: a, policy: nope}, {name: b}]",
         "specs/a.yml": "tables: [",
@@ -291,14 +291,14 @@ def test_a_broken_declaration_still_counts_as_declared(errors: Errors) -> None:
       - {name: j, left: {table: t, vector: v}, right: {table: u, vector: v}, k: 1,
          output: {lance: o}}
     """
-    found = errors(text)
-    assert "unknown policy" not in found
-    assert "unknown column set" not in found
-    assert "unknown table" not in found
-    assert found.count("\nLS") + 1 == 3
+    text_of_errors = errors(text)
+    assert "unknown policy" not in text_of_errors
+    assert "unknown column set" not in text_of_errors
+    assert "unknown table" not in text_of_errors
+    assert text_of_errors.count("\nLS") + 1 == 3
 
 
-def test_a_folder_without_a_project(tmp_path: Path) -> None:
+def test_a_folder_without_a_project_is_an_error(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "missing"):
         with pytest.raises(InvalidProject) as caught:
             load_project(folder)
@@ -306,7 +306,7 @@ def test_a_folder_without_a_project(tmp_path: Path) -> None:
         assert "lancestat init" in str(caught.value)
 
 
-def test_a_file_that_may_not_be_read(load: Load, errors: Errors, tmp_path: Path) -> None:
+def test_an_unreadable_file_is_an_error(load: Load, errors: Errors, tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs/loop.yml").symlink_to("loop.yml")
     (tmp_path / "specs/folder.yml").mkdir()

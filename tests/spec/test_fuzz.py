@@ -1,4 +1,4 @@
-"""Whatever the files hold, loading gives a project or located errors."""
+"""Loading any files returns a project or raises located errors."""
 
 from __future__ import annotations
 
@@ -55,32 +55,34 @@ pieces = st.sampled_from(
 @example("tables: [&a {name: a, uri: b, <<: *a}]")
 @example("<<: &a {tables: []}")
 @example("? |\n  tables\n: []")
-def test_any_yaml_like_text(tmp_path: Path, text: str) -> None:
+def test_any_yaml_like_text_loads_or_has_errors(tmp_path: Path, text: str) -> None:
     load_or_refuse(tmp_path, {"lancestat_project.yml": PROJECT, "specs/a.yml": text})
 
 
 @fuzzed
 @given(st.binary(max_size=60) | st.text(max_size=60).map(lambda text: text.encode("utf-8")))
-def test_any_bytes(tmp_path: Path, content: bytes) -> None:
+def test_any_bytes_load_or_have_errors(tmp_path: Path, content: bytes) -> None:
     load_or_refuse(tmp_path, {"lancestat_project.yml": PROJECT, "specs/a.yml": content})
     load_or_refuse(tmp_path, {"lancestat_project.yml": content, "specs/a.yml": "tables: []"})
 
 
 @fuzzed
 @given(st.sampled_from(sorted(TEMPLATES)), st.data())
-def test_any_part_of_a_valid_file_lost_or_doubled(
+def test_a_valid_file_with_a_lost_or_repeated_part_loads_or_has_errors(
     tmp_path: Path, name: str, data: st.DataObject
 ) -> None:
     text = TEMPLATES[name]
     start = data.draw(st.integers(0, len(text)))
     end = data.draw(st.integers(start, min(len(text), start + 40)))
-    kept = data.draw(st.sampled_from(["", text[start:end] * 2, "\x7f", "{{", "&", "\t", ": "]))
-    load_or_refuse(tmp_path, {**TEMPLATES, name: text[:start] + kept + text[end:]})
+    replacement = data.draw(
+        st.sampled_from(["", text[start:end] * 2, "\x7f", "{{", "&", "\t", ": "])
+    )
+    load_or_refuse(tmp_path, {**TEMPLATES, name: text[:start] + replacement + text[end:]})
 
 
 @fuzzed
 @given(st.sampled_from(sorted(TEMPLATES)), st.data())
-def test_any_change_of_the_values_of_a_valid_file(
+def test_a_valid_file_with_changed_values_loads_or_has_errors(
     tmp_path: Path, name: str, data: st.DataObject
 ) -> None:
     value: Any = copy.deepcopy(read_document(TEMPLATES[name].encode(), name).value)
@@ -91,7 +93,7 @@ def test_any_change_of_the_values_of_a_valid_file(
 
 @fuzzed
 @given(VALUES, VALUES)
-def test_any_values(tmp_path: Path, project: Any, spec: Any) -> None:
+def test_any_values_load_or_have_errors(tmp_path: Path, project: Any, spec: Any) -> None:
     load_or_refuse(
         tmp_path,
         {"lancestat_project.yml": yaml.safe_dump(project), "specs/a.yml": yaml.safe_dump(spec)},

@@ -52,15 +52,15 @@ def columns(load: Load, text: str, sets: str = "") -> ColumnSelection:
 def test_a_table_by_default_has_all_columns_and_accepts_nothing_stale(
     load: Load, tmp_path: Path
 ) -> None:
-    found = table(load, "{name: t, uri: wh/t.lance}")
-    assert found.uri == str(tmp_path.resolve() / "wh/t.lance")
-    assert found.columns == ColumnSelection()
-    assert found.policy == Policy(None, None, False, Refresh.ALWAYS)
-    assert found.publish is Publish.MANIFEST
-    assert not found.histogram
+    loaded = table(load, "{name: t, uri: wh/t.lance}")
+    assert loaded.uri == str(tmp_path.resolve() / "wh/t.lance")
+    assert loaded.columns == ColumnSelection()
+    assert loaded.policy == Policy(None, None, False, Refresh.ALWAYS)
+    assert loaded.publish is Publish.MANIFEST
+    assert not loaded.histogram
     assert table(load, "{name: t, uri: wh/t.lance, histogram: true}").histogram
-    assert found.kind is NodeKind.TABLE
-    assert str(found.location) == "specs/shop.yml:2:12"
+    assert loaded.kind is NodeKind.TABLE
+    assert str(loaded.location) == "specs/shop.yml:2:12"
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_rows_may_have_to_be_fresh(load: Load, text: str, expected: Freshness) -
     assert table(load, "{name: t, uri: u}").freshness is None
 
 
-def test_policies_may_be_named_in_another_file(load: Load) -> None:
+def test_policies_may_be_declared_in_another_file(load: Load) -> None:
     spec = load(
         {
             "specs/a.yml": "tables: [{name: t, uri: u, policy: lazy}]",
@@ -166,18 +166,18 @@ def rules(selection: ColumnSelection) -> list[tuple[list[str], list[str], list[s
 def test_columns_are_a_union_of_rules(
     load: Load, text: str, is_all: bool, expected: list[object]
 ) -> None:
-    found = columns(load, text, SET)
-    assert found.all is is_all
-    assert rules(found) == expected
+    selection = columns(load, text, SET)
+    assert selection.all is is_all
+    assert rules(selection) == expected
 
 
 def test_columns_know_where_they_were_written(load: Load) -> None:
-    found = columns(load, "{include: [a], exclude: [b, c]}")
-    assert str(found.rules[0].include[0].location) == "specs/shop.yml:2:43"
-    assert str(found.exclude[1].location) == "specs/shop.yml:2:60"
+    selection = columns(load, "{include: [a], exclude: [b, c]}")
+    assert str(selection.rules[0].include[0].location) == "specs/shop.yml:2:43"
+    assert str(selection.exclude[1].location) == "specs/shop.yml:2:60"
 
 
-def test_a_knn_join_is_loaded_whole(load: Load, tmp_path: Path) -> None:
+def test_a_knn_join_is_loaded_with_all_keys(load: Load, tmp_path: Path) -> None:
     root = tmp_path.resolve()
     spec = load(
         """

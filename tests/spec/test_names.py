@@ -20,12 +20,12 @@ from lancestat.spec.selection import select
 from lancestat.spec.template import Rendering
 from tests.spec.conftest import PROJECT, Load
 
-# What stands between the letters of a name, or alone, and is neither letter nor digit.
+# Characters between the letters of a name, or alone, that are neither letters nor digits.
 _BETWEEN = ";\0\a\x1b\n\u2028\x85 \xa0\u200b\u202e\ufeff$`'\"|<>&=#!~%\\{}()[]*?+,\u2019\xb2\u20ac"
 REFUSED = [
     *(f"x{char}y" for char in _BETWEEN),
     *("", "-x", "+x", "x;drop", "\u2167", "\xbd", "\U0001f600", "\ue000", "\uff0d", "\u2013"),
-    # Marks before a letter, letters that are not composed, and some that cannot be seen.
+    # Marks before a letter, letters that are not composed, and invisible ones.
     *("\u0301x", "e\u0301", "\u212b", "x\u3164", "x\ufe0f", "x\U000e0101"),
 ]
 ACCEPTED = [
@@ -56,20 +56,20 @@ def spec(kind: str, name: str) -> dict[str, object]:
 
 def complaints(document: dict[str, object], file: str = SPECS_SCHEMA) -> list[str]:
     text = yaml.safe_dump(document).encode()
-    found = check(file, read_document(text, "x.yml"), Rendering())
-    return [error.message for _, error in found]
+    errors = check(file, read_document(text, "x.yml"), Rendering())
+    return [error.message for _, error in errors]
 
 
 @pytest.mark.parametrize("kind", ["tables", "column_sets", "policies", "knn_joins", "tags"])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_neither_letter_nor_digit_is_in_no_name(kind: str, name: str) -> None:
+def test_names_have_only_letters_digits_and_underscores(kind: str, name: str) -> None:
     [message] = complaints(spec(kind, name))
     assert "of letters, digits, '_'" in message
 
 
 @pytest.mark.parametrize("kind", ["tables", "column_sets", "policies", "knn_joins", "tags"])
 @pytest.mark.parametrize("name", ACCEPTED)
-def test_letters_and_digits_of_all_scripts_are_in_names(kind: str, name: str) -> None:
+def test_names_may_have_letters_and_digits_of_all_scripts(kind: str, name: str) -> None:
     assert complaints(spec(kind, name)) == []
 
 
@@ -93,7 +93,7 @@ def test_tags_and_targets_may_hold_more() -> None:
 
 @given(st.text(max_size=6))
 @example("a\u0308")
-def test_a_name_is_what_the_message_says(text: str) -> None:
+def test_names_follow_the_rule_in_the_message(text: str) -> None:
     letters = [char for char in text if unicodedata.category(char)[0] in "LM" or char.isdecimal()]
     if is_name(text, "_-"):
         assert len(letters) + text.count("_") + text.count("-") == len(text)
@@ -106,7 +106,7 @@ def test_a_name_is_what_the_message_says(text: str) -> None:
 
 @given(st.text(max_size=6))
 def test_the_patterns_refuse_no_name(text: str) -> None:
-    """Editors, which do not know our formats, underline nothing that is right."""
+    """Editors without lancestat's formats flag no valid name."""
     for part in PATTERNS:
         if is_name(text, PUNCTUATION[part["format"]]):
             assert re.search(part["pattern"], text)
@@ -114,11 +114,11 @@ def test_the_patterns_refuse_no_name(text: str) -> None:
 
 def _named(part: object) -> list[dict[str, str]]:
     if isinstance(part, list):
-        return [found for each in part for found in _named(each)]
+        return [name for item in part for name in _named(item)]
     if not isinstance(part, dict):
         return []
     own = [part] if str(part.get("format")) in PUNCTUATION else []
-    return [*own, *(found for each in part.values() for found in _named(each))]
+    return [*own, *(name for item in part.values() for name in _named(item))]
 
 
 PATTERNS = [*_named(schema(SPECS_SCHEMA)), *_named(schema(PROJECT_SCHEMA))]
@@ -141,10 +141,10 @@ def test_patterns_mean_the_same_to_javascript() -> None:
     patterns, texts = [part["pattern"] for part in PATTERNS], [*ACCEPTED, *REFUSED]
     expected = [[bool(re.search(pattern, text)) for text in texts] for pattern in patterns]
     asked = json.dumps([patterns, texts])
-    done = subprocess.run(
+    completed = subprocess.run(
         [node, "-e", script], input=asked, capture_output=True, text=True, check=True
     )
-    assert json.loads(done.stdout) == [expected, expected]
+    assert json.loads(completed.stdout) == [expected, expected]
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_patterns_mean_the_same_to_javascript() -> None:
         ("\u0130", "i\u0307"),
     ],
 )
-def test_names_that_look_the_same_are_one(one: str, other: str, load: Load) -> None:
+def test_names_that_look_the_same_are_equal(one: str, other: str, load: Load) -> None:
     text = f'tables:\n  - {{name: "{one}", uri: a}}\n  - {{name: "{other}", uri: b}}\n'
     with pytest.raises(InvalidProject, match=r"LS109 specs/shop.yml:3:12 .* is declared twice"):
         load(text)
@@ -166,17 +166,17 @@ def test_names_that_look_the_same_are_one(one: str, other: str, load: Load) -> N
         load("", project=targets)
 
 
-def test_a_decomposed_name_says_how_to_write_it(load: Load) -> None:
+def test_a_decomposed_name_has_a_hint_with_its_composed_form(load: Load) -> None:
     with pytest.raises(InvalidProject, match="hint: write 'caf\u00e9' in the normal form NFC"):
         load('tables:\n  - {name: "cafe\\u0301", uri: a}\n')
 
 
 def test_selectors_find_composed_names(load: Load) -> None:
-    found = load("tables:\n  - {name: caf\u00e9, uri: a, tags: [\u00e9]}\n  - {name: x, uri: b}\n")
+    loaded = load("tables:\n  - {name: caf\u00e9, uri: a, tags: [\u00e9]}\n  - {name: x, uri: b}\n")
     for selector in ("cafe\u0301", "cafe\u0301*", "tag:e\u0301"):
-        assert [node.name for node in select(found, selector)] == ["caf\u00e9"]
+        assert [node.name for node in select(loaded, selector)] == ["caf\u00e9"]
     with pytest.raises(UsageError):
-        select(found, "cafe")
+        select(loaded, "cafe")
 
 
 def test_a_name_from_a_template_is_checked_too(load: Load) -> None:

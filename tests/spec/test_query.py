@@ -1,4 +1,4 @@
-"""What is told about the text of a side's query without Spark."""
+"""Checks of the text of a side's query without Spark."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_query_is_left_to_spark(sql: str) -> None:
         ("select ';' ; 'x'", SEVERAL),
     ],
 )
-def test_what_is_no_query_is_told_at_once(sql: str, objection: str) -> None:
+def test_statements_other_than_a_query_are_refused(sql: str, objection: str) -> None:
     assert query_objection(sql) == objection
 
 
@@ -70,7 +70,7 @@ def test_what_is_no_query_is_told_at_once(sql: str, objection: str) -> None:
         ("csv", "header", "true", None),
     ],
 )
-def test_options_that_a_database_runs(
+def test_options_that_a_database_executes_are_recognized(
     format: str, key: str, value: str, objection: str | None
 ) -> None:
     assert option_objection(format, key, value) == objection

@@ -1,4 +1,4 @@
-"""What reads the rows of a target's tables."""
+"""The reader of a target's tables."""
 
 from __future__ import annotations
 
@@ -23,11 +23,13 @@ targets:
     ("target", "reader"),
     [("dev", Reader.LANCESTAT), ("own", Reader.LANCESTAT), ("theirs", Reader.CONNECTOR)],
 )
-def test_a_target_says_what_reads_its_tables(load: Load, target: str, reader: Reader) -> None:
+def test_a_target_declares_the_reader_of_its_tables(
+    load: Load, target: str, reader: Reader
+) -> None:
     assert load(project=PROJECT, target=target).target.reader is reader
 
 
-def test_a_reader_that_does_not_exist_is_refused_with_its_place(load: Load) -> None:
+def test_an_unknown_reader_is_refused_with_its_location(load: Load) -> None:
     with pytest.raises(InvalidProject) as refused:
         load(project="name: shop\ntargets:\n  dev: {reader: conector}\n")
     assert str(refused.value).splitlines() == [

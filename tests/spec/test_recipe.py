@@ -62,7 +62,7 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
         ["--project-dir", "new", "diff", "--no-datasets", "--output", "json", "./old"],
         ["schema", "table"],
     ]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps(commands)],
         cwd=tmp_path,
         env={"PYTHONPATH": str(patched), "PATH": "/usr/bin:/bin"},
@@ -70,14 +70,14 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
         capture_output=True,
         text=True,
     )
-    valid, wrong, diff, schema, (digests, link) = map(json.loads, done.stdout.splitlines())
+    valid, wrong, diff, schema, (digests, link) = map(json.loads, completed.stdout.splitlines())
 
     assert valid[0] == 0
     assert wrong[0] == 1
     assert "'link' of table 'orders' must be text that is not empty, found the number 5" in wrong[1]
     assert "unknown key 'lnk' in table 'orders'\n      hint: did you mean 'link'?" in wrong[1]
     [node] = json.loads(diff[1])["nodes"]
-    assert [each["name"] for each in node["properties"]] == ["link"]
+    assert [change["name"] for change in node["properties"]] == ["link"]
     assert node["properties"][0]["new"] == LINK
     assert json.loads(schema[1])["properties"]["link"]["description"] == "A page about the table."
     assert (digests, link) == (1, LINK)

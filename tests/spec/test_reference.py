@@ -1,4 +1,4 @@
-"""What is generated from the declarations, and what they have to agree with."""
+"""Files that are generated from the declarations, and files that have to agree with them."""
 
 from __future__ import annotations
 

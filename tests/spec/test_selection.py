@@ -86,7 +86,9 @@ ALL = "orders order_lines parts queries result near"
         ("orders+", "orders"),
     ],
 )
-def test_selectors(spec: ProjectSpec, selector: str | list[str] | None, expected: str) -> None:
+def test_selectors_select_the_expected_nodes(
+    spec: ProjectSpec, selector: str | list[str] | None, expected: str
+) -> None:
     assert names(spec, selector) == expected
 
 
@@ -103,7 +105,7 @@ def test_selectors(spec: ProjectSpec, selector: str | list[str] | None, expected
         ("orders", "*", ""),
     ],
 )
-def test_exclusion(
+def test_excluded_nodes_are_not_selected(
     spec: ProjectSpec, selector: str | None, exclude: str | list[str], expected: str
 ) -> None:
     assert names(spec, selector, exclude) == expected
@@ -129,7 +131,9 @@ def test_exclusion(
         (",", "has an empty part", ""),
     ],
 )
-def test_wrong_selectors(spec: ProjectSpec, selector: str, message: str, hint: str) -> None:
+def test_wrong_selectors_are_errors(
+    spec: ProjectSpec, selector: str, message: str, hint: str
+) -> None:
     with pytest.raises(UsageError) as caught:
         names(spec, selector)
     assert message in str(caught.value)
@@ -137,12 +141,12 @@ def test_wrong_selectors(spec: ProjectSpec, selector: str, message: str, hint: s
 
 
 @pytest.mark.parametrize("exclude", ["ordes", "kind:tabel", "tga:x", "", "a,"])
-def test_wrong_exclusions(spec: ProjectSpec, exclude: str) -> None:
+def test_wrong_exclusions_are_errors(spec: ProjectSpec, exclude: str) -> None:
     with pytest.raises(UsageError):
         names(spec, None, exclude)
 
 
-def test_states_are_asked_for_only_when_they_are_used(spec: ProjectSpec) -> None:
+def test_states_are_read_only_when_selectors_need_them(spec: ProjectSpec) -> None:
     def unwanted() -> Mapping[str, str]:
         raise AssertionError("the state was read")
 
@@ -151,6 +155,6 @@ def test_states_are_asked_for_only_when_they_are_used(spec: ProjectSpec) -> None
         select(spec, "state:new")
 
 
-def test_a_kind_without_nodes_is_no_error(load: Load) -> None:
+def test_a_kind_without_nodes_is_not_an_error(load: Load) -> None:
     spec = load("tables: [{name: t, uri: u}]")
     assert select(spec, "kind:knn_join") == ()

@@ -76,9 +76,9 @@ def fault(text: str) -> str:
     ],
 )
 def test_a_lone_expression_keeps_its_type_and_all_else_is_text(text: str, expected: object) -> None:
-    found = value(text)
-    assert found == expected
-    assert type(found) is type(expected)
+    rendered = value(text)
+    assert rendered == expected
+    assert type(rendered) is type(expected)
 
 
 def test_ref_quotes_a_name_for_sql_and_remembers_it_once() -> None:
@@ -102,7 +102,7 @@ def test_refs_are_found_in_any_expression() -> None:
         ("{{ var('k') }}", False),
     ],
 )
-def test_what_the_environment_had_a_part_in_is_secret(text: str, secret: bool) -> None:
+def test_values_derived_from_the_environment_are_secret(text: str, secret: bool) -> None:
     rendered = render(text, SCOPE, PLACE)
     assert (rendered.origin is not None) is secret
     assert str(rendered.value) not in repr(rendered)
@@ -138,7 +138,7 @@ def test_what_the_environment_had_a_part_in_is_secret(text: str, secret: bool) -
         ("{{ var() }}", "missing 1 required positional argument"),
     ],
 )
-def test_errors_name_the_place_and_what_exists(text: str, expected: str) -> None:
+def test_errors_have_a_location_and_list_existing_names(text: str, expected: str) -> None:
     assert expected in fault(text)
     assert fault(text).startswith("LS108 f.yml:3:7  template: ")
 
@@ -204,7 +204,7 @@ def test_nothing_outside_the_small_language_is_reachable(text: str) -> None:
         "{{ 1e308 * 10 }}",
     ],
 )
-def test_runaway_templates_end_soon(text: str) -> None:
+def test_runaway_templates_are_stopped(text: str) -> None:
     assert "template: " in fault(text)
 
 
@@ -232,7 +232,7 @@ PLAIN_JINJA = jinja2.Environment(undefined=jinja2.StrictUndefined)
 
 
 @given(st.lists(PIECES, max_size=5).map("".join))
-def test_any_template_gives_what_jinja_gives_for_the_whole_text(text: str) -> None:
+def test_any_template_renders_as_with_plain_jinja(text: str) -> None:
     names, plain = TemplateNames(SCOPE, True, text), TemplateNames(SCOPE, True, text)
     functions = {"var": plain.var, "env_var": plain.env_var, "ref": plain.ref}
     try:
@@ -246,7 +246,7 @@ def test_any_template_gives_what_jinja_gives_for_the_whole_text(text: str) -> No
 
 
 @given(st.text(alphabet="{}%#'\"()|~*+-.[]: abkvrx019\n", max_size=40))
-def test_any_text_renders_or_fails_at_its_place(text: str) -> None:
+def test_any_text_renders_or_fails_with_its_location(text: str) -> None:
     try:
         rendered = render(text, SCOPE, PLACE)
     except SpecError as error:

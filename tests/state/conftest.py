@@ -59,13 +59,13 @@ def summary(version: int, *contents: object, blocks: tuple[int, ...] = (1, 1)) -
     )
 
 
-def blocks(found: TableSummary, *fields: str) -> list[SummaryBlock]:
+def blocks(table_summary: TableSummary, *fields: str) -> list[SummaryBlock]:
     """All blocks that a summary names for some fields."""
     return [
         SummaryBlock(BlockKey(field, block_digest(digests)), partials)
         for field in fields
-        for place in slices(found.blocks)
-        for digests in [found.contents[field][place]]
+        for place in slices(table_summary.blocks)
+        for digests in [table_summary.contents[field][place]]
         for partials in [tuple(partial(digest[0]) for digest in digests)]
     ]
 
@@ -90,8 +90,15 @@ def record(table: str, version: int) -> TableRecord:
 
 def run(number: int, *records: TableRecord, nodes: tuple[NodeRun, ...] = ()) -> RunRecord:
     made = tuple(
-        NodeRun(found.node, "table", "d1", found.table, {"name": found.node, "rows": number}, found)
-        for found in records
+        NodeRun(
+            table_record.node,
+            "table",
+            "d1",
+            table_record.table,
+            {"name": table_record.node, "rows": number},
+            table_record,
+        )
+        for table_record in records
     )
     return RunRecord(
         run_id=f"run-{number}",

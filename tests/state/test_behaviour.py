@@ -1,4 +1,4 @@
-"""What every state does, whatever holds it."""
+"""Behaviour of every implementation of the state."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ MakeState = Callable[[], StateWriter]
 def fetch(
     state: StateWriter, table: str, wanted: dict[tuple[bytes, ...], frozenset[str]]
 ) -> dict[tuple[bytes, ...], dict[str, object]]:
-    """The streamed partials by fingerprints, after checking that no field comes twice."""
-    found: dict[tuple[bytes, ...], dict[str, object]] = {}
+    """Return streamed partials by fingerprints, and check that no field occurs twice."""
+    partials: dict[tuple[bytes, ...], dict[str, object]] = {}
     for entry in state.partials(table, wanted):
-        fields = found.setdefault(entry.fingerprints, {})
+        fields = partials.setdefault(entry.fingerprints, {})
         assert not fields.keys() & entry.partials.keys()
         fields.update(entry.partials)
-    return found
+    return partials
 
 
 def test_a_new_state_is_empty(state: StateWriter) -> None:
@@ -36,9 +36,9 @@ def test_a_new_state_is_empty(state: StateWriter) -> None:
     state.expire({"t": frozenset({fingerprint("a")})})
 
 
-def test_partials_come_back_as_they_went_in(make_state: MakeState) -> None:
+def test_partials_round_trip(make_state: MakeState) -> None:
     make_state().add_partials("t", [stored("a", x=1, y=2), stored("b", x=3)])
-    found = fetch(
+    fetched = fetch(
         make_state(),
         "t",
         {
@@ -47,13 +47,13 @@ def test_partials_come_back_as_they_went_in(make_state: MakeState) -> None:
             (fingerprint("c"),): frozenset({"x"}),
         },
     )
-    assert found == {
+    assert fetched == {
         (fingerprint("a"),): {"x": partial(1), "y": partial(2)},
         (fingerprint("b"),): {"x": partial(3)},
     }
 
 
-def test_only_wanted_fields_are_yielded(state: StateWriter) -> None:
+def test_only_requested_fields_are_yielded(state: StateWriter) -> None:
     state.add_partials("t", [stored("a", x=1, y=2, z=3)])
     assert fetch(state, "t", {(fingerprint("a"),): frozenset({"z"})}) == {
         (fingerprint("a"),): {"z": partial(3)}
@@ -61,7 +61,7 @@ def test_only_wanted_fields_are_yielded(state: StateWriter) -> None:
     assert fetch(state, "t", {(fingerprint("a"),): frozenset()}) == {}
 
 
-def test_tables_do_not_see_each_other(state: StateWriter) -> None:
+def test_tables_have_separate_partials(state: StateWriter) -> None:
     state.add_partials("t", [stored("a", x=1)])
     state.add_partials("it's", [stored("a", y=2)])
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
@@ -99,7 +99,7 @@ def test_a_partial_without_quantiles_does_not_answer_for_one_with(state: StateWr
     assert fetch(state, "t", {(fingerprint("a"),): frozenset({rich})}) == {}
 
 
-def test_tidying_drops_what_partials_with_quantiles_supersede(state: StateWriter) -> None:
+def test_expire_drops_partials_superseded_by_ones_with_quantiles(state: StateWriter) -> None:
     rich = quantile_key("x")
     state.add_partials("t", [stored("a", x=1)])
     state.add_partials("t", [stored("a", **{rich: 2})])
@@ -113,7 +113,7 @@ def test_tidying_drops_what_partials_with_quantiles_supersede(state: StateWriter
     assert fetch(state, "t", {b: frozenset({rich})}) == {b: {rich: partial(3)}}
 
 
-def test_groups_are_kept_apart_from_their_members(state: StateWriter) -> None:
+def test_groups_are_stored_separately_from_their_members(state: StateWriter) -> None:
     state.add_partials("t", [stored(("a", "b"), x=1), stored("a", x=2), stored(("b", "a"), y=3)])
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
@@ -128,11 +128,11 @@ def test_duplicates_of_two_runs_at_once_are_yielded_once(make_state: MakeState) 
     first, second = make_state(), make_state()
     first.add_partials("t", [stored("a", x=1, y=2)])
     second.add_partials("t", [stored("a", x=1, y=2, z=3)])
-    found = fetch(first, "t", {(fingerprint("a"),): frozenset({"x", "y", "z"})})
-    assert found == {(fingerprint("a"),): {"x": partial(1), "y": partial(2), "z": partial(3)}}
+    fetched = fetch(first, "t", {(fingerprint("a"),): frozenset({"x", "y", "z"})})
+    assert fetched == {(fingerprint("a"),): {"x": partial(1), "y": partial(2), "z": partial(3)}}
 
 
-def test_a_failing_source_leaves_nothing_behind(state: StateWriter) -> None:
+def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
     class BrokenError(Exception):
         pass
 
@@ -156,7 +156,7 @@ def test_entries_without_partials_store_nothing(state: StateWriter) -> None:
 
 def test_records_are_the_newest_of_every_table(make_state: MakeState) -> None:
     state = make_state()
-    # What is committed last is newest, though a clock that is behind says that it ended first.
+    # The last commit is the newest, even if its clock is behind.
     state.add_run(run(2, record("t", 7), record("u", 1)))
     state.add_run(run(3, record("t", 8)))
     state.add_run(run(1, record("t", 9), record("v", 2)))
@@ -177,8 +177,8 @@ def test_runs_without_records_give_none(state: StateWriter) -> None:
 
 
 @pytest.mark.parametrize("minutes", [1, -1])
-def test_what_is_newest_outlasts_compaction(state: StateWriter, minutes: int) -> None:
-    """Whatever the clocks said of the runs."""
+def test_the_newest_records_survive_compaction(state: StateWriter, minutes: int) -> None:
+    """The result does not depend on the clocks of the runs."""
     numbers = [1000 + minutes * number for number in range(40)]
     for version, number in enumerate(numbers):
         state.add_run(run(number, record("t", version)))
@@ -188,13 +188,13 @@ def test_what_is_newest_outlasts_compaction(state: StateWriter, minutes: int) ->
     assert [run.run_id for run in state.runs(40)] == [f"run-{number}" for number in numbers[::-1]]
 
 
-def test_of_runs_that_ended_together_the_later_in_place_counts(state: StateWriter) -> None:
+def test_of_runs_that_ended_together_the_later_stored_counts(state: StateWriter) -> None:
     state.add_run(run(1, record("t", 1)))
     state.add_run(run(1, record("t", 2)))
     assert state.records()["t"].version == 2
 
 
-def test_runs_come_back_newest_first(make_state: MakeState) -> None:
+def test_runs_are_listed_newest_first(make_state: MakeState) -> None:
     failed = NodeRun(
         "knn", "knn_join", "d1", None, {"status": "error", "elapsed_seconds": 1.5}, None
     )
@@ -206,7 +206,7 @@ def test_runs_come_back_newest_first(make_state: MakeState) -> None:
     assert make_state().runs(0) == []
 
 
-def test_tidy_keeps_what_is_live_and_the_newest_superseded(state: StateWriter) -> None:
+def test_expire_keeps_live_partials_and_the_newest_superseded(state: StateWriter) -> None:
     for number in range(SUPERSEDED_KEPT + 10):
         state.add_partials("t", [stored(f"old {number}", x=number)])
     state.add_partials("t", [stored("live", x=1), stored(("live", "live too"), x=2)])
@@ -221,7 +221,7 @@ def test_tidy_keeps_what_is_live_and_the_newest_superseded(state: StateWriter) -
     assert set(state.partial_index("other").singles) == {fingerprint("untouched")}
 
 
-def test_tidy_keeps_as_many_superseded_as_there_are_live(state: StateWriter) -> None:
+def test_expire_keeps_as_many_superseded_partials_as_live_ones(state: StateWriter) -> None:
     live = frozenset(fingerprint(number) for number in range(100))
     state.add_partials("t", [stored(f"old {number}", x=1) for number in range(120)])
     state.add_partials("t", [stored(number, x=1) for number in range(100)])
@@ -231,12 +231,12 @@ def test_tidy_keeps_as_many_superseded_as_there_are_live(state: StateWriter) -> 
     assert singles.keys() - live == {fingerprint(f"old {number}") for number in range(20, 120)}
 
 
-def test_tidy_loses_no_field_when_it_drops_duplicates(state: StateWriter) -> None:
+def test_expire_keeps_all_fields_when_it_drops_duplicates(state: StateWriter) -> None:
     state.add_partials("t", [stored("a", x=1, y=2), stored("b", x=1)])
     state.add_partials("t", [stored("a", x=1), stored("b", x=1, z=4)])
     state.add_partials("t", [stored("a", w=5), stored("b", x=1, z=4)])
     state.expire({"t": frozenset({fingerprint("a"), fingerprint("b")})})
-    found = fetch(
+    fetched = fetch(
         state,
         "t",
         {
@@ -244,7 +244,7 @@ def test_tidy_loses_no_field_when_it_drops_duplicates(state: StateWriter) -> Non
             (fingerprint("b"),): frozenset("xz"),
         },
     )
-    assert found == {
+    assert fetched == {
         (fingerprint("a"),): {"w": partial(5), "x": partial(1), "y": partial(2)},
         (fingerprint("b"),): {"x": partial(1), "z": partial(4)},
     }

@@ -22,7 +22,7 @@ FIELDS = st.sets(st.sampled_from(["0:int", "1:decimal(12,2)", "2:string"]), min_
 @st.composite
 def entries(draw: st.DrawFn) -> StoredPartials:
     fingerprints = sorted(map(fingerprint, draw(st.sets(NAMES, min_size=1, max_size=2))))
-    # What a fingerprint and a field determine is the same whoever computes it.
+    # A fingerprint and a field determine the same partial in every process.
     return StoredPartials(
         tuple(fingerprints),
         {field: partial(fingerprints[0][0] + int(field[0])) for field in draw(FIELDS)},
@@ -39,15 +39,15 @@ def content(state: StateWriter, table: str) -> tuple[object, object, object]:
     index = state.partial_index(table)
     wanted = {(single,): fields for single, fields in index.singles.items()}
     wanted |= {group.fingerprints: group.fields for group in index.groups}
-    found: dict[tuple[bytes, ...], dict[str, object]] = {}
+    partials: dict[tuple[bytes, ...], dict[str, object]] = {}
     for entry in state.partials(table, wanted):
-        found.setdefault(entry.fingerprints, {}).update(entry.partials)
-    return dict(index.singles), set(index.groups), found
+        partials.setdefault(entry.fingerprints, {}).update(entry.partials)
+    return dict(index.singles), set(index.groups), partials
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.lists(st.one_of(ADDITIONS, TIDYINGS), max_size=12))
-def test_both_stores_hold_the_same(
+def test_both_stores_hold_the_same_content(
     changes: list[tuple[str, list[StoredPartials] | frozenset[bytes]]],
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -81,5 +81,5 @@ def test_both_stores_hold_the_same(
         bounds=st.dictionaries(TEXT, st.tuples(TEXT, TEXT)),
     )
 )
-def test_records_survive_their_stored_form(record: TableRecord) -> None:
+def test_records_round_trip_through_their_stored_form(record: TableRecord) -> None:
     assert decode_record(encode_record(record)) == record

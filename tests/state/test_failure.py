@@ -1,4 +1,4 @@
-"""Exceptions as Lance really raises them, and the words of object stores."""
+"""Exceptions as Lance raises them, and messages of object stores."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ def test_a_missing_dataset_is_absent(tmp_path: Path) -> None:
     assert failure_of(error) is Failure.ABSENT
 
 
-def test_creating_twice_is_told_apart(tmp_path: Path) -> None:
+def test_creating_twice_has_its_own_error(tmp_path: Path) -> None:
     table = pa.table({"a": [1]})
     lance.write_dataset(table, tmp_path / "t.lance")
     error = raised(lambda: lance.write_dataset(table, tmp_path / "t.lance", mode="create"))
     assert failure_of(error) is Failure.EXISTS
 
 
-def test_a_file_in_the_way_is_no_damage(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_a_dataset_is_not_damage(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     error = raised(lambda: lance.dataset(str(tmp_path / "file" / "t.lance")))
     assert failure_of(error) is Failure.UNREACHABLE
 
 
-def test_a_server_that_does_not_answer_is_no_damage() -> None:
+def test_a_server_that_does_not_answer_is_not_damage() -> None:
     for action in (
         lambda: lance.dataset("s3://bucket/t.lance", storage_options=NOBODY),
         lambda: LanceFileSession("s3://bucket", storage_options=NOBODY).list_with_delimiter(),
@@ -56,7 +56,7 @@ def test_a_server_that_does_not_answer_is_no_damage() -> None:
         assert failure_of(raised(action)) is Failure.UNREACHABLE
 
 
-def test_an_unknown_scheme_is_no_damage() -> None:
+def test_an_unknown_scheme_is_not_damage() -> None:
     assert failure_of(raised(lambda: lance.dataset("nope://x/t.lance"))) is Failure.UNREACHABLE
 
 
@@ -77,7 +77,7 @@ def test_an_unknown_scheme_is_no_damage() -> None:
         "LanceError(IO): Input/output error (os error 5)",
     ],
 )
-def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
+def test_denied_and_unreachable_uris_are_not_damage(text: str) -> None:
     assert failure_of(OSError(text)) is Failure.UNREACHABLE
 
 
@@ -93,25 +93,25 @@ def test_denied_and_unreachable_places_are_no_damage(text: str) -> None:
         "LanceError(IO): file size is too small: s3://forbidden/timeout/connection/1.lance",
     ],
 )
-def test_damage_is_damage(text: str) -> None:
+def test_damage_is_classified_as_damage(text: str) -> None:
     assert failure_of(OSError(text)) is Failure.CORRUPT
 
 
-def test_defects_of_the_program_are_never_taken_for_damage() -> None:
+def test_internal_errors_are_never_classified_as_damage() -> None:
     assert not is_lance_failure(TypeError("missing argument"))
     assert not is_lance_failure(KeyboardInterrupt())
     assert is_lance_failure(pa.ArrowKeyError("x"))
 
 
-def test_errors_name_no_secret_and_no_source() -> None:
+def test_errors_show_no_secret_and_no_source_location() -> None:
     error = raised(lambda: lance.dataset("s3://bucket/t.lance", storage_options=NOBODY))
     secret = NOBODY["aws_secret_access_key"]
-    said = message_of(ValueError(f"{error} {secret}"), NOBODY)
-    assert secret not in said
-    assert ".rs:" not in said
+    message = message_of(ValueError(f"{error} {secret}"), NOBODY)
+    assert secret not in message
+    assert ".rs:" not in message
 
 
-def test_a_state_out_of_reach_is_one_clear_error() -> None:
+def test_an_unreachable_state_is_one_clear_error() -> None:
     state = open_state("s3://user:pass@bucket/state", NOBODY)
     for action in (state.records, lambda: state.runs(1), lambda: state.partial_index("t")):
         with pytest.raises(StateError) as caught:
@@ -123,6 +123,6 @@ def test_a_state_out_of_reach_is_one_clear_error() -> None:
             assert secret not in text
 
 
-def test_the_cause_is_told() -> None:
+def test_the_cause_is_in_the_message() -> None:
     error = unreachable("/srv/state", OSError("Permission denied (os error 13)"), {})
     assert str(error).startswith("LS301  the state at /srv/state cannot be reached: Permission")

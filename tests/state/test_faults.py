@@ -54,12 +54,12 @@ def whole_rounds(folder: Path, name: str) -> int:
         for part in range(3)
     }
     expected = {
-        each.fingerprints: each
+        entry.fingerprints: entry
         for number in stored_rounds
         for part in range(3)
-        for each in [stored(f"{name}/{number}/{part}", x=number, y=number)]
+        for entry in [stored(f"{name}/{number}/{part}", x=number, y=number)]
     }
-    assert {each.fingerprints: each for each in state.partials("shared", wanted)} == expected
+    assert {entry.fingerprints: entry for entry in state.partials("shared", wanted)} == expected
     assert stored_rounds == list(range(len(stored_rounds)))
     return len(stored_rounds)
 
@@ -69,7 +69,7 @@ def generations(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("retention", [MINUTES, "2"])
-def test_runs_at_once_lose_nothing(folder: Path, retention: str) -> None:
+def test_concurrent_runs_lose_nothing(folder: Path, retention: str) -> None:
     """All start on an empty state, so that they also race to create it."""
     names = [f"w{number}" for number in range(4)]
     writers = [start(folder, name, 12, retention) for name in names]
@@ -81,9 +81,9 @@ def test_runs_at_once_lose_nothing(folder: Path, retention: str) -> None:
     state = open_state(str(folder))
     for name in names:
         assert set(state.partial_index(name).singles) == set(map(fingerprint, range(12)))
-    assert {name: found.version for name, found in state.records().items()} == dict.fromkeys(
-        names, 12
-    )
+    assert {
+        name: table_record.version for name, table_record in state.records().items()
+    } == dict.fromkeys(names, 12)
     assert generations(folder) == ["partials-1.lance", "runs-1.lance"]
 
 
@@ -100,8 +100,8 @@ def test_a_killed_writer_leaves_whole_rows(folder: Path) -> None:
         reported, errors = writer.communicate(timeout=60)
         assert "Traceback" not in errors
         assert "set aside" not in errors
-        told = number + 1 + len(reported.splitlines())
-        assert whole_rounds(folder, name) in (told, told + 1)
+        rounds = number + 1 + len(reported.splitlines())
+        assert whole_rounds(folder, name) in (rounds, rounds + 1)
     assert generations(folder) == ["partials-1.lance", "runs-1.lance"]
     after = start(folder, "after", 3, MINUTES)
     after.communicate(timeout=60)

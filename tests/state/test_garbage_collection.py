@@ -32,7 +32,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in files_under(folder)}
 
 
-def test_what_no_declared_table_needs_is_dropped(folder: Path, state: LanceState) -> None:
+def test_items_that_no_declared_table_needs_are_dropped(folder: Path, state: LanceState) -> None:
     report = collect_state_garbage(state, KEPT, dry_run=False)
     assert dataclasses.replace(report, bytes=0) == GarbageReport(30, 1, 0, 0)
     assert report.bytes > 0
@@ -44,7 +44,7 @@ def test_what_no_declared_table_needs_is_dropped(folder: Path, state: LanceState
     assert collect_state_garbage(state, KEPT, dry_run=False) == GarbageReport(0, 0, 0, 0)
 
 
-def test_a_dry_run_says_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:
+def test_a_dry_run_reports_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:
     (folder / "v1" / "runs-0.lance").mkdir()
     (folder / "v1" / "runs-0.lance" / "file").write_bytes(b"12345")
     before = contents(folder)
@@ -77,7 +77,7 @@ def test_outlived_and_damaged_datasets_are_dropped(folder: Path, state: LanceSta
     assert set(open_state(str(folder)).records()) == {"kept"}
 
 
-def test_a_dataset_that_is_being_created_is_left_alone(folder: Path) -> None:
+def test_a_dataset_that_is_being_created_is_kept(folder: Path) -> None:
     making = folder / "v1" / "partials-1.lance" / "data"
     making.mkdir(parents=True)
     (making / "1.lance").write_bytes(b"not committed yet")
@@ -87,14 +87,14 @@ def test_a_dataset_that_is_being_created_is_left_alone(folder: Path) -> None:
     assert (making / "1.lance").exists()
 
 
-def test_nothing_to_sweep_is_no_error(folder: Path) -> None:
+def test_an_empty_state_can_be_swept(folder: Path) -> None:
     assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
         0, 0, 0, 0
     )
     assert not folder.exists()
 
 
-def test_a_swept_table_starts_anew(state: LanceState) -> None:
+def test_a_swept_table_starts_empty(state: LanceState) -> None:
     collect_state_garbage(state, KEPT, dry_run=False)
     state.add_partials("gone", [stored("back", x=1)])
     assert set(state.partial_index("gone").singles) == {fingerprint("back")}
@@ -114,7 +114,9 @@ state.add_partials("t", [stored("b", x=1)])
 
 
 @pytest.mark.fault
-def test_what_a_killed_writer_never_committed_goes_once_nobody_writes(folder: Path) -> None:
+def test_uncommitted_files_of_a_killed_writer_are_removed_when_no_writer_is_active(
+    folder: Path,
+) -> None:
     root = Path(__file__).parents[2]
     command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(folder)]
     environment = {**os.environ, "PYTHONPATH": str(root)}

@@ -1,4 +1,4 @@
-"""How fragments are cut into groups, and groups into blocks."""
+"""Division of fragments into groups, and of groups into blocks."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_fragments_of_which_only_the_sum_is_known_share_a_group() -> None:
 def test_every_fragment_is_in_one_group(ids: set[int], joint: list[set[int]], most: int) -> None:
     joint = [members & ids for members in joint if len(members & ids) > 1]
     groups = group_fragments(ids, joint, most)
-    assert sorted(each for group in groups for each in group) == sorted(ids)
+    assert sorted(fragment for group in groups for fragment in group) == sorted(ids)
     assert all(list(group) == sorted(group) for group in groups)
     assert [group[0] for group in groups] == sorted(group[0] for group in groups)
     assert len(groups) <= most

@@ -54,18 +54,18 @@ def test_spellings_of_a_remote_uri_are_one_table(spelling: str) -> None:
         "/bucket/a/t.lance",
     ],
 )
-def test_other_places_are_other_tables(other: str) -> None:
+def test_other_uris_are_other_tables(other: str) -> None:
     assert table_identity(other) != table_identity("s3://bucket/a/t.lance")
 
 
-def test_azure_containers_are_told_apart() -> None:
+def test_azure_containers_are_distinguished() -> None:
     one = "abfss://one@account.dfs.core.windows.net/t.lance"
     assert table_identity(one) != table_identity(one.replace("one", "two"))
     assert canonical_uri(one.replace("one@", "one:secret@")) == canonical_uri(one)
 
 
 @given(st.text(st.characters(exclude_characters="\0", codec="utf-8")))
-def test_an_identity_is_short_and_plain_whatever_the_uri(text: str) -> None:
+def test_every_identity_is_short_and_alphanumeric(text: str) -> None:
     identity = table_identity(f"s3://bucket/{text.replace('[', '')}")
     assert len(identity) == 24
     assert set(identity) <= set("0123456789abcdef")

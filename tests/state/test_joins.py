@@ -1,4 +1,4 @@
-"""What is remembered of joins."""
+"""Records of joins."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def join_run(number: int, *joins: JoinRecord) -> RunRecord:
     )
 
 
-def test_the_newest_record_of_every_join_is_remembered(make_state: MakeState) -> None:
+def test_the_newest_record_of_every_join_is_kept(make_state: MakeState) -> None:
     state = make_state()
     newer = replace(JOIN, strategy="partitioned", recall=0.97, nprobes=12)
     other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
@@ -65,7 +65,7 @@ def test_the_newest_record_of_every_join_is_remembered(make_state: MakeState) ->
     assert dict(make_state().joins()) == {"j": newer, "k": other}
 
 
-def test_joins_and_tables_are_kept_apart(make_state: MakeState) -> None:
+def test_joins_and_tables_have_separate_records(make_state: MakeState) -> None:
     state = make_state()
     assert dict(state.joins()) == {}
     state.add_run(run(1, record("t", 1)))
@@ -85,7 +85,7 @@ def test_a_join_that_failed_keeps_its_last_record(make_state: MakeState) -> None
     assert dict(make_state().digests()) == {"j": "d2"}
 
 
-def test_many_runs_do_not_push_a_join_out(folder: Path) -> None:
+def test_many_runs_do_not_expire_the_record_of_a_join(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(0, JOIN))
     for number in range(1, RUNS_KEPT + 60):
@@ -95,7 +95,7 @@ def test_many_runs_do_not_push_a_join_out(folder: Path) -> None:
     assert dict(open_state(str(folder)).joins()) == {"j": JOIN}
 
 
-def test_joins_that_are_declared_no_more_are_swept(folder: Path) -> None:
+def test_joins_that_are_no_longer_declared_are_swept(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
     report = collect_state_garbage(state, frozenset({join_identity("j")}), dry_run=False)
@@ -117,7 +117,7 @@ def test_joins_that_are_declared_no_more_are_swept(folder: Path) -> None:
         nprobes=st.none() | st.integers(1, 10**5),
     )
 )
-def test_records_come_back_as_they_went_in(record: JoinRecord) -> None:
+def test_records_round_trip(record: JoinRecord) -> None:
     assert decode_join(encode_record(record)) == record
 
 
@@ -142,7 +142,7 @@ def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None
         decode_join(json.dumps(stored))
 
 
-def test_reading_a_record_ignores_unknown_and_defaults_missing_fields() -> None:
+def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() -> None:
     stored = json.loads(encode_record(JOIN))
     stored["left"]["novelty"] = stored["novelty"] = {"a": 1}
     for key in ("unproven", "fragments", "last_fragment", "rows"):
@@ -151,7 +151,7 @@ def test_reading_a_record_ignores_unknown_and_defaults_missing_fields() -> None:
     assert decode_join(json.dumps(stored)) == JOIN
 
 
-def test_the_stored_form_of_a_record() -> None:
+def test_the_stored_form_of_a_record_is_stable() -> None:
     assert encode_record(replace(JOIN, recall=0.5)) == (
         '{"node":"j","digest":"d1",'
         '"left":{"digest":"aa","fragments":3,"last_fragment":7,"rows":300,"unproven":null},'
@@ -163,7 +163,7 @@ def test_the_stored_form_of_a_record() -> None:
 
 
 @pytest.mark.parametrize("damage", ["{", "null", '"j"', "{}", ""])
-def test_a_damaged_record_is_as_if_absent(
+def test_a_damaged_record_is_treated_as_absent(
     folder: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_state(str(folder)).add_run(join_run(1, JOIN, replace(JOIN, node="sound")))

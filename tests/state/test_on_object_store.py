@@ -39,11 +39,11 @@ def objects(object_store: ObjectStore, uri: str) -> list[str]:
     from pyarrow.fs import FileSelector
 
     selector = FileSelector(uri.removeprefix("s3://"), recursive=True, allow_not_found=True)
-    found = object_store.filesystem().get_file_info(selector)
-    return [each.path for each in found if each.is_file]
+    files = object_store.filesystem().get_file_info(selector)
+    return [file.path for file in files if file.is_file]
 
 
-def test_partials_and_runs_come_back(
+def test_partials_and_runs_round_trip(
     object_store: ObjectStore, uri: str, state: LanceState
 ) -> None:
     assert state.records() == {}
@@ -57,15 +57,15 @@ def test_partials_and_runs_come_back(
     assert list(again.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
 
 
-def test_summaries_come_back(object_store: ObjectStore, uri: str, state: LanceState) -> None:
-    found = summary(7, "a", "b")
-    state.add_summary("t", found, blocks(found, "x", "y"))
+def test_summaries_round_trip(object_store: ObjectStore, uri: str, state: LanceState) -> None:
+    stored_summary = summary(7, "a", "b")
+    state.add_summary("t", stored_summary, blocks(stored_summary, "x", "y"))
     again = open_state(uri, object_store.storage_options)
-    assert again.summary("t") == found
-    assert len(list(again.summary_blocks("t", block_keys(found)))) == 4
+    assert again.summary("t") == stored_summary
+    assert len(list(again.summary_blocks("t", block_keys(stored_summary)))) == 4
 
 
-def test_it_does_not_grow_with_the_number_of_runs(
+def test_the_state_does_not_grow_with_the_number_of_runs(
     object_store: ObjectStore, uri: str, state: LanceState
 ) -> None:
     live = frozenset({fingerprint("a")})
@@ -96,7 +96,9 @@ def test_damage_is_set_aside_and_swept(
     assert all("partials-2" in path for path in objects(object_store, uri))
 
 
-def test_runs_at_once_lose_nothing(object_store: ObjectStore, uri: str, state: LanceState) -> None:
+def test_concurrent_runs_lose_nothing(
+    object_store: ObjectStore, uri: str, state: LanceState
+) -> None:
     names = ["w0", "w1"]
     credentials = {key.upper(): value for key, value in object_store.storage_options.items()}
     writers = [
@@ -112,12 +114,15 @@ def test_runs_at_once_lose_nothing(object_store: ObjectStore, uri: str, state: L
         _, errors = writer.communicate(timeout=300)
         assert writer.returncode == 0, errors
     assert len(state.partial_index("shared").singles) == 2 * 6 * 3
-    assert {name: found.version for name, found in state.records().items()} == {"w0": 6, "w1": 6}
-    assert [place.generation for place in state.folder.locations()] == [1, 1]
+    assert {name: table_record.version for name, table_record in state.records().items()} == {
+        "w0": 6,
+        "w1": 6,
+    }
+    assert [place.generation for place in state.folder.places()] == [1, 1]
 
 
 @pytest.mark.parametrize("change", [{"aws_secret_access_key": "wrong"}, {"bucket": "no-such"}])
-def test_no_access_is_an_error_and_no_damage(
+def test_denied_access_is_an_error_but_not_damage(
     object_store: ObjectStore, uri: str, state: LanceState, change: dict[str, str]
 ) -> None:
     state.add_run(run(1, record("t", 1)))

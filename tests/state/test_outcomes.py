@@ -1,4 +1,4 @@
-"""What is remembered of each node's last runs, whatever holds it."""
+"""Outcomes of each node's last runs in every implementation of the state."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
 
 
 def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
-    found = state.outcomes("dev", limit)
-    return {node: [each.run_id for each in outcomes] for node, outcomes in found.items()}
+    by_node = state.outcomes("dev", limit)
+    return {node: [outcome.run_id for outcome in outcomes] for node, outcomes in by_node.items()}
 
 
-def test_a_new_state_remembers_nothing(state: StateWriter) -> None:
+def test_a_new_state_has_no_outcomes(state: StateWriter) -> None:
     assert state.outcomes("dev", 5) == {}
     assert state.partial_indexes([]) == {}
 
 
-def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeState) -> None:
+def test_outcomes_of_each_node_are_listed_newest_first(make_state: MakeState) -> None:
     writer = make_state()
     # As they are stored: clocks of those who run may differ.
     for run in (ended(2, "a", "b"), ended(1, "a"), ended(4, "a"), ended(3), ended(5, "c", "a")):
@@ -57,15 +57,15 @@ def test_the_newest_outcomes_of_each_node_come_newest_first(make_state: MakeStat
     assert not any(state.outcomes("dev", 0).values())
 
 
-def test_an_outcome_tells_all_of_its_run_that_matters(make_state: MakeState) -> None:
+def test_an_outcome_has_the_fields_of_its_run(make_state: MakeState) -> None:
     make_state().add_run(ended(7, "a", target="prod"))
-    [found] = make_state().outcomes("prod", 1)["a"]
-    assert (found.run_id, found.command, found.target) == ("run 7", "run", "prod")
-    assert found.finished_at == EPOCH + timedelta(minutes=7)
-    assert (found.node, found.kind, found.result) == ("a", "table", {"number": 7})
+    [outcome] = make_state().outcomes("prod", 1)["a"]
+    assert (outcome.run_id, outcome.command, outcome.target) == ("run 7", "run", "prod")
+    assert outcome.finished_at == EPOCH + timedelta(minutes=7)
+    assert (outcome.node, outcome.kind, outcome.result) == ("a", "table", {"number": 7})
 
 
-def test_outcomes_under_other_targets_do_not_count(make_state: MakeState) -> None:
+def test_outcomes_of_other_targets_are_ignored(make_state: MakeState) -> None:
     writer = make_state()
     for number, target in enumerate(("dev", "prod", "dev", "prod", "prod")):
         writer.add_run(ended(number, "a", target=target))
@@ -102,18 +102,18 @@ def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> N
     writer.add_partials("t", [stored("a", y=5)])
     state = make_state()
     state.records()
-    found = state.partial_indexes(["u", "t", "v"])
-    assert set(found) == {"t", "u", "v"}
-    for table, index in found.items():
+    indexes = state.partial_indexes(["u", "t", "v"])
+    assert set(indexes) == {"t", "u", "v"}
+    for table, index in indexes.items():
         alone = state.partial_index(table)
         assert (index.singles, set(index.groups)) == (alone.singles, set(alone.groups))
-    assert found["t"].singles[fingerprint("a")] == {"x", "y"}
-    assert (dict(found["u"].singles), len(found["u"].groups)) == ({}, 1)
+    assert indexes["t"].singles[fingerprint("a")] == {"x", "y"}
+    assert (dict(indexes["u"].singles), len(indexes["u"].groups)) == ({}, 1)
     many = state.partial_indexes([f"none {number}" for number in range(100)] + ["t"])
-    assert many["t"].singles == found["t"].singles
+    assert many["t"].singles == indexes["t"].singles
 
 
-def test_more_nodes_than_one_run_has_keep_apart(make_state: MakeState) -> None:
+def test_outcomes_of_many_nodes_are_separate(make_state: MakeState) -> None:
     writer = make_state()
     names = [f"n{number}" for number in range(40)]
     for number in range(3):

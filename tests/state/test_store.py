@@ -1,4 +1,4 @@
-"""What only the Lance store does: damage, layouts, growth, several handles at once."""
+"""The Lance store only: damage, layouts, growth, several handles at once."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_records_that_do_not_decode_are_left_out(filled: Path, record_json: str)
     lance.write_dataset(pa.table(row, dataset.schema), path, mode="append")
     state = open_state(str(filled))
     assert set(state.records()) == {"t"}
-    assert [found.run_id for found in state.runs(10)] == ["run-1"]
+    assert [stored_run.run_id for stored_run in state.runs(10)] == ["run-1"]
 
 
 def test_an_older_layout_is_only_warned_about(
@@ -173,7 +173,7 @@ def test_reading_creates_nothing(folder: Path) -> None:
     assert not folder.exists()
 
 
-def test_a_folder_without_a_manifest_is_taken_over(folder: Path) -> None:
+def test_a_folder_without_a_manifest_is_reused(folder: Path) -> None:
     (partials_dataset(folder) / "data").mkdir(parents=True)
     (partials_dataset(folder) / "data" / "1.lance").write_bytes(b"left by a killed run")
     state = open_state(str(folder))
@@ -210,12 +210,12 @@ def test_compaction_keeps_every_partial(folder: Path) -> None:
     assert len(list(partials_dataset(folder).glob("data/*.lance"))) > 40
     dataset = lance.dataset(partials_dataset(folder))
     assert len(dataset.get_fragments()) <= 17
-    found = sorted(read_all(open_state(str(folder))), key=lambda entry: entry.partials["x"].rows)
-    assert found == [stored(number, x=number) for number in range(40)]
+    entries = sorted(read_all(open_state(str(folder))), key=lambda entry: entry.partials["x"].rows)
+    assert entries == [stored(number, x=number) for number in range(40)]
 
 
 def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) -> None:
-    """Without a word from `expire`, which comes once, at the end of a run."""
+    """`expire` is not called; it is called once, at the end of a run."""
 
     def add(number: int) -> None:
         state.add_partials(f"t{number}", [stored(number, x=number)])
@@ -226,11 +226,11 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
 
     assert len(lance.dataset(partials_dataset(folder)).get_fragments()) <= 64 + 17
     for number in range(140):
-        [found] = state.partials(f"t{number}", {(fingerprint(number),): X})
-        assert found == stored(number, x=number)
+        [entry] = state.partials(f"t{number}", {(fingerprint(number),): X})
+        assert entry == stored(number, x=number)
 
 
-def test_tidy_commits_nothing_when_nothing_has_to_be_done(filled: Path) -> None:
+def test_expire_commits_nothing_when_nothing_is_superseded(filled: Path) -> None:
     before = files_under(filled)
     open_state(str(filled)).expire({"t": frozenset(map(fingerprint, range(50)))})
     assert files_under(filled) == before
@@ -261,15 +261,15 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(filled: Path) ->
     assert not partials_dataset(filled, 2).exists()
 
 
-def test_runs_long_past_go_but_for_the_newest_record_of_every_table(folder: Path) -> None:
+def test_old_runs_are_dropped_except_the_newest_record_of_every_table(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(run(0, record("seldom", 1)))
     for number in range(1, 260):
         state.add_run(run(number, record("t", number)))
     state.expire({})
-    kept = [found.run_id for found in state.runs(1000)]
-    assert kept == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
-    assert {name: found.version for name, found in state.records().items()} == {
+    run_ids = [stored_run.run_id for stored_run in state.runs(1000)]
+    assert run_ids == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
+    assert {name: table_record.version for name, table_record in state.records().items()} == {
         "seldom": 1,
         "t": 259,
     }
@@ -291,7 +291,7 @@ def test_threads_share_a_state(folder: Path) -> None:
     assert len(list((folder / "v1").iterdir())) == 2
 
 
-def test_runs_that_create_the_same_state_at_once_lose_nothing(
+def test_runs_that_create_the_same_state_concurrently_lose_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance's own mode `create` does, on a busy machine: three rounds of a hundred."""
@@ -299,14 +299,14 @@ def test_runs_that_create_the_same_state_at_once_lose_nothing(
     waited: set[StoredTable] = set()
     location_to_create = StoredTable._next_location
 
-    def once_all_saw_nothing(stored: StoredTable) -> DatasetLocation:
-        place = location_to_create(stored)
+    def once_all_found_no_dataset(stored: StoredTable) -> DatasetLocation:
+        place = place_to_create(stored)
         if stored not in waited:
             waited.add(stored)
             together.wait(60)
         return place
 
-    monkeypatch.setattr(StoredTable, "_next_location", once_all_saw_nothing)
+    monkeypatch.setattr(StoredTable, "_next_place", once_all_found_no_dataset)
     for round in range(40):
         folder = tmp_path / str(round)
 
@@ -315,8 +315,8 @@ def test_runs_that_create_the_same_state_at_once_lose_nothing(
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
-        found = open_state(str(folder)).partial_indexes([f"t{number}" for number in range(8)])
-        assert [len(index.groups) for index in found.values()] == [1] * 8
+        indexes = open_state(str(folder)).partial_indexes([f"t{number}" for number in range(8)])
+        assert [len(index.groups) for index in indexes.values()] == [1] * 8
 
 
 def test_a_long_stream_commits_once(folder: Path) -> None:
@@ -330,12 +330,12 @@ def test_a_long_stream_commits_once(folder: Path) -> None:
     assert dataset.version == 2
     assert dataset.count_rows() == 3000
     several = {(fingerprint(number),): X for number in range(0, 3000, 7)}
-    found = {entry.fingerprints: entry.partials for entry in state.partials("t", several)}
-    assert found.keys() == several.keys()
-    assert found[(fingerprint(700),)] == {"x": partial(700)}
+    partials = {entry.fingerprints: entry.partials for entry in state.partials("t", several)}
+    assert partials.keys() == several.keys()
+    assert partials[(fingerprint(700),)] == {"x": partial(700)}
 
 
-def test_many_wanted_fingerprints_are_found_too(folder: Path) -> None:
+def test_many_requested_fingerprints_are_found(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_partials("t", [stored(number, x=1) for number in range(5000)])
     wanted = {(fingerprint(number),): X for number in range(100, 5100)}
@@ -362,7 +362,7 @@ def test_places_sort_by_generation(folder: Path) -> None:
     ]
 
 
-def test_what_a_compaction_moves_behind_newer_rows_stays_older(folder: Path) -> None:
+def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     state = open_state(str(folder))
     for number in range(1, 4):
         state.add_run(run(number, record("t", number)))
@@ -382,11 +382,14 @@ def test_what_a_compaction_moves_behind_newer_rows_stays_older(folder: Path) -> 
     assert len(summaries.get_fragments()) == 2
     after = open_state(str(folder))
     assert after.records()["t"].version == 4
-    assert [each.run_id for each in after.runs(2)] == ["run-4", "run-3"]
-    assert [each.run_id for each in after.outcomes("dev", 2)["node of t"]] == ["run-4", "run-3"]
-    found = after.summary("t")
-    assert found is not None
-    assert found.version == 4
+    assert [stored_run.run_id for stored_run in after.runs(2)] == ["run-4", "run-3"]
+    assert [outcome.run_id for outcome in after.outcomes("dev", 2)["node of t"]] == [
+        "run-4",
+        "run-3",
+    ]
+    newest = after.summary("t")
+    assert newest is not None
+    assert newest.version == 4
 
 
 def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
@@ -395,7 +398,7 @@ def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
     runs = lance.dataset(folder / "v1" / "runs-1.lance")
     runs.update({"id": str((1 << 63) - 1)})
     state.add_run(run(2, record("t", 2)))
-    # An update writes rows anew, behind the others.
+    # An update rewrites rows behind the others.
     lance.dataset(folder / "v1" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
     rows = lance.dataset(folder / "v1" / "runs-1.lance").to_table(columns=["run_id"])
     assert rows.column("run_id").to_pylist() == ["run-2", "old"]

@@ -1,4 +1,4 @@
-"""Summaries in every state: what is added comes back, and what is needed no more goes."""
+"""Summaries in every state: added ones are returned, and superseded ones are dropped."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ MakeState = Callable[[], StateWriter]
 EMPTY = (b"", b"")
 
 
-def by_key(found: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
-    assert len({block.key for block in found}) == len(found)
-    return {block.key: block for block in found}
+def by_key(stored_blocks: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
+    assert len({block.key for block in stored_blocks}) == len(stored_blocks)
+    return {block.key: block for block in stored_blocks}
 
 
-def test_a_state_without_summaries(state: StateWriter) -> None:
+def test_a_new_state_has_no_summaries(state: StateWriter) -> None:
     assert state.summary("t") is None
     assert list(state.summary_blocks("t", [BlockKey("x", fingerprint("a"))])) == []
     state.expire({"t": frozenset()})
 
 
-def test_summaries_come_back_as_they_went_in(make_state: MakeState) -> None:
+def test_summaries_round_trip(make_state: MakeState) -> None:
     first = summary(7, "a", "b")
     make_state().add_summary("t", first, blocks(first, "x", "y"))
     assert make_state().summary("t") == first
     assert make_state().summary("it's") is None
     wanted = [*block_keys(first), BlockKey("x", fingerprint("never"))]
-    found = by_key(list(make_state().summary_blocks("t", wanted)))
-    assert found == by_key(blocks(first, "x", "y"))
+    returned = by_key(list(make_state().summary_blocks("t", wanted)))
+    assert returned == by_key(blocks(first, "x", "y"))
     assert list(make_state().summary_blocks("t", [])) == []
     assert list(make_state().summary_blocks("it's", wanted)) == []
 
 
-def test_only_wanted_blocks_come_back(state: StateWriter) -> None:
+def test_only_requested_blocks_are_returned(state: StateWriter) -> None:
     first = summary(7, "a", "b")
     state.add_summary("t", first, blocks(first, "x", "y"))
     [wanted, *_] = blocks(first, "y")
@@ -63,16 +63,16 @@ def test_the_newest_summary_counts_and_shares_blocks(make_state: MakeState) -> N
     assert len(list(make_state().summary_blocks("t", block_keys(second)))) == 4
 
 
-def test_what_is_not_stored_has_no_content(state: StateWriter) -> None:
+def test_missing_blocks_have_no_content(state: StateWriter) -> None:
     first = summary(7, "a", "b", "c", blocks=(2, 1))
     state.add_summary("t", first, [*blocks(first, "x"), blocks(first, "y")[1]])
-    found = state.summary("t")
-    assert found is not None
-    assert found.contents["x"] == first.contents["x"]
-    assert found.contents["y"] == (*EMPTY, fingerprint("c"))
+    newest = state.summary("t")
+    assert newest is not None
+    assert newest.contents["x"] == first.contents["x"]
+    assert newest.contents["y"] == (*EMPTY, fingerprint("c"))
 
 
-def test_tidy_keeps_what_the_newest_summary_names(make_state: MakeState) -> None:
+def test_expire_keeps_the_blocks_of_the_newest_summary(make_state: MakeState) -> None:
     first, second = summary(7, "a", "b"), summary(8, "a", "c")
     state = make_state()
     for table in ("t", "other"):
@@ -88,7 +88,7 @@ def test_tidy_keeps_what_the_newest_summary_names(make_state: MakeState) -> None
         assert len(by_key(list(seen.summary_blocks("other", every)))) == 6
 
 
-def test_a_failing_source_leaves_nothing_behind(state: StateWriter) -> None:
+def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
     first = summary(7, "a", "b")
 
     class BrokenError(Exception):
@@ -107,8 +107,8 @@ def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
     state = open_state(str(folder), retention=timedelta(0))
     sizes = []
     for number in range(40):
-        found = summary(number, "a", number)
-        state.add_summary("t", found, blocks(found, "x", "y"))
+        newest = summary(number, "a", number)
+        state.add_summary("t", newest, blocks(newest, "x", "y"))
         state.expire({"t": frozenset()})
         sizes.append(sum(file.stat().st_size for file in files_under(folder)))
     assert max(sizes) < 3 * max(sizes[:20])
@@ -145,7 +145,9 @@ def test_damage_is_set_aside_and_rebuilt(
     assert (folder / "v1" / "summaries-2.lance").exists()
 
 
-def test_what_does_not_decode_is_not_used(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_summaries_that_do_not_decode_are_not_used(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     first = summary(7, "a", "b")
     state = open_state(str(folder))
     state.add_summary("t", first, blocks(first, "x", "y"))
@@ -207,12 +209,12 @@ def summaries(draw: st.DrawFn) -> TableSummary:
 
 
 @given(summaries())
-def test_summaries_survive_their_stored_form(found: TableSummary) -> None:
-    assert decode_summary(encode_summary(found)) == found
+def test_summaries_round_trip_through_their_stored_form(table_summary: TableSummary) -> None:
+    assert decode_summary(encode_summary(table_summary)) == table_summary
 
 
 @given(st.binary(max_size=40))
-def test_noise_is_no_summary(noise: bytes) -> None:
+def test_random_bytes_are_not_a_summary(noise: bytes) -> None:
     with pytest.raises(ValueError):
         decode_summary(noise)
 

@@ -18,7 +18,7 @@ def main(folder: str, name: str, rounds: int, retention: timedelta) -> None:
     live: set[bytes] = set()
     for number in range(rounds):
         names = [f"{name}/{number}/{part}" for part in range(3)]
-        state.add_partials("shared", [stored(each, x=number, y=number) for each in names])
+        state.add_partials("shared", [stored(name, x=number, y=number) for name in names])
         state.add_partials(name, [stored(number, x=number)])
         live.add(fingerprint(number))
         state.add_run(run(number, record(name, number + 1)))

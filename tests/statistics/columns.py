@@ -45,7 +45,7 @@ def _build_text(values: Sequence[Any], type: pa.DataType) -> pa.Array:
 
 @dataclass(frozen=True)
 class Column:
-    """A type with its values as Arrow stores them, and what the kernel makes of each."""
+    """A type with its values as Arrow stores them, and as the kernel counts them."""
 
     type: pa.DataType
     values: st.SearchStrategy[Any]

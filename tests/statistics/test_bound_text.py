@@ -1,4 +1,4 @@
-"""Bounds as text, compared with what Java prints and Python's own calendar and numbers."""
+"""Bounds as text, compared with the text of Java and with dates and numbers of Python."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_a_double_that_is_no_float_has_no_text_as_a_float() -> None:
 
 
 @given(st.floats(allow_nan=False))
-def test_doubles_come_back_bit_for_bit(number: float) -> None:
+def test_doubles_round_trip_bit_for_bit(number: float) -> None:
     text = format_bound(number, DOUBLE)
     assert text is not None
     back = parse_bound(text, DOUBLE)
@@ -93,7 +93,7 @@ def test_doubles_come_back_bit_for_bit(number: float) -> None:
 
 
 @given(st.floats(allow_nan=False, width=32))
-def test_floats_come_back_bit_for_bit(number: float) -> None:
+def test_floats_round_trip_bit_for_bit(number: float) -> None:
     text = format_bound(number, FLOAT)
     assert text is not None
     back = parse_bound(text, FLOAT)
@@ -102,7 +102,7 @@ def test_floats_come_back_bit_for_bit(number: float) -> None:
 
 
 @pytest.mark.parametrize("type", [FLOAT, DOUBLE])
-def test_nan_bounds_nothing(type: ColumnType) -> None:
+def test_nan_has_no_text(type: ColumnType) -> None:
     assert format_bound(math.nan, type) is None
     assert parse_bound("NaN", type) is None
 
@@ -155,14 +155,14 @@ def test_timestamps_outside_four_digits_are_written_as_spark_does(micros: int, t
 
 
 @given(st.integers(-(2**31), 2**31 - 1))
-def test_every_date_comes_back(days: int) -> None:
+def test_every_date_round_trips(days: int) -> None:
     text = format_bound(days, DATE)
     assert text is not None
     assert parse_bound(text, DATE) == days
 
 
 @given(st.integers(FIRST_MICROSECOND, LAST_MICROSECOND))
-def test_every_timestamp_comes_back(micros: int) -> None:
+def test_every_timestamp_round_trips(micros: int) -> None:
     text = format_bound(micros, TIMESTAMP)
     assert text is not None
     assert parse_bound(text, TIMESTAMP) == micros
@@ -210,7 +210,7 @@ def test_decimals_with_an_exponent_are_read(text: str, unscaled: int) -> None:
         (b"a", BINARY),
     ],
 )
-def test_what_spark_cannot_hold_has_no_text(bound: int | bytes, type: ColumnType) -> None:
+def test_values_that_spark_cannot_hold_have_no_text(bound: int | bytes, type: ColumnType) -> None:
     assert format_bound(bound, type) is None
 
 
@@ -271,7 +271,7 @@ def test_what_spark_cannot_hold_has_no_text(bound: int | bytes, type: ColumnType
         ("a", BINARY),
     ],
 )
-def test_what_is_not_of_the_form_does_not_parse(text: str, type: ColumnType) -> None:
+def test_malformed_text_does_not_parse(text: str, type: ColumnType) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_bound(text, type)
 
@@ -301,7 +301,7 @@ def test_only_plain_ascii_integers_are_integers(text: str) -> None:
         (b"a", b"b", False),
     ],
 )
-def test_bounds_that_break_planning_are_told_apart(
+def test_bounds_that_break_planning_are_recognized(
     minimum: float | bytes, maximum: float | bytes, expected: bool
 ) -> None:
     assert are_estimable(minimum, maximum) is expected

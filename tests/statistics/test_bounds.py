@@ -36,7 +36,7 @@ def test_bounds_keep_the_order(a: bytes, b: bytes) -> None:
     assert high is None or (low is not None and low <= high)
 
 
-def test_nothing_short_is_above_bytes_that_are_all_highest() -> None:
+def test_bytes_of_all_ones_have_no_short_upper_bound() -> None:
     assert upper_bound(b"\xff" * 256) == b"\xff" * 256
     assert upper_bound(b"\xff" * 257) is None
     assert upper_bound(b"a" + b"\xff" * 300) == b"b"
@@ -62,11 +62,11 @@ def test_bounds_of_text_become_text_that_still_encloses(value: bytes) -> None:
         ("\U0010ffff" * 65, None),
     ],
 )
-def test_text_cut_inside_a_character(cut: str, above: str | None) -> None:
+def test_text_cut_inside_a_character_still_encloses(cut: str, above: str | None) -> None:
     bound = upper_bound(cut.encode())
     assert bound is not None
-    found = next_characters(bound)
-    assert found == (above.encode() if above else None)
+    above_bound = next_characters(bound)
+    assert above_bound == (above.encode() if above else None)
 
 
 def test_a_cut_lower_bound_ends_before_the_character() -> None:

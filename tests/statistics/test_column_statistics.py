@@ -21,9 +21,9 @@ PAGE = Path(__file__).parents[2] / "docs/statistics.md"
 
 
 def typed(arrow_type: pa.DataType) -> ColumnType:
-    found = column_type(arrow_type)
-    assert found is not None
-    return found
+    analyzable = column_type(arrow_type)
+    assert analyzable is not None
+    return analyzable
 
 
 def partial(
@@ -51,34 +51,34 @@ def test_the_page_of_statistics_names_every_suffix() -> None:
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 def test_without_values_lengths_are_the_default_size(column: object) -> None:
-    """As Spark gives them for an empty table and for nulls alone."""
+    """Spark does so for an empty table and for nulls alone."""
     type = typed(column.type)  # type: ignore[attr-defined]
     for rows in (0, 3):
-        found = column_statistics_of(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
-        assert (found.nulls, found.distinct) == (rows, 0)
-        assert (found.minimum, found.maximum) == (None, None)
-        assert (found.average_length, found.maximum_length) == (type.default_size,) * 2
+        statistics = summarize(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
+        assert (statistics.nulls, statistics.distinct) == (rows, 0)
+        assert (statistics.minimum, statistics.maximum) == (None, None)
+        assert (statistics.average_length, statistics.maximum_length) == (type.default_size,) * 2
 
 
 def test_lengths_of_text_count_characters_as_spark_does() -> None:
     """avgLen 2 and maxLen 3 are what Spark 4.3 gives for these four rows; they hold 11 bytes."""
     column = next(column for column in COLUMNS if column.type == pa.string())
     values = ["é€\U0001d11e".encode(), b"", b"ab", None]
-    found = column_statistics_of(true_partial(column, values), typed(pa.string()))
-    assert (found.average_length, found.maximum_length) == (2, 3)
+    statistics = summarize(true_partial(column, values), typed(pa.string()))
+    assert (statistics.average_length, statistics.maximum_length) == (2, 3)
 
 
 def test_lengths_of_binary_count_bytes() -> None:
     column = next(column for column in COLUMNS if column.type == pa.binary())
-    found = column_statistics_of(
+    statistics = summarize(
         true_partial(column, [b"\xff\x00", b"", b"abc", None]), typed(pa.binary())
     )
-    assert (found.average_length, found.maximum_length) == (2, 3)
+    assert (statistics.average_length, statistics.maximum_length) == (2, 3)
 
 
 def test_lengths_of_other_types_are_their_size() -> None:
-    found = column_statistics_of(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
-    assert (found.average_length, found.maximum_length) == (16, 16)
+    statistics = summarize(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
+    assert (statistics.average_length, statistics.maximum_length) == (16, 16)
 
 
 @pytest.mark.parametrize(
@@ -92,26 +92,24 @@ def test_lengths_of_other_types_are_their_size() -> None:
         (1.0, 1.5, 12, 99, 12),
     ],
 )
-def test_distinct_counts_stay_within_what_is_possible(
+def test_distinct_counts_are_limited_by_rows_and_range(
     minimum: Bound, maximum: Bound, estimate: int, rows: int, expected: int
 ) -> None:
-    found = column_statistics_of(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
-    assert found.distinct == expected
+    statistics = summarize(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
+    assert statistics.distinct == expected
 
 
-def test_nan_alone_is_one_value_without_bounds() -> None:
+def test_a_column_of_nan_is_one_value_without_bounds() -> None:
     column = next(column for column in COLUMNS if column.type == pa.float64())
-    found = column_statistics_of(
-        true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64())
-    )
-    assert (found.nulls, found.distinct) == (1, 1)
-    assert (found.minimum, found.maximum) == (None, None)
+    statistics = summarize(true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64()))
+    assert (statistics.nulls, statistics.distinct) == (1, 1)
+    assert (statistics.minimum, statistics.maximum) == (None, None)
 
 
 @given(st.lists(BYTES, min_size=1))
 def test_bounds_of_binary_enclose_all_values(values: list[bytes]) -> None:
     column = next(column for column in COLUMNS if column.type == pa.binary())
-    found = column_statistics_of(true_partial(column, values), typed(pa.binary()))
-    assert isinstance(found.minimum, bytes)
-    assert found.minimum <= min(values)
-    assert found.maximum is None or max(values) <= found.maximum  # type: ignore[operator]
+    statistics = summarize(true_partial(column, values), typed(pa.binary()))
+    assert isinstance(statistics.minimum, bytes)
+    assert statistics.minimum <= min(values)
+    assert statistics.maximum is None or max(values) <= statistics.maximum  # type: ignore[operator]

@@ -61,23 +61,25 @@ NOT_ANALYZABLE = [
 
 
 @pytest.mark.parametrize(("type", "kind", "spark_type", "size"), ANALYZABLE, ids=str)
-def test_what_can_be_analyzed(type: pa.DataType, kind: Kind, spark_type: str, size: int) -> None:
-    found = column_type(type)
-    assert found is not None
-    assert (found.kind, found.spark_type, found.default_size) == (kind, spark_type, size)
-    assert found.is_variable_width == (kind in (Kind.STRING, Kind.BINARY))
-    assert column_type(pa.dictionary(pa.int16(), type)) == found
+def test_supported_types_have_a_column_type(
+    type: pa.DataType, kind: Kind, spark_type: str, size: int
+) -> None:
+    result = column_type(type)
+    assert result is not None
+    assert (result.kind, result.spark_type, result.default_size) == (kind, spark_type, size)
+    assert result.is_variable_width == (kind in (Kind.STRING, Kind.BINARY))
+    assert column_type(pa.dictionary(pa.int16(), type)) == result
 
 
 @pytest.mark.parametrize("type", NOT_ANALYZABLE, ids=str)
-def test_what_cannot(type: pa.DataType) -> None:
+def test_unsupported_types_have_no_column_type(type: pa.DataType) -> None:
     assert column_type(type) is None
 
 
-def test_scale_is_that_of_decimals() -> None:
+def test_decimals_have_their_scale() -> None:
     assert column_type(pa.decimal128(38, 11)).scale == 11  # type: ignore[union-attr]
     assert column_type(pa.int64()).scale == 0  # type: ignore[union-attr]
 
 
-def test_a_dictionary_of_something_else_cannot() -> None:
+def test_dictionaries_of_unsupported_types_have_no_column_type() -> None:
     assert column_type(pa.dictionary(pa.int8(), pa.duration("s"))) is None

@@ -22,9 +22,9 @@ from tests.statistics.columns import COLUMNS, Column
 
 
 def type_of(array: pa.Array) -> ColumnType:
-    found = column_type(array.type)
-    assert found is not None
-    return found
+    analyzable = column_type(array.type)
+    assert analyzable is not None
+    return analyzable
 
 
 NUMBERS = [c for c in COLUMNS if type_of(c.array([])).kind in HISTOGRAM_KINDS]
@@ -37,17 +37,17 @@ def reduced(array: pa.Array, *, with_quantiles: bool = True) -> ColumnPartial:
 
 
 def histogram(array: pa.Array, bins: int = BINS) -> Histogram:
-    found = equi_height(reduced(array), type_of(array), bins)
-    assert found is not None
-    return found
+    column_histogram = equi_height(reduced(array), type_of(array), bins)
+    assert column_histogram is not None
+    return column_histogram
 
 
-def ends(found: Histogram) -> list[float]:
-    return [found.bins[0].low, *(bin.high for bin in found.bins)]
+def ends(column_histogram: Histogram) -> list[float]:
+    return [column_histogram.bins[0].low, *(bin.high for bin in column_histogram.bins)]
 
 
-def counts(found: Histogram) -> list[int]:
-    return [bin.distinct for bin in found.bins]
+def counts(column_histogram: Histogram) -> list[int]:
+    return [bin.distinct for bin in column_histogram.bins]
 
 
 @settings(deadline=None)
@@ -60,15 +60,15 @@ def counts(found: Histogram) -> list[int]:
         )
     )
 )
-def test_whatever_the_values_spark_can_take_it(
+def test_any_histogram_satisfies_the_assertions_of_spark(
     drawn: tuple[Column, list[list[object]], int],
 ) -> None:
-    """What its estimation asserts of a histogram, or divides by."""
+    """Its estimation asserts these properties of a histogram, or divides by these values."""
     column, parts, bins = drawn
     type = type_of(column.array([]))
     partial = merge([EMPTY_PARTIAL, *(reduced(column.array(part)) for part in parts)])
-    found = equi_height(partial, type, bins)
-    if found is None:
+    result = equi_height(partial, type, bins)
+    if result is None:
         usable = partial.minimum is not None and partial.maximum is not None
         assert not usable or not (
             are_estimable(partial.minimum, partial.maximum)  # type: ignore[arg-type]
@@ -76,23 +76,23 @@ def test_whatever_the_values_spark_can_take_it(
             and format_bound(partial.maximum, type) is not None  # type: ignore[arg-type]
         )
         return
-    assert len(found.bins) == bins
-    assert found.height * bins == pytest.approx(partial.values)
-    assert all(math.isfinite(end) for end in ends(found))
-    assert all(bin.low <= bin.high for bin in found.bins)
-    assert all(left.high == right.low for left, right in pairwise(found.bins))
-    assert all(bin.distinct >= (1 if bin.low == bin.high else 2) for bin in found.bins)
+    assert len(result.bins) == bins
+    assert result.height * bins == pytest.approx(partial.values)
+    assert all(math.isfinite(end) for end in ends(result))
+    assert all(bin.low <= bin.high for bin in result.bins)
+    assert all(left.high == right.low for left, right in pairwise(result.bins))
+    assert all(bin.distinct >= (1 if bin.low == bin.high else 2) for bin in result.bins)
     low, high = (
         as_spark_reads(bound, type)
         for bound in (partial.minimum, partial.maximum)  # type: ignore[arg-type]
     )
     if type.spark_type == "float":
         # Java 17 may print another text of the same float than the shortest.
-        outer = [ends(found)[0], ends(found)[-1]]
+        outer = [ends(result)[0], ends(result)[-1]]
         assert outer[0] < low <= high < outer[1]
         assert outer == pytest.approx([low, high], rel=1e-6, abs=1e-44)
     else:
-        assert (ends(found)[0], ends(found)[-1]) == (low, high)
+        assert (ends(result)[0], ends(result)[-1]) == (low, high)
 
 
 def as_spark_reads(bound: int | float, type: ColumnType) -> float:
@@ -114,46 +114,46 @@ def as_spark_reads(bound: int | float, type: ColumnType) -> float:
     ],
     ids=str,
 )
-def test_where_spark_has_no_bounds_there_is_none(array: pa.Array) -> None:
+def test_a_column_without_bounds_has_no_histogram(array: pa.Array) -> None:
     assert equi_height(reduced(array), type_of(array)) is None
 
 
-def test_nobody_asked_means_none() -> None:
+def test_without_quantiles_there_is_no_histogram() -> None:
     array = pa.array([1, 2, 3])
     assert equi_height(reduced(array, with_quantiles=False), type_of(array)) is None
 
 
 def test_bins_end_at_the_percentiles() -> None:
-    found = histogram(pa.array(range(1, 101)), bins=4)
-    assert ends(found) == [1, 25, 50, 75, 100]
-    assert found.height == 25
-    assert counts(found) == [25, 26, 26, 26], "both ends count"
+    result = histogram(pa.array(range(1, 101)), bins=4)
+    assert ends(result) == [1, 25, 50, 75, 100]
+    assert result.height == 25
+    assert counts(result) == [25, 26, 26, 26], "both ends count"
 
 
 def test_a_single_value_fills_every_bin() -> None:
-    found = histogram(pa.array([7, 7, None, 7]), bins=5)
-    assert ends(found) == [7] * 6
-    assert counts(found) == [1] * 5
-    assert found.height == 3 / 5
+    result = histogram(pa.array([7, 7, None, 7]), bins=5)
+    assert ends(result) == [7] * 6
+    assert counts(result) == [1] * 5
+    assert result.height == 3 / 5
 
 
 def test_a_frequent_value_fills_bins_of_its_own() -> None:
-    found = histogram(pa.array([5] * 60 + list(range(100, 140))), bins=10)
-    assert ends(found) == [5] * 7 + [109, 119, 129, 139]
-    assert counts(found) == [1] * 6 + [11, 11, 11, 11]
+    result = histogram(pa.array([5] * 60 + list(range(100, 140))), bins=10)
+    assert ends(result) == [5] * 7 + [109, 119, 129, 139]
+    assert counts(result) == [1] * 6 + [11, 11, 11, 11]
 
 
 def test_few_values_share_bins_at_their_borders() -> None:
-    found = histogram(pa.array([1, 2, 3] * 1000), bins=8)
-    assert ends(found) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
-    assert counts(found) == [1, 1, 2, 1, 1, 2, 1, 1]
+    result = histogram(pa.array([1, 2, 3] * 1000), bins=8)
+    assert ends(result) == [1, 1, 1, 2, 2, 2, 3, 3, 3]
+    assert counts(result) == [1, 1, 2, 1, 1, 2, 1, 1]
 
 
 def test_rows_of_nan_count_at_the_maximum() -> None:
     """Spark orders NaN last: they are above every other number."""
-    found = histogram(pa.array([1.0, 2.0, 3.0, math.nan, -math.nan, math.nan]), bins=6)
-    assert ends(found) == [1, 1, 2, 3, 3, 3, 3]
-    assert found.height == 1
+    result = histogram(pa.array([1.0, 2.0, 3.0, math.nan, -math.nan, math.nan]), bins=6)
+    assert ends(result) == [1, 1, 2, 3, 3, 3, 3]
+    assert result.height == 1
 
 
 @pytest.mark.parametrize(
@@ -173,9 +173,9 @@ def test_values_are_in_sparks_numeric_form(array: pa.Array, expected: list[float
 
 
 def test_single_floats_are_the_doubles_of_their_text() -> None:
-    found = ends(histogram(pa.array([0.1, 0.2, 0.2, 0.3], pa.float32()), bins=4))
-    assert found[1:-1] == [0.1, 0.2, 0.2]
-    assert [found[0], found[-1]] == pytest.approx([0.1, 0.3], rel=1e-6)
+    edges = ends(histogram(pa.array([0.1, 0.2, 0.2, 0.3], pa.float32()), bins=4))
+    assert edges[1:-1] == [0.1, 0.2, 0.2]
+    assert [edges[0], edges[-1]] == pytest.approx([0.1, 0.3], rel=1e-6)
 
 
 def skewed() -> dict[str, npt.NDArray[np.float64 | np.int64]]:
@@ -191,10 +191,10 @@ def skewed() -> dict[str, npt.NDArray[np.float64 | np.int64]]:
 
 @pytest.mark.parametrize("name", list(skewed()))
 def test_bins_hold_equally_many_rows(name: str) -> None:
-    """Up to what a sketch may be wrong: three times 0.35 % at either end."""
+    """The tolerance is the error of a sketch: three times 0.35 % at either end."""
     values = skewed()[name]
-    found = histogram(pa.array(values))
-    inner = np.array(ends(found)[1:-1])
+    result = histogram(pa.array(values))
+    inner = np.array(ends(result)[1:-1])
     ordered = np.sort(values)
     wanted = np.arange(1, BINS) / BINS
     low = np.searchsorted(ordered, inner, side="left") / len(values)
@@ -208,34 +208,34 @@ def test_distinct_counts_add_up(name: str) -> None:
     """To those of the column, where each end that two bins share counts twice."""
     values = skewed()[name]
     array = pa.array(values)
-    found = histogram(array)
+    result = histogram(array)
     shared = sum(
-        left.low < left.high and right.low < right.high for left, right in pairwise(found.bins)
+        left.low < left.high and right.low < right.high for left, right in pairwise(result.bins)
     )
-    distinct = column_statistics_of(reduced(array), type_of(array)).distinct
-    assert sum(counts_of_values(found)) - shared == pytest.approx(distinct, rel=0.05)
+    distinct = summarize(reduced(array), type_of(array)).distinct
+    assert sum(counts_of_values(result)) - shared == pytest.approx(distinct, rel=0.05)
 
 
-def counts_of_values(found: Histogram) -> Sequence[int]:
+def counts_of_values(column_histogram: Histogram) -> Sequence[int]:
     """Counts where a value of several bins of its own, or at their borders, is one value."""
-    alone = {bin.low for bin in found.bins if bin.low == bin.high}
-    wide = [bin for bin in found.bins if bin.low < bin.high]
+    alone = {bin.low for bin in column_histogram.bins if bin.low == bin.high}
+    wide = [bin for bin in column_histogram.bins if bin.low < bin.high]
     borders = [(bin.low in alone) + (bin.high in alone) for bin in wide]
     return [len(alone), *(b.distinct - n for b, n in zip(wide, borders, strict=True))]
 
 
 def test_distinct_counts_are_where_the_values_are() -> None:
     """Half of the rows hold 20 values, the others one each."""
-    found = histogram(pa.array(skewed()["mixed"]))
-    few = [bin.distinct for bin in found.bins if bin.high < 50]
-    many = [bin.distinct for bin in found.bins if bin.low > 50]
-    assert max(few) < 0.25 * found.height
+    result = histogram(pa.array(skewed()["mixed"]))
+    few = [bin.distinct for bin in result.bins if bin.high < 50]
+    many = [bin.distinct for bin in result.bins if bin.low > 50]
+    assert max(few) < 0.25 * result.height
     assert np.median(few) == 1
-    assert np.median(many) == pytest.approx(found.height, rel=0.3)
+    assert np.median(many) == pytest.approx(result.height, rel=0.3)
 
 
 def test_integers_have_no_more_values_than_fit() -> None:
-    found = histogram(pa.array(skewed()["zipf"]))
-    assert all(bin.distinct <= bin.high - bin.low + 1 for bin in found.bins)
+    result = histogram(pa.array(skewed()["zipf"]))
+    assert all(bin.distinct <= bin.high - bin.low + 1 for bin in result.bins)
     cents = histogram(pa.array([Decimal(n) / 100 for n in range(100)] * 9, pa.decimal128(9, 2)))
     assert all(bin.distinct <= round((bin.high - bin.low) * 100) + 1 for bin in cents.bins)

@@ -36,12 +36,12 @@ def rows(draw: st.DrawFn, column: Column) -> list[Any]:
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 @given(data=st.data())
 @slow
-def test_partial_is_what_the_definitions_say(column: Column, data: st.DataObject) -> None:
+def test_a_partial_equals_its_definition(column: Column, data: st.DataObject) -> None:
     values = data.draw(rows(column))
 
-    found = analyze_arrays([column.array(values)], column.type)
+    partial = analyze_arrays([column.array(values)], column.type)
 
-    assert repr(found) == repr(true_partial(column, values))
+    assert repr(partial) == repr(true_partial(column, values))
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
@@ -65,7 +65,7 @@ def test_merging_any_split_equals_the_whole(column: Column, data: st.DataObject)
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 @given(data=st.data())
 @slow
-def test_slices_mean_their_own_rows_only(column: Column, data: st.DataObject) -> None:
+def test_slices_count_only_their_own_rows(column: Column, data: st.DataObject) -> None:
     around = data.draw(rows(column))
     values = data.draw(rows(column))
     array = column.array(around + values + around).slice(len(around), len(values))
@@ -76,7 +76,7 @@ def test_slices_mean_their_own_rows_only(column: Column, data: st.DataObject) ->
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
 @given(data=st.data())
 @slow
-def test_dictionaries_mean_their_values(column: Column, data: st.DataObject) -> None:
+def test_dictionaries_count_their_values(column: Column, data: st.DataObject) -> None:
     """Unused entries, repeated entries and nulls in the dictionary included."""
     entries = data.draw(st.lists(st.one_of(st.none(), column.values), max_size=8))
     codes = data.draw(
@@ -91,7 +91,7 @@ def test_dictionaries_mean_their_values(column: Column, data: st.DataObject) -> 
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
-def test_no_rows_and_nulls_alone(column: Column) -> None:
+def test_empty_and_all_null_columns_have_partials(column: Column) -> None:
     assert analyze_arrays([], column.type) == EMPTY_PARTIAL
     assert analyze_arrays([column.array([])], column.type) == EMPTY_PARTIAL
     nulls = analyze_arrays([column.array([None, None])], column.type)
@@ -100,7 +100,7 @@ def test_no_rows_and_nulls_alone(column: Column) -> None:
 
 @pytest.mark.parametrize("spread", [200, 70_000, 10**6, 2**40])
 @pytest.mark.parametrize("order", ["ascending", "descending", "shuffled"])
-def test_integers_of_many_batches(spread: int, order: str) -> None:
+def test_integers_of_many_batches_are_merged(spread: int, order: str) -> None:
     """Windows that stay, move up, move down, and do not fit."""
     values = np.random.default_rng(spread).integers(-spread, spread, 60_000)
     if order != "shuffled":
@@ -109,60 +109,60 @@ def test_integers_of_many_batches(spread: int, order: str) -> None:
         values = values[::-1]
     arrays = [pa.array(part) for part in np.array_split(values, 7)]
 
-    found = analyze_arrays(arrays, pa.int64())
+    partial = analyze_arrays(arrays, pa.int64())
 
     column = Column(pa.int64(), st.nothing())
-    assert found == true_partial(column, values.tolist())
+    assert partial == true_partial(column, values.tolist())
 
 
 @pytest.mark.parametrize("words", [10, 50_000], ids=["few distinct", "all distinct"])
 @pytest.mark.parametrize("prefix", ["", "https://example.com/"])
-def test_strings_of_many_batches(words: int, prefix: str) -> None:
+def test_strings_of_many_batches_are_merged(words: int, prefix: str) -> None:
     chosen = np.random.default_rng(words).integers(0, words, 20_000)
     texts = [f"{prefix}{number * 7919}" for number in chosen.tolist()]
     arrays = [pa.array(texts[start : start + 3000]) for start in range(0, len(texts), 3000)]
 
-    found = analyze_arrays(arrays, pa.string())
+    partial = analyze_arrays(arrays, pa.string())
 
     column = Column(pa.string(), st.nothing(), is_text=True)
-    assert found == true_partial(column, [text.encode() for text in texts])
+    assert partial == true_partial(column, [text.encode() for text in texts])
 
 
-def test_few_values_that_change_from_batch_to_batch() -> None:
+def test_few_values_that_change_between_batches_are_merged() -> None:
     texts = [[f"{batch // 2}-{number % 5}" for number in range(40)] for batch in range(200)]
 
-    found = analyze_arrays([pa.array(batch) for batch in texts], pa.string())
+    partial = analyze_arrays([pa.array(batch) for batch in texts], pa.string())
 
     column = Column(pa.string(), st.nothing(), is_text=True)
-    assert found == true_partial(column, [text.encode() for batch in texts for text in batch])
+    assert partial == true_partial(column, [text.encode() for batch in texts for text in batch])
 
 
-def test_null_slots_with_content_do_not_count() -> None:
+def test_content_of_null_slots_is_ignored() -> None:
     """Arrow allows bytes, of any length, behind a null."""
     offsets = pa.py_buffer(np.array([0, 1, 400, 402], np.int32))
     validity = pa.py_buffer(bytes([0b101]))
     content = pa.py_buffer(b"b" + b"~" * 399 + b"cc")
     array = pa.Array.from_buffers(pa.string(), 3, [validity, offsets, content])
 
-    found = analyze_arrays([array], pa.string())
+    partial = analyze_arrays([array], pa.string())
 
     column = Column(pa.string(), st.nothing(), is_text=True)
-    assert found == true_partial(column, [b"b", None, b"cc"])
+    assert partial == true_partial(column, [b"b", None, b"cc"])
 
 
-def test_megabytes_in_one_value() -> None:
+def test_values_of_megabytes_are_analyzed() -> None:
     values = [b"m" * 5_000_000, b"n" * 3_000_000 + b"\xc3\xa9", b"short"]
 
-    found = analyze_arrays([pa.array(values, pa.binary()).cast(pa.string())], pa.string())
+    partial = analyze_arrays([pa.array(values, pa.binary()).cast(pa.string())], pa.string())
 
-    assert found.minimum == b"m" * 256
-    assert found.maximum == b"short"
-    assert (found.total_bytes, found.max_bytes) == (8_000_007, 5_000_000)
-    assert (found.total_characters, found.max_characters) == (8_000_006, 5_000_000)
+    assert partial.minimum == b"m" * 256
+    assert partial.maximum == b"short"
+    assert (partial.total_bytes, partial.max_bytes) == (8_000_007, 5_000_000)
+    assert (partial.total_characters, partial.max_characters) == (8_000_006, 5_000_000)
 
 
 @pytest.mark.parametrize("column", [c for c in COLUMNS if c.is_text], ids=repr)
-def test_a_slice_between_nulls(column: Column) -> None:
+def test_a_slice_between_nulls_is_analyzed(column: Column) -> None:
     """No null in the slice, but a bitmap that the whole array shares."""
     values = [b"0", b"0", b"00", b"0", b"0", b"00"]
     array = column.array([None, *values, None]).slice(1, 6)
@@ -175,11 +175,11 @@ def test_a_dictionary_of_large_values_is_not_decoded() -> None:
     codes = pa.array(([0, 1] * 25_000) + [2, None], pa.int32())
     array = pa.DictionaryArray.from_arrays(codes, entries)
 
-    found = analyze_arrays([array], array.type)
+    partial = analyze_arrays([array], array.type)
 
-    assert (found.rows, found.nulls) == (50_002, 2)
-    assert (found.minimum, found.maximum) == (b"a" * 256, b"b")
-    assert (found.total_bytes, found.max_bytes) == (250_000_025_000, 10_000_000)
+    assert (partial.rows, partial.nulls) == (50_002, 2)
+    assert (partial.minimum, partial.maximum) == (b"a" * 256, b"b")
+    assert (partial.total_bytes, partial.max_bytes) == (250_000_025_000, 10_000_000)
 
 
 def test_memory_follows_the_batch_and_not_the_rows() -> None:
@@ -192,12 +192,12 @@ def test_memory_follows_the_batch_and_not_the_rows() -> None:
             texts = pa.array([f"{number}-{row}" * 100 for row in range(1000)])
             yield pa.record_batch([texts], schema=schema)
 
-    found = analyze(batches(), schema)["v"]
+    partial = analyze(batches(), schema)["v"]
 
-    assert max(held) - held[0] < 3 * found.total_bytes / 100
+    assert max(held) - held[0] < 3 * partial.total_bytes / 100
 
 
-def test_only_the_asked_columns_are_looked_at() -> None:
+def test_only_requested_columns_are_analyzed() -> None:
     batch = pa.record_batch(
         {"a": pa.array([1, 2]), "nested": pa.array([[1], None]), "b": pa.array(["x", None])}
     )
@@ -231,16 +231,16 @@ def test_equal_values_count_once_across_decimal_widths() -> None:
     column = next(column for column in COLUMNS if column.type == type)
     narrow, wide = [1, -1, 2**63 - 1, -(2**63)], [1, -1, 2**63 - 1, -(2**63), 2**63]
 
-    found = analyze_arrays([column.array(narrow), column.array(wide)], type)
+    partial = analyze_arrays([column.array(narrow), column.array(wide)], type)
 
-    assert found == true_partial(column, narrow + wide)
-    assert round(found.sketch.estimate()) == 5
+    assert partial == true_partial(column, narrow + wide)
+    assert round(partial.sketch.estimate()) == 5
 
 
-def test_signalling_nan_are_nan() -> None:
+def test_signalling_nan_count_as_nan() -> None:
     for bits, dtype in ((0x7FF0000000000001, "u8"), (0x7F800001, "u4"), (0x7C01, "u2")):
         words = np.array([bits, 0], dtype)
         array = pa.array(words.view(dtype.replace("u", "f")))
-        found = analyze_arrays([array], array.type)
-        assert (found.nans, found.minimum, found.maximum) == (1, 0.0, 0.0)
-        assert round(found.sketch.estimate()) == 2
+        partial = analyze_arrays([array], array.type)
+        assert (partial.nans, partial.minimum, partial.maximum) == (1, 0.0, 0.0)
+        assert round(partial.sketch.estimate()) == 2

@@ -55,7 +55,7 @@ def test_an_open_upper_bound_stays_open() -> None:
 
 
 @given(PARTIALS)
-def test_the_stored_form_comes_back(partial: ColumnPartial) -> None:
+def test_the_stored_form_round_trips(partial: ColumnPartial) -> None:
     assert repr(decode(encode(partial))) == repr(partial)
 
 
@@ -66,7 +66,7 @@ def test_integers_of_any_size_are_stored(bound: int) -> None:
 
 
 @pytest.mark.parametrize("example", STORED["partials"], ids=lambda example: example["name"])
-def test_forms_stored_earlier_keep_their_meaning(example: dict[str, str]) -> None:
+def test_earlier_stored_forms_decode_to_the_same_partial(example: dict[str, str]) -> None:
     assert repr(decode(bytes.fromhex(example["stored"])).minimum) == example["minimum"]
     restored = decode(bytes.fromhex(example["stored"]))
     assert repr(restored.maximum) == example["maximum"]
@@ -75,9 +75,7 @@ def test_forms_stored_earlier_keep_their_meaning(example: dict[str, str]) -> Non
 
 
 @given(PARTIALS, st.data())
-def test_no_altered_form_is_taken_for_a_partial(
-    partial: ColumnPartial, data: st.DataObject
-) -> None:
+def test_an_altered_stored_form_is_refused(partial: ColumnPartial, data: st.DataObject) -> None:
     stored = bytearray(encode(partial))
     position = data.draw(st.integers(0, len(stored) - 1))
     stored[position] ^= data.draw(st.integers(1, 255))
@@ -86,7 +84,7 @@ def test_no_altered_form_is_taken_for_a_partial(
 
 
 @given(PARTIALS, st.data())
-def test_no_cut_or_longer_form_is_taken_for_a_partial(
+def test_a_truncated_or_longer_stored_form_is_refused(
     partial: ColumnPartial, data: st.DataObject
 ) -> None:
     stored = encode(partial)
@@ -106,10 +104,10 @@ def test_a_forged_checksum_crashes_nothing(partial: ColumnPartial, data: st.Data
     for _ in range(data.draw(st.integers(1, 4))):
         body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found = decode(sealed(bytes(body)))
+        decoded = decode(sealed(bytes(body)))
     except ValueError:
         return
-    assert repr(decode(encode(found))) == repr(found)
+    assert repr(decode(encode(decoded))) == repr(decoded)
 
 
 @given(st.binary(max_size=200))
@@ -124,7 +122,7 @@ def test_arbitrary_bytes_are_refused(stored: bytes) -> None:
     ("minimum", "maximum"),
     [(1, 0), (1, 2.0), (b"a", 1), (math.nan, math.nan), (0.0, math.nan), (None, 1), (1, None)],
 )
-def test_bounds_that_cannot_be_are_refused(minimum: Bound | None, maximum: Bound | None) -> None:
+def test_impossible_bounds_are_refused(minimum: Bound | None, maximum: Bound | None) -> None:
     stored = encode(replace(EMPTY_PARTIAL, rows=1, minimum=minimum, maximum=maximum))
     with pytest.raises(ValueError, match="has bounds"):
         decode(stored)

@@ -18,8 +18,8 @@ from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, e
 from lancestat.statistics.quantiles import QuantileBuilder, QuantileSketch, union
 from tests.statistics.columns import COLUMNS, Column
 
-# The bound that the library states for a sketch of `K`, and what is never seen to be exceeded: its
-# coins are tossed anew in every test run.
+# The bound that the library states for a sketch of `K`, and one that is never exceeded: its
+# random numbers differ in every test run.
 STATED_ERROR = 0.0035
 NEVER_EXCEEDED = 3 * STATED_ERROR
 
@@ -41,11 +41,11 @@ def sketch(values: npt.ArrayLike, batch: int = 65_536) -> QuantileSketch:
     return builder.finish()
 
 
-def rank_error(found: QuantileSketch, values: npt.NDArray[np.float64]) -> float:
-    """The largest distance of a quantile's true rank from the rank that was asked for."""
+def rank_error(quantiles: QuantileSketch, values: npt.NDArray[np.float64]) -> float:
+    """Return the largest distance of a quantile's true rank from the requested rank."""
     ranks = np.linspace(0, 1, 501)
     ordered = np.sort(values)
-    at = found.quantiles(list(ranks))
+    at = quantiles.quantiles(list(ranks))
     low = np.searchsorted(ordered, at, side="left") / len(values)
     high = np.searchsorted(ordered, at, side="right") / len(values)
     return float(np.maximum(np.maximum(low - ranks, ranks - high), 0).max())
@@ -61,8 +61,8 @@ def reduced(column: Column, stored: Sequence[object]) -> ColumnPartial:
     return analyze(batches, schema, quantiles={"c"})["c"]
 
 
-def kept(found: QuantileSketch) -> list[float]:
-    values, weights = found.samples()
+def values_of(built: QuantileSketch) -> list[float]:
+    values, weights = built.samples()
     return sorted(np.repeat(values, weights.astype(int)))
 
 
@@ -76,16 +76,16 @@ def kept(found: QuantileSketch) -> list[float]:
 )
 def test_the_kernel_keeps_few_values_as_they_are(drawn: tuple[Column, list[object]]) -> None:
     column, stored = drawn
-    found = reduced(column, stored)
-    assert found.quantiles is not None
+    reduced_partial = reduced(column, stored)
+    assert reduced_partial.quantiles is not None
     canonical = [column.canonical(value) for value in stored if value is not None]
     expected = sorted(value for value in map(float, canonical) if math.isfinite(value))
-    assert kept(found.quantiles) == pytest.approx(expected, rel=1e-15)
-    assert found.quantiles.count == len(expected)
+    assert values_of(reduced_partial.quantiles) == pytest.approx(expected, rel=1e-15)
+    assert reduced_partial.quantiles.count == len(expected)
 
 
 @pytest.mark.parametrize("column", COLUMNS, ids=repr)
-def test_nobody_asked_means_none(column: Column) -> None:
+def test_without_a_request_there_are_no_quantiles(column: Column) -> None:
     array = column.array([None])
     schema = pa.schema([pa.field("c", array.type)])
     batch = pa.RecordBatch.from_arrays([array], schema=schema)
@@ -97,17 +97,17 @@ def test_a_dictionary_counts_each_row() -> None:
     array = pa.DictionaryArray.from_arrays(codes, pa.array([5, 7, None, 9], pa.int32()))
     schema = pa.schema([pa.field("c", array.type)])
     batch = pa.RecordBatch.from_arrays([array], schema=schema)
-    found = analyze([batch], schema, quantiles={"c"})["c"].quantiles
-    assert found is not None
-    assert kept(found) == [5, 7, 7, 7]
+    quantiles = analyze([batch], schema, quantiles={"c"})["c"].quantiles
+    assert quantiles is not None
+    assert values_of(quantiles) == [5, 7, 7, 7]
 
 
 def test_a_quantile_is_the_least_value_with_its_share_up_to_it() -> None:
-    found = sketch([3, 1, 2, 2])
-    assert found.quantiles([0, 0.25, 0.26, 0.75, 0.76, 1]) == [1, 1, 2, 2, 3, 3]
+    built = sketch([3, 1, 2, 2])
+    assert built.quantiles([0, 0.25, 0.26, 0.75, 0.76, 1]) == [1, 1, 2, 2, 3, 3]
 
 
-def test_of_nothing_there_are_no_quantiles() -> None:
+def test_a_column_without_values_has_no_quantiles() -> None:
     for nothing in (sketch([]), sketch([math.nan, math.inf, -math.inf]), union([])):
         assert nothing.count == 0
         assert nothing.quantiles([0.5]) == []
@@ -125,36 +125,36 @@ def test_ranks_are_within_the_error(order: str) -> None:
     assert rank_error(sketch(values), values) < NEVER_EXCEEDED
 
 
-def test_a_union_of_many_is_as_good_as_one() -> None:
+def test_a_union_of_many_sketches_is_as_accurate_as_one() -> None:
     random = np.random.default_rng(11)
     parts = [random.exponential(scale, random.integers(1, 20_000)) for scale in range(1, 41)]
-    found = union(sketch(part) for part in parts)
+    union_of_parts = union(sketch(part) for part in parts)
     values = np.concatenate(parts)
-    assert found.count == len(values)
-    assert rank_error(found, values) < NEVER_EXCEEDED
+    assert union_of_parts.count == len(values)
+    assert rank_error(union_of_parts, values) < NEVER_EXCEEDED
 
 
 @settings(deadline=None)
 @given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20)))
 def test_a_union_of_few_values_is_exact(parts: list[list[float]]) -> None:
-    found = union(map(sketch, parts))
-    assert kept(found) == sorted(value for part in parts for value in part)
+    union_of_parts = union(map(sketch, parts))
+    assert values_of(union_of_parts) == sorted(value for part in parts for value in part)
 
 
-def test_what_it_takes_is_bounded() -> None:
+def test_the_size_of_a_sketch_is_bounded() -> None:
     values = np.random.default_rng(13).random(1_000_000)
-    found = sketch(values)
-    assert len(found.serialized) < 20_000
-    assert len(union([found] * 50).serialized) < 22_000
+    built = sketch(values)
+    assert len(built.serialized) < 20_000
+    assert len(union([built] * 50).serialized) < 22_000
     assert len(sketch(np.arange(K)).serialized) < 8 * K + 100
 
 
 @settings(deadline=None)
 @given(st.lists(st.floats(allow_nan=False), max_size=50))
-def test_the_stored_form_comes_back(values: list[float]) -> None:
-    found = sketch(values)
-    assert QuantileSketch.decode(found.encode()) == found
-    assert pickle.loads(pickle.dumps(found)) == found
+def test_the_stored_form_round_trips(values: list[float]) -> None:
+    built = sketch(values)
+    assert QuantileSketch.decode(built.encode()) == built
+    assert pickle.loads(pickle.dumps(built)) == built
 
 
 SERIALIZED = [sketch(np.arange(count)).serialized for count in (0, 1, 9, K, 5000, 100_000)]
@@ -170,11 +170,11 @@ def test_no_malformed_form_crashes_anything(data: st.DataObject) -> None:
         place = min(data.draw(places), len(serialized) - 1)
         serialized[place] = data.draw(st.integers(0, 255))
     try:
-        found = QuantileSketch.decode(zlib.compress(bytes(serialized), 1))
+        decoded = QuantileSketch.decode(zlib.compress(bytes(serialized), 1))
     except ValueError:
         return
-    assert len(found.quantiles([0, 0.5, 1])) == (3 if found.count else 0)
-    assert union([found, sketch([1.0])]).count == found.count + 1
+    assert len(decoded.quantiles([0, 0.5, 1])) == (3 if decoded.count else 0)
+    assert union([decoded, sketch([1.0])]).count == decoded.count + 1
 
 
 @pytest.mark.parametrize("count", [4096, 4097, 9999, 65_536, 65_537, 100_000])
@@ -192,13 +192,13 @@ def test_a_large_batch_is_thinned_out_evenly(count: int, spread: int) -> None:
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 30_000), max_size=6), st.integers(0, 60_000))
-def test_whatever_is_made_is_sound(counts: list[int], batch: int) -> None:
+def test_every_built_sketch_is_valid(counts: list[int], batch: int) -> None:
     parts = [sketch(np.arange(count), max(batch, 1000)) for count in counts]
     made = [*parts, union(parts), union([union(parts), union(parts)])]
-    assert [QuantileSketch.decode(each.encode()) for each in made] == made
-    for each in made:
-        values, weights = each.samples()
-        assert weights.sum() == each.count
+    assert [QuantileSketch.decode(built.encode()) for built in made] == made
+    for built in made:
+        values, weights = built.samples()
+        assert weights.sum() == built.count
         assert len(values) == len(weights)
 
 
@@ -214,7 +214,7 @@ def test_whatever_is_made_is_sound(counts: list[int], batch: int) -> None:
         zlib.compress(sketch([1, 2]).serialized)[:-1],
     ],
 )
-def test_what_is_no_sketch_is_refused(stored: bytes) -> None:
+def test_bytes_that_are_not_a_sketch_are_refused(stored: bytes) -> None:
     with pytest.raises(ValueError, match="quantile sketch"):
         QuantileSketch.decode(stored)
 
@@ -224,11 +224,11 @@ def partial(rows: int, quantiles: QuantileSketch | None) -> ColumnPartial:
     return ColumnPartial(rows, 0, 0, low, high, 0, 0, EMPTY_PARTIAL.sketch, quantiles=quantiles)
 
 
-def test_merging_needs_the_quantiles_of_all_rows() -> None:
+def test_a_merge_needs_the_quantiles_of_all_rows() -> None:
     known = partial(3, sketch([0, 1, 2]))
     merged = merge([known, EMPTY_PARTIAL, partial(2, sketch([0, 1]))])
     assert merged.quantiles is not None
-    assert kept(merged.quantiles) == [0, 0, 1, 1, 2]
+    assert values_of(merged.quantiles) == [0, 0, 1, 1, 2]
     assert merge([known, partial(2, None)]).quantiles is None
     assert merge([EMPTY_PARTIAL, EMPTY_PARTIAL]).quantiles is None
 
@@ -243,7 +243,7 @@ def test_a_partial_is_stored_with_its_quantiles(count: int) -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_a_cut_partial_with_quantiles_is_refused(data: st.DataObject) -> None:
+def test_a_truncated_partial_with_quantiles_is_refused(data: st.DataObject) -> None:
     body = encode(partial(3, sketch([0, 1, 2])))[:-4]
     cut = body[: data.draw(st.integers(0, len(body) - 1))]
     with pytest.raises(ValueError):

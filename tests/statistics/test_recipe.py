@@ -18,7 +18,7 @@ PATCH = TOP / "docs/recipes/statistic.patch"
 PROJECT = "name: shop\ntargets: {dev: {}}\n"
 TABLES = "tables:\n  - {name: orders, uri: orders.lance}\n"
 
-# Publishes the statistics of a table, and prints what every reader is given of them.
+# Publishes the statistics of a table, and prints them as every reader has them.
 COMMANDS = """\
 import json
 from datetime import datetime, timezone
@@ -85,14 +85,14 @@ print(json.dumps(output))
 """
 
 
-def test_the_patch_touches_no_more_files_than_the_recipe_says() -> None:
+def test_the_patch_touches_only_the_files_of_the_recipe() -> None:
     touched = re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text(encoding="utf-8"), re.MULTILINE)
     recipe = (TOP / "docs/recipes/statistic.md").read_text(encoding="utf-8")
     assert len(touched) == 4
     assert all(f"`{path.removeprefix('lancestat/')}`" in recipe for path in touched)
 
 
-def test_a_statistic_that_is_declared_is_published_told_and_shown(tmp_path: Path) -> None:
+def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) -> None:
     package, shop = tmp_path / "package", tmp_path / "shop"
     for folder in ("lancestat", "specs", "schemas", "docs"):
         shutil.copytree(TOP / folder, package / folder)
@@ -101,7 +101,7 @@ def test_a_statistic_that_is_declared_is_published_told_and_shown(tmp_path: Path
     (shop / "lancestat_project.yml").write_text(PROJECT, encoding="utf-8")
     (shop / "specs/shop.yml").write_text(TABLES, encoding="utf-8")
 
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", COMMANDS],
         cwd=shop,
         env={**os.environ, "PYTHONPATH": str(package)},
@@ -109,15 +109,15 @@ def test_a_statistic_that_is_declared_is_published_told_and_shown(tmp_path: Path
         capture_output=True,
         text=True,
     )
-    output = json.loads(done.stdout.splitlines()[-1])
+    output = json.loads(completed.stdout.splitlines()[-1])
 
     entries = output["entries"]
     assert entries["lance.stats.column.note.emptyCount"] == "2"
     assert "lance.stats.column.price.emptyCount" not in entries
-    shown = json.loads(output["json"])
-    assert shown["verdict"] == "use"
-    assert shown["columns"]["note"]["emptyCount"] == 2
-    assert shown["columns"]["price"]["emptyCount"] is None
+    payload = json.loads(output["json"])
+    assert payload["verdict"] == "use"
+    assert payload["columns"]["note"]["emptyCount"] == 2
+    assert payload["columns"]["price"]["emptyCount"] is None
     price, note = csv.DictReader(io.StringIO(output["csv"]))
     assert (price["empty_count"], note["empty_count"]) == ("", "2")
     head, line = re.findall(r"^  (?:column|note) .*$", output["text"], re.MULTILINE)

@@ -58,11 +58,11 @@ def test_union_is_associative_commutative_and_idempotent(a: Sketch, b: Sketch, c
 
 
 @given(st.sets(HASHES, max_size=50), st.sets(HASHES, max_size=50))
-def test_union_saw_what_either_saw(a: set[int], b: set[int]) -> None:
+def test_a_union_equals_the_sketch_of_all_values(a: set[int], b: set[int]) -> None:
     assert union([sketch_of(a), sketch_of(b)]) == sketch_of(a | b)
 
 
-def test_estimates_of_nothing_and_of_one() -> None:
+def test_estimates_of_zero_and_one_value_are_correct() -> None:
     assert EMPTY_SKETCH.estimate() == 0
     assert build(np.array([77], np.uint64)).estimate() == pytest.approx(1, abs=1e-3)
     assert Sketch(bytes([53]) * REGISTERS).estimate() == 2**64
@@ -99,7 +99,7 @@ def test_regular_values_do_not_mislead_the_hash(pattern: str, count: int) -> Non
     assert build(mix(words)).estimate() == pytest.approx(count, rel=3.5 * STANDARD_ERROR)
 
 
-def test_registers_are_the_same_for_ever() -> None:
+def test_registers_are_stable_across_releases() -> None:
     """A stored sketch must mean the same to every later version."""
     registers = build(mix(np.arange(100_000, dtype=np.uint64))).registers
     assert hashlib.sha256(registers).hexdigest() == (
@@ -108,12 +108,12 @@ def test_registers_are_the_same_for_ever() -> None:
 
 
 @given(SKETCHES)
-def test_the_stored_form_comes_back(sketch: Sketch) -> None:
+def test_the_stored_form_round_trips(sketch: Sketch) -> None:
     assert Sketch.decode(sketch.encode()) == sketch
 
 
 @pytest.mark.parametrize("count", [0, 1, 400, 401, 5_000, 10**6])
-def test_the_stored_form_comes_back_at_every_fill(count: int) -> None:
+def test_the_stored_form_round_trips_at_every_fill(count: int) -> None:
     sketch = build(mix(np.arange(count, dtype=np.uint64)))
     stored = sketch.encode()
     assert Sketch.decode(stored) == sketch

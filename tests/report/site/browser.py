@@ -1,4 +1,4 @@
-"""A real browser that is told of everything a page does."""
+"""A real browser that records requests, errors and dialogs of a page."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ MISSING = (
 
 def executable() -> str:
     """The browser to test with; the test fails where there is none."""
-    found = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
-    if not found:
+    path = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
+    if not path:
         pytest.fail(MISSING)
-    return found
+    return path
 
 
 @contextmanager
@@ -39,7 +39,7 @@ def launched() -> Iterator[Browser]:
 
 @dataclass
 class Visitor:
-    """A page and what it did that it should not."""
+    """A page and its forbidden actions."""
 
     page: Page
     site: Path
@@ -50,8 +50,8 @@ class Visitor:
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("dialog", self._dismiss)
         self.page.on("requestfailed", self._note_failure)
-        self.page.on("request", lambda each: self._check(each.url))
-        self.page.on("popup", lambda each: self.complaints.append(f"popup: {each.url}"))
+        self.page.on("request", lambda request: self._check(request.url))
+        self.page.on("popup", lambda popup: self.complaints.append(f"popup: {popup.url}"))
 
     def open(self, path: str) -> Page:
         """Open a page of the site."""

@@ -42,8 +42,8 @@ def build(root: Path, tmp_path: Path) -> Build:
     def write(
         report: ProjectReport | None = None, name: str = "site", **spec_changes: object
     ) -> Path:
-        shown = report or project()
-        made = build_site(shown, spec_of(shown, root, **spec_changes), tmp_path / name)
+        written = report or project()
+        made = build_site(written, spec_of(written, root, **spec_changes), tmp_path / name)
         return made.page.parent
 
     return write

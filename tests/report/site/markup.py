@@ -1,4 +1,4 @@
-"""What a browser would make of a page, without one."""
+"""Parse pages into elements like a browser."""
 
 from __future__ import annotations
 

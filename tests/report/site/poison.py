@@ -1,4 +1,4 @@
-"""Reports in which every text holds what would harm a careless page."""
+"""Reports whose texts all contain markup that would harm a page without escapes."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def _poisoned(value: object, change: Callable[[str], str]) -> object:
         poisoned.code = change(value.code)  # type: ignore[misc]
         return poisoned
     if isinstance(value, tuple):
-        return tuple(_poisoned(each, change) for each in value)
+        return tuple(_poisoned(item, change) for item in value)
     if isinstance(value, dict):
-        return {_poisoned(key, change): _poisoned(each, change) for key, each in value.items()}
+        return {_poisoned(key, change): _poisoned(item, change) for key, item in value.items()}
     if is_dataclass(value) and not isinstance(value, type):
-        found = {each.name: getattr(value, each.name) for each in fields(value) if each.init}
-        return replace(value, **{name: _poisoned(each, change) for name, each in found.items()})
+        values = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        return replace(value, **{name: _poisoned(item, change) for name, item in values.items()})
     return value
 
 

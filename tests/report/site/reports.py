@@ -83,7 +83,7 @@ def table(name: str = "orders", **changes: object) -> Table:
     return Table(name, **{**given, **changes})  # type: ignore[arg-type]
 
 
-def shown(name: str = "orders", **changes: object) -> TableStatus:
+def table_status(name: str = "orders", **changes: object) -> TableStatus:
     """The statistics of a table."""
     given: dict[str, object] = {
         "table": name,
@@ -135,14 +135,14 @@ def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeR
 
 
 def table_report(name: str = "orders", **changes: object) -> TableReport:
-    """What is known of a table."""
+    """Return the report of a table."""
     given: dict[str, object] = {
         "spec": table(name),
         "health": Health.OK,
         "problems": (),
         "verdict": "use",
         "reason": "stale_accepted",
-        "status": shown(name),
+        "shown": table_status(name),
         "changed_at": NOW - timedelta(hours=2),
         "histograms": HISTOGRAMS,
         "fragments": tuple(FragmentReport(id, 88_235, id % 3, 1, 2_800_000, 8) for id in range(17)),
@@ -176,7 +176,7 @@ def join(name: str = "similar_parts", **changes: object) -> KnnJoin:
 
 
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
-    """What is known of a join."""
+    """Return the report of a join."""
     figures = JoinFigures("partitioned", "new_left", 20_000, 180_000, 3, 41, 3.6e9, 0.968, 12)  # type: ignore[arg-type]
     result = NodeResult(
         name,
@@ -244,7 +244,7 @@ def stale(name: str = "customer") -> TableReport:
         reason="stale",
         changed_at=NOW - timedelta(days=2),
         histograms={},
-        status=shown(name, use=False, reason="stale", missing=()),
+        shown=table_status(name, use=False, reason="stale", missing=()),
         runs=(),
     )
 

@@ -50,15 +50,15 @@ def test_any_other_name_gets_a_file_name_that_every_system_takes(name: str) -> N
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.text(max_size=80), unique=True, min_size=2, max_size=20))
-def test_different_names_have_different_addresses_whatever_their_case(names: list[str]) -> None:
+def test_different_names_have_different_addresses_ignoring_case(names: list[str]) -> None:
     assert len({slug(name).lower() for name in names}) == len(names)
 
 
-def test_a_name_like_the_address_of_another_is_told_from_it() -> None:
+def test_a_name_like_the_address_of_another_has_its_own_address() -> None:
     taken = slug("Orders")
     assert slug(taken) != taken
 
 
-def test_tables_and_joins_lie_in_folders_of_their_own() -> None:
-    found = addresses([table_report("orders"), join_report("similar")])
-    assert found == {"orders": "tables/orders.html", "similar": "joins/similar.html"}
+def test_tables_and_joins_have_their_own_folders() -> None:
+    paths = addresses([table_report("orders"), join_report("similar")])
+    assert paths == {"orders": "tables/orders.html", "similar": "joins/similar.html"}

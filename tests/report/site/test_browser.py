@@ -1,4 +1,4 @@
-"""The pages in a real browser: read, clicked, searched, on a desk and on a phone."""
+"""The pages in a real browser: read, clicked, searched, on a desktop and on a phone."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.report.site.poison import PAYLOADS, poisoned
 from tests.report.site.reports import (
     join_report,
     project,
-    shown,
     spec_of,
     stale,
     table_report,
+    table_status,
     unreadable,
 )
 
-PHONE, DESK = 390, 1280
+PHONE, DESKTOP = 390, 1280
 LONG = "a_name_that_somebody_made_" + "very_" * 30 + "long"
 
 
@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stale(),
         join_report(),
         table_report(LONG, problems=(f"about {LONG}",)),
-        table_report("wide", status=shown(columns=columns)),
+        table_report("wide", shown=table_status(columns=columns)),
         *(table_report(f"t{at}") for at in range(40)),
         reads={"similar_parts": ("orders", "part"), LONG: ("similar_parts",)},
     )
@@ -82,7 +82,7 @@ def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path)
         expect(page.locator("#run-2 table")).to_be_hidden()
 
 
-@pytest.mark.parametrize("width", [DESK, PHONE])
+@pytest.mark.parametrize("width", [DESKTOP, PHONE])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_no_page_is_wider_than_its_window(
     width: int, scheme: Scheme, browser: Browser, site: Path
@@ -154,7 +154,7 @@ def test_search_finds_names_columns_and_owners_with_the_keyboard(
         page.wait_for_url("**/tables/t1.html")
 
 
-def test_the_theme_is_the_systems_until_it_is_switched(browser: Browser, site: Path) -> None:
+def test_the_theme_follows_the_system_until_it_is_switched(browser: Browser, site: Path) -> None:
     with visit(browser, site, scheme="dark") as visitor:
         page = visitor.open("index.html")
         background = "getComputedStyle(document.body).backgroundColor"
@@ -171,7 +171,7 @@ def test_the_theme_is_the_systems_until_it_is_switched(browser: Browser, site: P
         expect(page.locator("[data-history] canvas")).to_have_count(1)
 
 
-def test_the_keyboard_alone_is_enough(browser: Browser, site: Path) -> None:
+def test_pages_can_be_used_with_the_keyboard_alone(browser: Browser, site: Path) -> None:
     with visit(browser, site) as visitor:
         page = visitor.open("index.html")
         page.keyboard.press("Tab")
@@ -197,7 +197,7 @@ def test_long_tables_are_filtered(browser: Browser, site: Path) -> None:
         expect(rows).to_contain_text("customer")
 
 
-def test_a_list_of_hundreds_is_folded_and_found_in(browser: Browser, tmp_path: Path) -> None:
+def test_a_list_of_hundreds_is_folded_and_searchable(browser: Browser, tmp_path: Path) -> None:
     report = project(*(table_report(f"t{at}") for at in range(250)))
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
     with visit(browser, site) as visitor:
@@ -212,7 +212,7 @@ def test_a_list_of_hundreds_is_folded_and_found_in(browser: Browser, tmp_path: P
         expect(last).to_be_visible()
 
 
-def test_pages_are_of_use_without_scripts(browser: Browser, site: Path) -> None:
+def test_pages_are_readable_without_scripts(browser: Browser, site: Path) -> None:
     with visit(browser, site, scripts=False) as visitor:
         page = visitor.open("tables/orders.html")
         expect(page.get_by_role("cell", name="555285.16")).to_be_visible()
@@ -263,7 +263,7 @@ def test_text_stands_out_from_its_background(scheme: Scheme, browser: Browser, s
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_a_poisoned_report_does_nothing(payload: str, browser: Browser, tmp_path: Path) -> None:
+def test_a_malicious_report_runs_no_code(payload: str, browser: Browser, tmp_path: Path) -> None:
     report = poisoned(project(), payload)
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
     with visit(browser, site) as visitor:
@@ -280,7 +280,9 @@ def test_a_poisoned_report_does_nothing(payload: str, browser: Browser, tmp_path
         assert visitor.overflow <= 0
 
 
-def test_the_rules_of_a_page_stop_what_is_not_its_own(browser: Browser, tmp_path: Path) -> None:
+def test_the_content_security_policy_blocks_foreign_content(
+    browser: Browser, tmp_path: Path
+) -> None:
     """Were a text ever not escaped, the page would still run nothing of it."""
     report = project()
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
@@ -297,14 +299,14 @@ def test_the_rules_of_a_page_stop_what_is_not_its_own(browser: Browser, tmp_path
     page = context.new_page()
     requests: list[str] = []
     blocked: list[str] = []
-    page.on("request", lambda each: requests.append(each.url))
-    page.on("requestfailed", lambda each: blocked.append(f"{each.url} {each.failure}"))
+    page.on("request", lambda request: requests.append(request.url))
+    page.on("requestfailed", lambda request: blocked.append(f"{request.url} {request.failure}"))
     page.goto(page_file.as_uri())
     assert page.evaluate("window.pwned") is None
     for selector in ("h1", "#smuggled"):
         color = f"getComputedStyle(document.querySelector('{selector}')).color"
         assert page.evaluate(color) != "rgb(1, 2, 3)"
-    # The browser tells of requests before its rules stop them.
+    # The browser reports requests before its rules block them.
     outside = [url for url in requests if not url.startswith("file:")]
     assert outside == ["https://evil.example/x"]
     assert f"{outside[0]} csp" in blocked

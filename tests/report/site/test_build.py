@@ -12,7 +12,7 @@ from tests.report.site.conftest import Build
 from tests.report.site.reports import project, spec_of, table_report
 
 
-def test_a_site_is_told_of(root: Path, tmp_path: Path) -> None:
+def test_a_build_returns_its_pages(root: Path, tmp_path: Path) -> None:
     report = project()
     site = build_site(report, spec_of(report, root), tmp_path / "deep" / "er")
     assert site.page == tmp_path / "deep" / "er" / "index.html"
@@ -20,7 +20,7 @@ def test_a_site_is_told_of(root: Path, tmp_path: Path) -> None:
     assert site.report is report
 
 
-def test_a_site_takes_the_place_of_the_one_before(build: Build) -> None:
+def test_a_site_replaces_the_previous_one(build: Build) -> None:
     site = build(project(table_report("gone")))
     assert (site / "tables" / "gone.html").is_file()
     assert build(project(table_report("there"))) == site
@@ -35,7 +35,7 @@ def test_an_empty_folder_is_used(name: str, build: Build, tmp_path: Path) -> Non
     assert (build(name=name) / MARKER).is_file()
 
 
-def test_a_folder_of_other_files_is_left_alone(build: Build, tmp_path: Path) -> None:
+def test_a_folder_of_other_files_is_not_changed(build: Build, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     (tmp_path / "site" / "thesis.txt").write_text("all of it")
     with pytest.raises(UsageError, match="would be replaced") as refused:
@@ -44,14 +44,14 @@ def test_a_folder_of_other_files_is_left_alone(build: Build, tmp_path: Path) -> 
     assert [path.name for path in (tmp_path / "site").iterdir()] == ["thesis.txt"]
 
 
-def test_a_file_is_left_alone(build: Build, tmp_path: Path) -> None:
+def test_a_file_is_not_replaced(build: Build, tmp_path: Path) -> None:
     (tmp_path / "site").write_text("all of it")
     with pytest.raises(UsageError, match="is a file"):
         build()
     assert (tmp_path / "site").read_text() == "all of it"
 
 
-def test_a_place_where_nothing_can_be_written_is_told(build: Build, tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_written_is_an_error(build: Build, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write the pages") as refused:
         build(name="file/site")
@@ -62,14 +62,16 @@ def test_a_place_where_nothing_can_be_written_is_told(build: Build, tmp_path: Pa
         build(name="n" * 300)
 
 
-def test_what_a_link_points_to_is_replaced_and_the_link_stays(build: Build, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_replaced_and_the_link_is_kept(
+    build: Build, tmp_path: Path
+) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "site").symlink_to("real")
     assert build() == tmp_path / "real"
     assert (tmp_path / "site").is_symlink()
 
 
-def test_a_failure_leaves_the_site_as_it_was(
+def test_a_failure_does_not_change_the_site(
     build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     site = build()
@@ -85,7 +87,7 @@ def test_a_failure_leaves_the_site_as_it_was(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["project", "site"]
 
 
-def test_licences_of_others_lie_beside_what_is_theirs(build: Build) -> None:
+def test_third_party_assets_have_their_licences(build: Build) -> None:
     assets = build() / "assets"
     assert "uPlot" in (assets / "NOTICE").read_text(encoding="utf-8")
     assert "Permission is hereby granted" in (assets / "uPlot.LICENSE").read_text(encoding="utf-8")

@@ -41,7 +41,7 @@ def test_no_row_is_lost_and_edges_rise(ends: list[float]) -> None:
 def test_bars_are_the_rows_between_their_edges(source: Histogram) -> None:
     """Against numpy: the share of rows below a value, interpolated between the ends of bins."""
     shape = made(source)
-    ends = [source.bins[0].low, *(each.high for each in source.bins)]
+    ends = [source.bins[0].low, *(interval.high for interval in source.bins)]
     below = np.interp(shape.edges, ends, source.height * np.arange(len(ends)))
     np.testing.assert_allclose(shape.rows, np.diff(below), atol=1e-3)
 
@@ -87,7 +87,7 @@ def test_the_table_has_parts_of_about_equally_many_rows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "value", "shown", "drawn"),
+    ("kind", "value", "text", "drawn"),
     [
         ("date", 8035.0, "1992-01-01", 694224000.0 - 43200),
         ("timestamp", 1_767_225_600_000_000.0, "2026-01-01 00:00:00", 1767225600.0),
@@ -95,13 +95,13 @@ def test_the_table_has_parts_of_about_equally_many_rows() -> None:
         ("number", 0.125, "0.125", 0.125),
     ],
 )
-def test_values_read_as_their_type_does(kind: str, value: float, shown: str, drawn: float) -> None:
+def test_values_read_as_their_type_does(kind: str, value: float, text: str, drawn: float) -> None:
     shape = made(histogram(value, value + 100), kind)
-    assert shape.low == shown
+    assert shape.low == text
     assert shape.edges[0] == pytest.approx(drawn)
 
 
-def test_an_outline_is_whole() -> None:
+def test_an_outline_is_closed() -> None:
     path = made(leaning(857.71, 555285.16)).path
     assert path.startswith("M0 56V")
     assert path.endswith("H240V56Z")

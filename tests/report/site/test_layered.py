@@ -24,21 +24,25 @@ def graphs(draw_value: st.DrawFn) -> Reads:
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(graphs())
-def test_a_node_lies_to_the_right_of_all_it_reads_and_alone(reads: Reads) -> None:
+def test_a_node_is_right_of_its_inputs_in_its_own_place(reads: Reads) -> None:
     places = arrange(reads)
     assert set(places) == set(reads)
-    assert all(places[each].column < places[name].column for name in reads for each in reads[name])
+    assert all(
+        places[dependency].column < places[name].column
+        for name in reads
+        for dependency in reads[name]
+    )
     assert len({(place.column, place.row) for place in places.values()}) == len(reads)
 
 
-def test_edges_that_can_do_without_crossing_do() -> None:
+def test_edges_do_not_cross_without_need() -> None:
     places = arrange({"a": [], "b": [], "c": [], "x": ["c"], "y": ["b"], "z": ["a"]})
     left = sorted("abc", key=lambda name: places[name].row)
     right = sorted("zyx", key=lambda name: places[name].row)
     assert [{"a": "z", "b": "y", "c": "x"}[name] for name in left] == right
 
 
-def test_a_long_chain_takes_no_recursion() -> None:
+def test_a_long_chain_needs_no_recursion() -> None:
     chain = {f"n{at}": [f"n{at - 1}"] if at else [] for at in range(3000)}
     assert arrange(dict(reversed(chain.items())))["n2999"].column == 2999
 

@@ -24,30 +24,32 @@ from tests.report.site.reports import (
     join,
     join_report,
     project,
-    shown,
     table,
     table_report,
     table_run,
+    table_status,
 )
 
 
 @pytest.mark.parametrize(
     "page", ["index", "runs", "graph", "tables/orders", "tables/part", "joins/similar_parts"]
 )
-def test_every_kind_of_page(page: str, build: Build, golden: Golden) -> None:
+def test_every_kind_of_page_is_built(page: str, build: Build, golden: Golden) -> None:
     golden(f"report/{page}.html", (build() / f"{page}.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_no_text_changes_what_a_page_is_made_of(payload: str, build: Build) -> None:
-    """Tags and attributes are the same, whatever stands in the report's texts."""
+def test_texts_of_a_report_do_not_change_the_elements_of_a_page(payload: str, build: Build) -> None:
+    """Tags and attributes do not depend on the report's texts."""
     harmless = pages(build(poisoned(project(), "h" * len(payload)), "harmless"))
     harmful = pages(build(poisoned(project(), payload), "harmful"))
     assert [page.shape for page in harmful.values()] == [page.shape for page in harmless.values()]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_nor_does_what_stands_in_the_yaml(payload: str, build: Build, root: Path) -> None:
+def test_texts_of_the_yaml_do_not_change_the_elements_of_a_page(
+    payload: str, build: Build, root: Path
+) -> None:
     harmless = pages(build(name="harmless"))["tables/orders.html"]
     written = YAML.replace("# Kept for ten years.", yaml_comment(payload))
     (root / "specs" / "shop.yml").write_text(written, encoding="utf-8")
@@ -83,17 +85,17 @@ def test_the_search_index_is_one_assignment_of_json(name: str, build: Build) -> 
     assert len(json.loads(body[:-2])) == 4
 
 
-def test_pages_run_and_load_only_what_is_theirs(build: Build) -> None:
+def test_pages_load_only_their_own_resources(build: Build) -> None:
     for path, page in pages(build()).items():
-        attributes = [name for _, found in page.tags for name, _ in found]
+        attributes = [name for _, attributes in page.tags for name, _ in attributes]
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not [tag for tag, _ in page.tags if tag in ("style", "iframe", "form", "base")]
-        scripts = [dict(found) for tag, found in page.tags if tag == "script"]
+        scripts = [dict(attributes) for tag, attributes in page.tags if tag == "script"]
         assert all("src" in script for script in scripts)
         [rules] = [
-            dict(found)["content"] or ""
-            for tag, found in page.tags
-            if tag == "meta" and dict(found).get("http-equiv") == "Content-Security-Policy"
+            dict(attributes)["content"] or ""
+            for tag, attributes in page.tags
+            if tag == "meta" and dict(attributes).get("http-equiv") == "Content-Security-Policy"
         ]
         assert rules.startswith("default-src 'none'; script-src 'self'; style-src 'self';"), path
         assert "unsafe" not in rules
@@ -109,14 +111,14 @@ def test_pages_have_landmarks_titles_and_names(build: Build) -> None:
         ids = page.values("id")
         assert len(ids) == len(set(ids))
         unnamed = [
-            found
-            for tag, found in page.tags
-            if tag in ("input", "nav") and "aria-label" not in dict(found)
+            attributes
+            for tag, attributes in page.tags
+            if tag in ("input", "nav") and "aria-label" not in dict(attributes)
         ]
         assert not unnamed
 
 
-def test_secrets_stand_on_no_page(build: Build, root: Path) -> None:
+def test_no_page_shows_secrets(build: Build, root: Path) -> None:
     (root / "specs" / "shop.yml").write_text(
         YAML.replace("k: 10", "k: 10\n    options: {password: opt1on-s3cret}"), encoding="utf-8"
     )
@@ -138,7 +140,7 @@ def test_secrets_stand_on_no_page(build: Build, root: Path) -> None:
             assert secret not in content, path
 
 
-def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> None:
+def test_values_of_the_environment_are_shown_as_their_templates(build: Build) -> None:
     report = project(
         table_report(
             spec=table(uri="s3://from-environment/orders", owner="env@example.com"),
@@ -156,9 +158,9 @@ def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> Non
         "similar_parts": {"output.lance": Origin(lake, "{{ env_var('LAKE') }}/parts")},
     }
     known = [
-        each
+        location
         for node in report.nodes
-        for each in hidden_locations(node.spec, origins.get(node.spec.name, {}))
+        for location in hidden_locations(node.spec, origins.get(node.spec.name, {}))
     ]
     site = build(report, origins=origins, redactor=Redactor(known))
     shown_pages = pages(site)
@@ -171,7 +173,7 @@ def test_what_the_environment_gave_is_shown_as_its_template(build: Build) -> Non
         assert "env@example.com" not in content
 
 
-def test_texts_of_a_megabyte_do_not_make_pages_of_megabytes(build: Build) -> None:
+def test_long_texts_are_shortened_on_pages(build: Build) -> None:
     site = build(poisoned(project(), "<" * 1_000_000))
     for page in site.rglob("*.html"):
         assert page.stat().st_size < 400_000
@@ -179,11 +181,13 @@ def test_texts_of_a_megabyte_do_not_make_pages_of_megabytes(build: Build) -> Non
 
 def test_a_page_of_a_wide_table_has_all_columns(build: Build) -> None:
     columns = {f"c{at}": PublishedColumn(0, at, str(at), "9", 8, 8) for at in range(200)}
-    page = pages(build(project(table_report(status=shown(columns=columns)))))["tables/orders.html"]
+    page = pages(build(project(table_report(shown=table_status(columns=columns)))))[
+        "tables/orders.html"
+    ]
     assert all(f" c{at} " in page.text for at in range(200))
 
 
-def test_the_overview_begins_with_what_is_worst(build: Build) -> None:
+def test_the_overview_begins_with_the_worst_problems(build: Build) -> None:
     page = pages(build())["index.html"].text
     assert "2 nodes need attention" in page
     places = [page.index(text) for text in ("cannot be opened", "warn_after", "Tables Table")]
@@ -193,7 +197,7 @@ def test_the_overview_begins_with_what_is_worst(build: Build) -> None:
     assert "1.2 s, read 1 of 17 fragments, 88,000 rows" in page
 
 
-def test_the_overview_says_why_nodes_were_left_alone(build: Build) -> None:
+def test_the_overview_gives_the_reasons_of_skipped_nodes(build: Build) -> None:
     idle = table_run(action="skip", reasons=("policy_accepts",), fragments_scanned=0)
     page = pages(build(project(table_report(runs=(idle,)))))["index.html"].text
     assert "Left alone by their last run 1 node: policy accepts" in page
@@ -221,32 +225,32 @@ def test_a_table_page_spells_policy_freshness_and_publication(build: Build) -> N
 def test_nulls_are_bars_to_scale(build: Build) -> None:
     page = pages(build())["tables/orders.html"]
     widths = [
-        dict(found)["width"]
-        for tag, found in page.tags
-        if tag == "rect" and dict(found).get("class") == "fill"
+        dict(attributes)["width"]
+        for tag, attributes in page.tags
+        if tag == "rect" and dict(attributes).get("class") == "fill"
     ]
     assert widths == ["0.80", "48.75", "100.00"]
     assert COLUMNS["o_comment"].nulls == 731_204
     assert "731,204 (48.7 %)" in page.text
 
 
-def test_charts_have_what_they_draw_in_the_page(build: Build) -> None:
+def test_the_data_of_charts_is_in_the_page(build: Build) -> None:
     page = pages(build())["tables/orders.html"]
-    shapes = [json.loads(each) for each in page.values("data-distribution")]
+    shapes = [json.loads(text) for text in page.values("data-distribution")]
     assert [shape["kind"] for shape in shapes] == ["number", "date", "timestamp"]
     assert [(shape["from"], shape["to"]) for shape in shapes[:2]] == [
         (857.71, 555285.16),
         (694224000, 902016000),
     ]
     assert [sum(shape["rows"]) for shape in shapes] == pytest.approx([254_000] * 3, abs=50)
-    [history] = [json.loads(each) for each in page.values("data-history")]
+    [history] = [json.loads(text) for text in page.values("data-history")]
     assert history["times"] == sorted(history["times"])
     assert history["fragments"] == [14, 15, 16, 17]
     assert history["scanned"] == [14, 1, 0, 1]
     assert history["versions"] == [15, 16, 17, 18]
 
 
-def test_a_join_that_was_never_made_says_so(build: Build) -> None:
+def test_a_join_that_never_ran_has_its_own_message(build: Build) -> None:
     report = join_report(
         health=Health.ERROR, verdict="absent", reasons=("new",), record=None, runs=()
     )

@@ -28,7 +28,7 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def site(folder: Path, edition: str, *tables: str) -> Path:
-    """A complete draft for a folder, with pages that say of which edition they are."""
+    """Return a complete draft for a folder, with pages that name their edition."""
     draft = new_draft(folder)
     for path in ("index.html", "assets/site.css", *(f"tables/{name}.html" for name in tables)):
         (draft / path).parent.mkdir(parents=True, exist_ok=True)
@@ -40,9 +40,9 @@ def site(folder: Path, edition: str, *tables: str) -> Path:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A folder with a site of the first edition."""
-    found = tmp_path / "site"
-    put(site(found, "old", "a", "b"), found)
-    return found
+    path = tmp_path / "site"
+    put(site(path, "old", "a", "b"), path)
+    return path
 
 
 KILLED = """
@@ -71,15 +71,15 @@ def main(folder, point, way):
 
 @pytest.mark.fault
 @pytest.mark.parametrize("way", ["in one step", "file by file"])
-def test_killed_at_any_step_the_pages_open(tmp_path: Path, way: str) -> None:
+def test_pages_open_after_a_kill_at_any_step(tmp_path: Path, way: str) -> None:
     """The old pages or the new ones; where they are replaced one by one, each is one of these."""
     folder = tmp_path / "site"
     with forks(KILLED) as process:
         for point in range(1, 200):
             put(site(folder, "old", "a", "b"), folder)
             exit_code = process.call(str(folder), point, way)
-            found = contents(folder)
-            pages = {path: text for path, text in found.items() if not path.startswith(".")}
+            files = contents(folder)
+            pages = {path: text for path, text in files.items() if not path.startswith(".")}
             if way == "in one step":
                 assert set(pages.values()) in ({"old"}, {"new"}), point
             assert set(pages.values()) <= {"old", "new"}, "each is whole"
@@ -98,7 +98,7 @@ def test_killed_at_any_step_the_pages_open(tmp_path: Path, way: str) -> None:
 
 
 @pytest.mark.parametrize("can_exchange", [True, False])
-def test_files_of_others_stay(
+def test_files_of_others_are_kept(
     folder: Path, can_exchange: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not can_exchange:
@@ -109,8 +109,8 @@ def test_files_of_others_stay(
     (folder / "link").symlink_to("CNAME")
     inode = (folder / ".git").stat().st_ino
     put(site(folder, "new", "b"), folder)
-    found = contents(folder)
-    assert found == {
+    files = contents(folder)
+    assert files == {
         ".git/config": "mine",
         "CNAME": "mine",
         "link": "mine",
@@ -124,7 +124,7 @@ def test_files_of_others_stay(
     assert [path.name for path in folder.parent.iterdir()] == ["site"]
 
 
-def test_a_file_that_comes_at_the_last_moment_stays(
+def test_a_file_added_at_the_last_moment_is_kept(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = place.exchange
@@ -138,8 +138,8 @@ def test_a_file_that_comes_at_the_last_moment_stays(
     assert contents(folder)["CNAME"] == "mine"
 
 
-def test_a_file_that_a_killed_process_took_along_comes_back(folder: Path) -> None:
-    """It was killed after the exchange, before it gave back what had come at the last moment."""
+def test_a_file_moved_by_a_killed_process_is_restored(folder: Path) -> None:
+    """It was killed after the exchange, before it restored files that were added last."""
     dead = folder.parent / f".site.draft-{'0' * 12}-1-1-{'0' * 12}"
     put(site(folder, "other"), folder)
     draft = site(folder, "old")
@@ -151,7 +151,7 @@ def test_a_file_that_a_killed_process_took_along_comes_back(folder: Path) -> Non
     assert not dead.exists()
 
 
-def test_the_marker_leads_nowhere_else(folder: Path, tmp_path: Path) -> None:
+def test_paths_of_the_marker_outside_the_site_are_ignored(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "thesis.html").write_text("all of it")
     marker = folder / MARKER
     marker.write_text(marker.read_text() + "../thesis.html\n/etc/passwd\nindex.html/../../x\n")
@@ -182,15 +182,13 @@ def test_pages_are_not_written_through_a_link(build: Build, tmp_path: Path) -> N
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_a_first_run_that_was_killed_does_not_make_the_folder_that_of_others(
-    build: Build, tmp_path: Path
-) -> None:
+def test_a_folder_of_a_killed_first_run_is_still_accepted(build: Build, tmp_path: Path) -> None:
     (tmp_path / "site").mkdir()
     new_draft(tmp_path / "site" / MARKER).write_text("")
     assert (build() / "index.html").is_file()
 
 
-def test_nothing_is_left_beside_the_pages_or_among_them(build: Build) -> None:
+def test_no_temporary_files_are_left(build: Build) -> None:
     folder = build()
     build()
     assert sorted(path.name for path in folder.parent.iterdir()) == ["project", "site"]

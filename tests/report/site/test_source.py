@@ -41,24 +41,22 @@ def test_lines_are_those_of_the_item_alone(root: Path) -> None:
         ),
     ],
 )
-def test_items_are_found_however_they_are_written(
-    text: str, lines: list[str], tmp_path: Path
-) -> None:
+def test_items_are_found_in_every_spelling(text: str, lines: list[str], tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "t.yml").write_text(text, encoding="utf-8")
     (tmp_path / "lancestat_project.yml").write_text(
         "name: p\ndefault-target: d\ntargets: {d: {state: s}}\n", encoding="utf-8"
     )
     node = load_project(tmp_path).nodes[0]
-    found = Sources(tmp_path).of(node.location)
-    assert found is not None
-    assert list(found.lines) == lines
+    source_lines = Sources(tmp_path).of(node.location)
+    assert source_lines is not None
+    assert list(source_lines.lines) == lines
 
 
 @pytest.mark.parametrize(
     "content", [None, b"\xff\xfe", b"tables: [", b"", b"- a", b"tables: {a: b}"]
 )
-def test_a_file_that_is_not_what_was_loaded_has_no_lines(
+def test_a_file_that_changed_since_it_was_loaded_has_no_lines(
     content: bytes | None, tmp_path: Path
 ) -> None:
     if content is not None:

@@ -12,20 +12,20 @@ from lancestat.report.site.text import REPLACEMENT, PageSanitizer, shorten
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.text())
-def test_what_is_shown_has_no_controls_and_nothing_that_turns_text_around(text: str) -> None:
-    for shown in (
+def test_shown_text_has_no_control_or_bidirectional_characters(text: str) -> None:
+    for output in (
         PageSanitizer().line(text),
         str(PageSanitizer().verbatim(text.replace("\n", " "))),
     ):
-        assert not [c for c in shown if unicodedata.category(c) in ("Cc", "Cs") and c != "\t"]
-        assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b")
+        assert not [c for c in output if unicodedata.category(c) in ("Cc", "Cs") and c != "\t"]
+        assert not set(output) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\u200b")
 
 
 def test_a_control_character_leaves_a_mark() -> None:
     assert PageSanitizer().line("or\x1b[31mders\u202e") == f"or{REPLACEMENT}[31mders{REPLACEMENT}"
 
 
-def test_texts_that_are_hidden_are_replaced_wherever_they_stand() -> None:
+def test_hidden_texts_are_replaced_everywhere() -> None:
     known = (
         KnownValue("hunter2-long", "***", True),
         KnownValue("s3://inner/bucket", "{{ env_var('B') }}"),
@@ -37,10 +37,10 @@ def test_texts_that_are_hidden_are_replaced_wherever_they_stand() -> None:
     assert plain.verbatim("  password: hunter2-long") == "  password: ***"
 
 
-def test_secrets_in_addresses_are_masked_without_being_told() -> None:
-    shown = PageSanitizer().line("s3://user:pa55word@host/t?token=abc")
-    assert "pa55word" not in shown
-    assert "abc" not in shown
+def test_secrets_in_uris_are_masked() -> None:
+    output = PageSanitizer().line("s3://user:pa55word@host/t?token=abc")
+    assert "pa55word" not in output
+    assert "abc" not in output
     assert "pa55word" not in PageSanitizer().verbatim("uri: s3://user:pa55word@host/t")
 
 
@@ -55,7 +55,7 @@ def test_a_line_of_source_keeps_its_spaces_and_is_escaped() -> None:
     assert PageSanitizer().verbatim("    a:  <b>   # c  \n") == "    a:  &lt;b&gt;   # c"
 
 
-def test_a_megabyte_is_cut_at_once() -> None:
+def test_a_megabyte_of_text_is_shortened_quickly() -> None:
     started = time.process_time()
     assert len(PageSanitizer().line("a.rs " * 200_000)) <= 600
     assert len(PageSanitizer().verbatim("a" * 1_000_000)) <= 600
@@ -63,6 +63,6 @@ def test_a_megabyte_is_cut_at_once() -> None:
     assert time.process_time() - started < 5
 
 
-def test_what_is_shortened_ends_in_an_ellipsis() -> None:
+def test_shortened_text_ends_in_an_ellipsis() -> None:
     assert shorten("abcdef", 6) == "abcdef"
     assert shorten("abcdefg", 6) == "abcde\u2026"
