@@ -155,7 +155,7 @@ def table(number: int) -> TableReport:
         problems=() if number % 50 else ("the statistics are refused",),
         verdict="use",
         reason="current",
-        shown=status,
+        status=status,
         changed_at=NOW - timedelta(hours=4),
         histograms={f"column_{at}": histogram(chance) for at in range(SHAPES)},
         fragments=tuple(FragmentReport(at, 20_000, 0, 1, 10**5, 20) for at in range(FRAGMENTS)),

@@ -147,7 +147,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     seconds["every pair"], exact = spent(lambda: every_pair(queries, rows, metric, step))
     hits = [
         np.isin(true, mine).mean()
-        for mine, true in zip(search.neighbours.places, exact, strict=True)
+        for mine, true in zip(search.neighbours.positions, exact, strict=True)
     ]
     total = sum(seconds.values()) - seconds["every pair"]
     return {

@@ -131,10 +131,10 @@ def test_truncated_values_are_recognised() -> None:
 def test_of_many_values_with_a_common_prefix_only_the_prefix_is_searched() -> None:
     lake = "s3://lake-of-mine/x"
     # A scalar that is nothing but the variable is known as such and as a rendered text.
-    known = [KnownValue(lake, LAKE.shown), LAKE]
-    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.shown}/t{n}") for n in range(1000)]
+    known = [KnownValue(lake, LAKE.replacement), LAKE]
+    known += [KnownValue(f"{lake}/t{n}", f"{LAKE.replacement}/t{n}") for n in range(1000)]
     redacting = Redactor(known)
-    assert redacting.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.shown}/t7!"
+    assert redacting.text(f"at {lake}/t7!", PUBLIC) == f"at {LAKE.replacement}/t7!"
     assert len(redacting._of(PUBLIC)) < 10
 
 

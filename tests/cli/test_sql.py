@@ -174,7 +174,7 @@ def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
         (True, "boolean", True),
     ],
 )
-def test_values_as_json(value: Plain, kind: str, json_form: object) -> None:
+def test_values_as_json(value: ResultValue, kind: str, json_form: object) -> None:
     converted = json_value(value, Scalar(kind))
     assert converted == json_form
     assert type(converted) is type(json_form)

@@ -78,7 +78,7 @@ def edit(folder: Path, old: str, new: str, file: str = "specs/shop.yml") -> None
 
 def refusal(folder: Path, **loaded: object) -> list[str]:
     """Return the changes that outdate the plan, a line each."""
-    with pytest.raises(PlanMoved) as raised:
+    with pytest.raises(PlanOutOfDate) as raised:
         Project.load(folder, **loaded).load_plan(folder / "plan.json")  # type: ignore[arg-type]
     error = raised.value
     assert error.code == "LS620"

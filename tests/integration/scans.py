@@ -93,7 +93,7 @@ def statistics(work: TableScan) -> dict[str, tuple[ColumnType, ColumnStatistics]
     for field in work.table.fields:
         type = column_type(field.type)
         assert type is not None
-        by_column[field.name] = (type, summarize(partials[field.name], type))
+        by_column[field.name] = (type, column_statistics_of(partials[field.name], type))
     return by_column
 
 

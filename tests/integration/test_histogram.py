@@ -217,7 +217,7 @@ def entries_with_histogram(catalyst: Catalyst, array: pa.Array) -> dict[str, str
     partial = analyze(table.to_batches(max_chunksize=5000), table.schema, quantiles={"c"})["c"]
     type = column_type(array.type)
     assert type is not None
-    entries = entries_of("c", type, summarize(partial, type))
+    entries = entries_of("c", type, column_statistics_of(partial, type))
     histogram = equi_height(partial, type)
     if histogram is not None:
         bins = [(bin.low, bin.high, bin.distinct) for bin in histogram.bins]

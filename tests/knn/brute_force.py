@@ -39,7 +39,7 @@ def nearest_by(matrix: NDArray[np.float64], places: NDArray[np.int64], k: int) -
 
 def assert_same(actual: Neighbours, expected: Neighbours) -> None:
     """Both the places and the distances, to the last bit."""
-    np.testing.assert_array_equal(actual.places, expected.places)
+    np.testing.assert_array_equal(actual.positions, expected.positions)
     np.testing.assert_array_equal(actual.distances, expected.distances)
 
 
@@ -51,9 +51,9 @@ def assert_nearest(
     Places are columns of `all_distances`.
     """
     width = min(k, all_distances.shape[1])
-    assert (neighbours.places[:, width:] == -1).all()
+    assert (neighbours.positions[:, width:] == -1).all()
     assert np.isinf(neighbours.distances[:, width:]).all()
-    places, distances = neighbours.places[:, :width], neighbours.distances[:, :width]
+    places, distances = neighbours.positions[:, :width], neighbours.distances[:, :width]
     known = np.take_along_axis(all_distances, places, axis=1)
     np.testing.assert_allclose(distances, known, rtol=1e-6, atol=noise)
     assert all(len(set(line)) == width for line in places.tolist())

@@ -50,7 +50,7 @@ def test_few_lists_hold_most_neighbours(metric: Metric) -> None:
     centroids = train(rows[::2], 50, metric)
     neighbours = search(queries, rows, 10, metric)
     curve = recall_curve(
-        centroids.nearest_lists(queries, 50), centroids.assign(rows)[neighbours.places]
+        centroids.nearest_lists(queries, 50), centroids.assign(rows)[neighbours.positions]
     )
     assert curve.recall[9] > 0.9
 
@@ -84,7 +84,7 @@ def test_dot_finds_long_rows_which_are_nearest_to_everything() -> None:
     centroids = train(rows[:2000], 40, Metric.DOT)
     neighbours = search(queries, rows, 10, Metric.DOT)
     curve = recall_curve(
-        centroids.nearest_lists(queries, 40), centroids.assign(rows)[neighbours.places]
+        centroids.nearest_lists(queries, 40), centroids.assign(rows)[neighbours.positions]
     )
     assert curve.recall[9] > 0.75
 

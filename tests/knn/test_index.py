@@ -71,16 +71,16 @@ def side_of(dataset: lance.LanceDataset) -> VectorSide:
 
 
 def recall(neighbours: Neighbours, truth: Neighbours) -> float:
-    pairs = zip(neighbours.places, truth.places, strict=True)
+    pairs = zip(neighbours.positions, truth.positions, strict=True)
     return float(np.mean([np.isin(true, mine).mean() for mine, true in pairs]))
 
 
 def assert_proven(neighbours: Neighbours, queries: Matrix, rows: Matrix, metric: Metric) -> None:
     """Check that rows have the distances and the order of an exact search."""
     for number, query in enumerate(queries):
-        places = np.sort(neighbours.places[number])
+        places = np.sort(neighbours.positions[number])
         alone = search(query[None], rows[places], len(places), metric, places)
-        np.testing.assert_array_equal(neighbours.places[number], alone.places[0])
+        np.testing.assert_array_equal(neighbours.positions[number], alone.positions[0])
         np.testing.assert_array_equal(neighbours.distances[number], alone.distances[0])
 
 
@@ -113,7 +113,7 @@ def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -
     dataset = indexed(tmp_path / "right", rows, Metric.L2)
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     neighbours = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
-    assert (neighbours.places >= 0).all()
+    assert (neighbours.positions >= 0).all()
     assert_proven(neighbours, queries, rows, Metric.L2)
 
 
@@ -136,9 +136,9 @@ def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
     dataset = lance.write_dataset(more, dataset.uri, mode="append")
     side = IndexedSide(dataset, side_of(dataset), Metric.L2)
     neighbours = side.search(np.full((3, 8), 0.5, np.float32), 20, ALL)
-    assert (neighbours.places[:, 0] == 1004).all()
-    assert not np.isin(neighbours.places, [1000, 1001, 1002, 1003]).any()
-    assert (neighbours.places >= 0).all()
+    assert (neighbours.positions[:, 0] == 1004).all()
+    assert not np.isin(neighbours.positions, [1000, 1001, 1002, 1003]).any()
+    assert (neighbours.positions >= 0).all()
     assert np.isfinite(neighbours.distances).all()
 
 
@@ -148,7 +148,7 @@ def test_rows_outside_the_part_are_not_found(tmp_path: Path) -> None:
     whole = side_of(dataset)
     part = VectorSide(whole.pin, "emb", (), whole.fragments[1:2], storage_options={})
     neighbours = IndexedSide(dataset, part, Metric.L2).search(queries, 5, ALL)
-    assert ((neighbours.places >= 1000) & (neighbours.places < 2000)).all()
+    assert ((neighbours.positions >= 1000) & (neighbours.positions < 2000)).all()
     assert_proven(neighbours, queries, rows, Metric.L2)
 
 

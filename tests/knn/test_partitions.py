@@ -103,7 +103,7 @@ def test_queries_find_the_nearest_rows_of_visited_lists(
         places = np.flatnonzero(np.isin(assigned, visits[number]))
         pairs += len(places)
         alone = search(query[None], rows[places], K, metric, places)
-        np.testing.assert_array_equal(neighbours.places[number], alone.places[0])
+        np.testing.assert_array_equal(neighbours.positions[number], alone.positions[0])
         np.testing.assert_array_equal(neighbours.distances[number], alone.distances[0])
     assert sum(part.pairs for part in parts) == pairs
 
@@ -127,7 +127,7 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
         ).neighbours
         hits = [
             len(np.intersect1d(mine, true))
-            for mine, true in zip(result.places, truth.places, strict=True)
+            for mine, true in zip(result.positions, truth.positions, strict=True)
         ]
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
 
@@ -172,7 +172,7 @@ def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queri
     result = search_lists(
         lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, Metric.L2
     ).neighbours
-    assert (result.places == -1).all()
+    assert (result.positions == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
 
 

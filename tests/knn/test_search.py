@@ -144,8 +144,8 @@ def test_k_may_be_below_or_above_the_number_of_rows(k: int, metric: Metric) -> N
 def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
     some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
     neighbours = search(some, none, 2, metric)
-    assert (neighbours.places == -1).all() and np.isinf(neighbours.distances).all()
-    assert search(none, some, 2, metric).places.shape == (0, 2)
+    assert (neighbours.positions == -1).all() and np.isinf(neighbours.distances).all()
+    assert search(none, some, 2, metric).positions.shape == (0, 2)
 
 
 @pytest.mark.parametrize("metric", Metric)

@@ -109,7 +109,9 @@ def test_an_overwrite_is_never_rebased_onto_unseen_commits(uri: str) -> None:
 
 
 def test_one_of_two_concurrent_creations_lands(tmp_path: Path) -> None:
-    change = Change(str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0)
+    change = CommitRequest(
+        str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0
+    )
     first, second = commit(change), commit(change)
     assert isinstance(first, Landed)
     assert first.version == 1

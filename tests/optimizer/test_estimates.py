@@ -188,7 +188,7 @@ def sampled(table: ReadTable, share: float) -> ReadTable:
 
 
 def test_a_sample_scales_all_statistics(whole: ReadTable) -> None:
-    result = estimated(sampled(whole, 0.1), settings=Settings(samples=True))
+    result = estimated(sampled(whole, 0.1), settings=ReadSettings(samples=True))
     assert (result.rows, result.sampled_share) == (10, 0.1)
     assert result.columns == {
         "day": ColumnEstimate(0, 10, "0", "99", 4, 4),
@@ -200,13 +200,13 @@ def test_a_sample_scales_all_statistics(whole: ReadTable) -> None:
 
 def test_samples_are_taken_only_when_enabled(whole: ReadTable) -> None:
     assert estimated(sampled(whole, 0.1)).rows == 100
-    assert estimated(sampled(whole, 0.0001), settings=Settings(samples=True)).rows == 1
+    assert estimated(sampled(whole, 0.0001), settings=ReadSettings(samples=True)).rows == 1
 
 
 def test_refused_statistics_leave_nothing_to_sample(whole: ReadTable) -> None:
     for entries in ({}, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64}):
         refused = given(sampled(whole, 0.1), entries)
-        result = estimated(refused, settings=Settings(samples=True))
+        result = estimated(refused, settings=ReadSettings(samples=True))
         assert (result.rows, result.sampled_share) == (100, None)
         assert result.size_bytes == estimated(given(whole, entries)).size_bytes
 
@@ -233,7 +233,7 @@ def test_refused_statistics_leave_live_rows_and_size(
 
 
 def test_disabled_statistics_are_not_used(whole: ReadTable) -> None:
-    result = estimated(whole, settings=Settings(enabled=False))
+    result = estimated(whole, settings=ReadSettings(enabled=False))
     assert (result.verdict.reason, result.columns) == (GuardReason.DISABLED, {})
 
 
@@ -270,7 +270,7 @@ def test_settings_come_before_the_policy(
     whole: ReadTable, policy: bool | StaleBounds, setting: bool | None, use: bool
 ) -> None:
     table = stale(whole, allow_stale=policy)
-    result = estimated(table, settings=Settings(allow_stale=setting))
+    result = estimated(table, settings=ReadSettings(allow_stale=setting))
     assert result.verdict.use is use
     assert result.verdict.reason is (GuardReason.STALE_ACCEPTED if use else GuardReason.STALE)
 

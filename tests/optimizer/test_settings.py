@@ -30,7 +30,7 @@ CBO = "spark.sql.cbo.enabled"
     ],
 )
 def test_settings_of_the_session_override_those_of_the_scan(
-    conf: dict[str, str], options: dict[str, str], expected: Settings
+    conf: dict[str, str], options: dict[str, str], expected: ReadSettings
 ) -> None:
     assert read_settings(conf, options) == expected
 

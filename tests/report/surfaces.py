@@ -47,7 +47,7 @@ class Surfaces:
         status, read = project.show(self.table.world.name), self.read()
         [report] = project.report().nodes
         assert isinstance(report, TableReport)
-        assert report.shown is not None
+        assert report.status is not None
         by_surface = {
             "show": (status.use, status.reason, status.detail),
             "reader": (read.use, read.reason.value, read.detail),

@@ -71,7 +71,7 @@ def test_a_table_may_have_no_rows(shape: RowShape) -> None:
 
 
 def test_only_requested_views_are_computed() -> None:
-    lost = replace(TABLE, shown=None, fragments=())
+    lost = replace(TABLE, status=None, fragments=())
     asked: list[str] = []
 
     def report() -> ProjectReport:

@@ -53,10 +53,10 @@ def test_a_table_after_a_run_is_healthy(gathering: Gathering) -> None:
     report = gathering.report(with_fragments=True)
     assert (report.health, report.verdict, report.reason) == (Health.OK, "use", "current")
     assert report.problems == ()
-    assert report.shown is not None
-    assert (report.shown.versions_behind, report.shown.changed_rows) == (0, 0.0)
-    assert report.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
-    assert report.shown.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
+    assert report.status is not None
+    assert (report.status.versions_behind, report.status.changed_rows) == (0, 0.0)
+    assert report.status.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert report.status.types == {"o_id": "bigint", "o_status": "string", "o_total": "double"}
     assert [(fragment.id, fragment.rows, fragment.covered) for fragment in report.fragments] == [
         (number, 25, 3) for number in range(4)
     ]
@@ -74,9 +74,9 @@ def test_statistics_that_the_policy_refuses_are_an_error(gathering: Gathering) -
         "Readers refuse its statistics: the statistics describe version 2, the table is at "
         "version 3; the policy accepts no distance.",
     )
-    assert report.shown is not None
-    assert (report.shown.versions_behind, report.shown.changed_rows) == (1, 0.2)
-    assert report.shown.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
+    assert report.status is not None
+    assert (report.status.versions_behind, report.status.changed_rows) == (1, 0.2)
+    assert report.status.covered == {"o_id": 4, "o_status": 4, "o_total": 4}
     assert [fragment.covered for fragment in report.fragments] == [3, 3, 3, 3, 0]
 
 
@@ -106,8 +106,8 @@ def test_the_number_of_changed_rows_is_unknown_after_a_cleanup(
     append(gathering.world)
     gathering.world.dataset.cleanup_old_versions(older_than=timedelta(0))
     report = gathering.report(policy=Policy(allow_stale=StaleBounds(max_changed_rows=1.0)))
-    assert report.shown is not None
-    assert (report.shown.versions_behind, report.shown.changed_rows) == (1, None)
+    assert report.status is not None
+    assert (report.status.versions_behind, report.status.changed_rows) == (1, None)
     assert (report.health, report.reason) == (Health.ERROR, "stale")
     assert report.problems[0].endswith("the share of changed rows is not known.")
     assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
@@ -120,8 +120,8 @@ def test_selected_columns_without_statistics_are_a_warning(gathering: Gathering)
     report = gathering.report(with_fragments=True)
     assert (report.health, report.reason) == (Health.WARN, "current")
     assert report.problems == ("2 wanted columns have no statistics: o_status, o_total.",)
-    assert report.shown is not None
-    assert report.shown.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
+    assert report.status is not None
+    assert report.status.covered == {"o_id": 4, "o_status": 0, "o_total": 0}
     one = gathering.report(columns=only("o_id", "o_total"))
     assert one.problems == ("1 wanted column has no statistics: o_total.",)
 
@@ -221,8 +221,8 @@ def test_statistics_that_only_the_state_has_are_judged_like_others(gathering: Ga
     append(gathering.world)
     report = gathering.report(policy=Policy(None, None, StaleBounds(max_changed_rows=0.2)))
     assert (report.health, report.reason) == (Health.OK, "stale_accepted")
-    assert report.shown is not None
-    assert (report.shown.versions_behind, report.shown.changed_rows) == (1, 0.2)
+    assert report.status is not None
+    assert (report.status.versions_behind, report.status.changed_rows) == (1, 0.2)
 
 
 def test_a_policy_that_refreshes_when_stale_is_judged_by_its_bounds(

@@ -62,8 +62,8 @@ def test_folders_of_dead_joins_are_removed(root: Path) -> None:
     size = sum((folder / path).stat().st_size for path in files_below(folder))
     for dry_run in (True, False):
         assert folder.exists()
-        sweep = sweep_scratch(str(root), now=NOW, dry_run=dry_run)
-        [swept] = sweep.swept
+        sweep = collect_scratch_garbage(str(root), now=NOW, dry_run=dry_run)
+        [swept] = sweep.collected
         assert (swept.uri, swept.size_bytes, swept.beat_at) == (str(folder), size, beat)
         assert sweep.left == ()
     assert list(root.iterdir()) == []
@@ -87,8 +87,8 @@ def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
         left_by(root, "dead/never-beat"),
         left_by(root, "dead/broken-beat", beat="?"),
     ]
-    sweep = sweep_scratch(str(root), now=NOW)
-    assert {swept.uri for swept in sweep.swept} == {str(folder) for folder in dead}
+    sweep = collect_scratch_garbage(str(root), now=NOW)
+    assert {swept.uri for swept in sweep.collected} == {str(folder) for folder in dead}
     assert all(folder.exists() for folder in live)
     assert not any(folder.exists() for folder in dead)
     assert not (root / "dead").exists()
@@ -124,8 +124,8 @@ def test_folders_without_a_marker_are_kept(root: Path) -> None:
 def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
-    sweep = sweep_scratch(str(root), now=NOW)
-    assert sweep.swept == ()
+    sweep = collect_scratch_garbage(str(root), now=NOW)
+    assert sweep.collected == ()
     [(uri, reason)] = sweep.left
     assert uri == str(folder)
     assert "its marker cannot be understood" in reason
@@ -178,8 +178,8 @@ def test_a_folder_that_cannot_be_removed_is_reported(
     folder = left_by(root)
     monkeypatch.setattr(storage, "_remove_folder", busy)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
-    sweep = sweep_scratch(str(root), now=NOW)
-    assert sweep.swept == ()
+    sweep = collect_scratch_garbage(str(root), now=NOW)
+    assert sweep.collected == ()
     [(uri, reason)] = sweep.left
     assert uri == str(folder)
     assert "Permission denied" in reason
@@ -198,8 +198,8 @@ def test_unreadable_folders_do_not_stop_the_sweep(
         return asked(self, path)
 
     monkeypatch.setattr(storage.FolderStorage, question, denied)
-    sweep = sweep_scratch(str(root), now=NOW)
-    assert [swept.uri for swept in sweep.swept] == [str(own)]
+    sweep = collect_scratch_garbage(str(root), now=NOW)
+    assert [swept.uri for swept in sweep.collected] == [str(own)]
     assert [reason for _, reason in sweep.left] == ["Permission denied"]
     assert other.exists()
 
@@ -312,7 +312,7 @@ def test_scratch_in_an_object_store_is_swept(object_store: ObjectStore) -> None:
         return [file.path.rpartition("/")[2] for file in files if file.is_file]
 
     now = datetime.now(timezone.utc)
-    assert sweep_scratch(root, options, now=now).swept == ()
+    assert collect_scratch_garbage(root, options, now=now).collected == ()
     with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as folder:
         uri = f"{folder.uri}/right.lance"
         lance.write_dataset(pa.table({"x": [1]}), uri, storage_options=dict(options))

@@ -145,7 +145,7 @@ def test_links_to_other_files_than_specs_are_refused_and_not_quoted(
     (project.parent / target).write_text("PROD_TOKEN=hunter2")
     (project / "specs" / "more.yml").symlink_to(project.parent / target)
     message = refused(project)
-    assert "'specs/more.yml' is a link to what is no spec file" in message
+    assert "'specs/more.yml' links to something other than a spec file" in message
     assert "hunter2" not in message
 
 

@@ -118,7 +118,7 @@ def test_concurrent_runs_lose_nothing(
         "w0": 6,
         "w1": 6,
     }
-    assert [place.generation for place in state.folder.places()] == [1, 1]
+    assert [place.generation for place in state.folder.locations()] == [1, 1]
 
 
 @pytest.mark.parametrize("change", [{"aws_secret_access_key": "wrong"}, {"bucket": "no-such"}])

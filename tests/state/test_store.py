@@ -300,13 +300,13 @@ def test_runs_that_create_the_same_state_concurrently_lose_nothing(
     location_to_create = StoredTable._next_location
 
     def once_all_found_no_dataset(stored: StoredTable) -> DatasetLocation:
-        place = place_to_create(stored)
+        location = location_to_create(stored)
         if stored not in waited:
             waited.add(stored)
             together.wait(60)
-        return place
+        return location
 
-    monkeypatch.setattr(StoredTable, "_next_place", once_all_found_no_dataset)
+    monkeypatch.setattr(StoredTable, "_next_location", once_all_found_no_dataset)
     for round in range(40):
         folder = tmp_path / str(round)
 

@@ -54,7 +54,7 @@ def test_without_values_lengths_are_the_default_size(column: object) -> None:
     """Spark does so for an empty table and for nulls alone."""
     type = typed(column.type)  # type: ignore[attr-defined]
     for rows in (0, 3):
-        statistics = summarize(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
+        statistics = column_statistics_of(replace(EMPTY_PARTIAL, rows=rows, nulls=rows), type)
         assert (statistics.nulls, statistics.distinct) == (rows, 0)
         assert (statistics.minimum, statistics.maximum) == (None, None)
         assert (statistics.average_length, statistics.maximum_length) == (type.default_size,) * 2
@@ -64,20 +64,20 @@ def test_lengths_of_text_count_characters_as_spark_does() -> None:
     """avgLen 2 and maxLen 3 are what Spark 4.3 gives for these four rows; they hold 11 bytes."""
     column = next(column for column in COLUMNS if column.type == pa.string())
     values = ["é€\U0001d11e".encode(), b"", b"ab", None]
-    statistics = summarize(true_partial(column, values), typed(pa.string()))
+    statistics = column_statistics_of(true_partial(column, values), typed(pa.string()))
     assert (statistics.average_length, statistics.maximum_length) == (2, 3)
 
 
 def test_lengths_of_binary_count_bytes() -> None:
     column = next(column for column in COLUMNS if column.type == pa.binary())
-    statistics = summarize(
+    statistics = column_statistics_of(
         true_partial(column, [b"\xff\x00", b"", b"abc", None]), typed(pa.binary())
     )
     assert (statistics.average_length, statistics.maximum_length) == (2, 3)
 
 
 def test_lengths_of_other_types_are_their_size() -> None:
-    statistics = summarize(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
+    statistics = column_statistics_of(partial(0, 9, 10, 10), typed(pa.decimal128(20, 2)))
     assert (statistics.average_length, statistics.maximum_length) == (16, 16)
 
 
@@ -95,13 +95,15 @@ def test_lengths_of_other_types_are_their_size() -> None:
 def test_distinct_counts_are_limited_by_rows_and_range(
     minimum: Bound, maximum: Bound, estimate: int, rows: int, expected: int
 ) -> None:
-    statistics = summarize(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
+    statistics = column_statistics_of(partial(minimum, maximum, estimate, rows), typed(pa.int64()))
     assert statistics.distinct == expected
 
 
 def test_a_column_of_nan_is_one_value_without_bounds() -> None:
     column = next(column for column in COLUMNS if column.type == pa.float64())
-    statistics = summarize(true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64()))
+    statistics = column_statistics_of(
+        true_partial(column, [math.nan, -math.nan, None]), typed(pa.float64())
+    )
     assert (statistics.nulls, statistics.distinct) == (1, 1)
     assert (statistics.minimum, statistics.maximum) == (None, None)
 
@@ -109,7 +111,7 @@ def test_a_column_of_nan_is_one_value_without_bounds() -> None:
 @given(st.lists(BYTES, min_size=1))
 def test_bounds_of_binary_enclose_all_values(values: list[bytes]) -> None:
     column = next(column for column in COLUMNS if column.type == pa.binary())
-    statistics = summarize(true_partial(column, values), typed(pa.binary()))
+    statistics = column_statistics_of(true_partial(column, values), typed(pa.binary()))
     assert isinstance(statistics.minimum, bytes)
     assert statistics.minimum <= min(values)
     assert statistics.maximum is None or max(values) <= statistics.maximum  # type: ignore[operator]

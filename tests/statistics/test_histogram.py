@@ -212,7 +212,7 @@ def test_distinct_counts_add_up(name: str) -> None:
     shared = sum(
         left.low < left.high and right.low < right.high for left, right in pairwise(result.bins)
     )
-    distinct = summarize(reduced(array), type_of(array)).distinct
+    distinct = column_statistics_of(reduced(array), type_of(array)).distinct
     assert sum(counts_of_values(result)) - shared == pytest.approx(distinct, rel=0.05)
 
 

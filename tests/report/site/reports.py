@@ -142,7 +142,7 @@ def table_report(name: str = "orders", **changes: object) -> TableReport:
         "problems": (),
         "verdict": "use",
         "reason": "stale_accepted",
-        "shown": table_status(name),
+        "status": table_status(name),
         "changed_at": NOW - timedelta(hours=2),
         "histograms": HISTOGRAMS,
         "fragments": tuple(FragmentReport(id, 88_235, id % 3, 1, 2_800_000, 8) for id in range(17)),
@@ -244,7 +244,7 @@ def stale(name: str = "customer") -> TableReport:
         reason="stale",
         changed_at=NOW - timedelta(days=2),
         histograms={},
-        shown=table_status(name, use=False, reason="stale", missing=()),
+        status=table_status(name, use=False, reason="stale", missing=()),
         runs=(),
     )
 

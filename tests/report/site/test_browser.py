@@ -49,7 +49,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stale(),
         join_report(),
         table_report(LONG, problems=(f"about {LONG}",)),
-        table_report("wide", shown=table_status(columns=columns)),
+        table_report("wide", status=table_status(columns=columns)),
         *(table_report(f"t{at}") for at in range(40)),
         reads={"similar_parts": ("orders", "part"), LONG: ("similar_parts",)},
     )

@@ -181,7 +181,7 @@ def test_long_texts_are_shortened_on_pages(build: Build) -> None:
 
 def test_a_page_of_a_wide_table_has_all_columns(build: Build) -> None:
     columns = {f"c{at}": PublishedColumn(0, at, str(at), "9", 8, 8) for at in range(200)}
-    page = pages(build(project(table_report(shown=table_status(columns=columns)))))[
+    page = pages(build(project(table_report(status=table_status(columns=columns)))))[
         "tables/orders.html"
     ]
     assert all(f" c{at} " in page.text for at in range(200))
