@@ -71,9 +71,11 @@ class Project:
         spec: ProjectSpec,
         *,
         clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+        state: LanceState | None = None,
     ) -> None:
         self.spec = spec
         self._clock = clock
+        self._state = state
         redact_logs(spec.redactor)
 
     @classmethod
@@ -130,6 +132,8 @@ class Project:
         """The state, which is remembered between runs; opened when first used."""
         from lancestat.state.store import open_state
 
+        if self._state is not None:
+            return self._state
         return open_state(self.spec.target.state, self.spec.target.storage_options)
 
     def nodes(
@@ -282,8 +286,7 @@ class Project:
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             wanted = replace(everything, columns=named)
         nodes = tuple(wanted if node is declared else node for node in self.spec.nodes)
-        other = Project(replace(self.spec, nodes=nodes), clock=self._clock)
-        other.__dict__["state"] = self.state
+        other = Project(replace(self.spec, nodes=nodes), clock=self._clock, state=self.state)
         return other.run(other.plan(table), progress=progress)
 
     def spark(self) -> SparkSession:
@@ -403,7 +406,7 @@ class Project:
         )
 
     def sweep(self, *, dry_run: bool = False) -> GarbageReport:
-        """Drop state of tables that are declared no more, and what killed processes have left.
+        """Drop state of tables that are no longer declared, and what killed processes have left.
 
         Raises:
             StateError: The state cannot be reached.
@@ -461,7 +464,7 @@ class Project:
             return node
         if node is not None:
             raise UnknownTable(
-                f"'{name}' is a KNN join, and statistics are those of tables",
+                f"'{name}' is a KNN join, and only tables have statistics",
                 hint="declare a table over its result",
             )
         names = [table.name for table in self.spec.tables]

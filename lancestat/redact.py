@@ -4,9 +4,9 @@ A value that comes from the environment carries its origin: the variables that h
 the text that names them. Wherever a value is shown as such, the origin decides. A value that has
 travelled into a message, of lancestat or of a library, is searched for there as a last resort.
 
-There are two audiences. Nobody is shown secrets: values of variables whose names say so, and all
-storage options. The public (reviews, pages, plan files, the state) is shown the name of a variable
-in place of any value of the environment; a person at a terminal may see ordinary ones.
+There are two audiences. Secrets are masked for both: values of variables whose names say so, and
+all storage options. The public (reviews, pages, plan files, the state) is shown the name of a
+variable in place of any value of the environment; a person at a terminal may see ordinary ones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ MASK = "***"
 
 _SECRET_NAME = re.compile(
     r"secret|token|passw|passphrase|passcode|key|credential|signature|private|bearer|jwt|cookie"
-    r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|connection_?string|(?:^|[_.\-])(?:pass|pin|sas|dsn)(?:[_.\-]|$)",
+    r"|(?<=.)pwd|auth(?!ors?(?:$|[_.\-]))|conn(?:ection)?_?str|webhook"
+    r"|(?:^|[_.\-])(?:pass|pin|pw|pat|psk|otp|sas|dsn|creds?)(?:[_.\-]|$)",
     re.IGNORECASE,
 )
 # Such values are everywhere, so that replacing them would garble texts and hide nothing.

@@ -17,7 +17,9 @@ class Location:
     column: int
 
     def __str__(self) -> str:
-        return f"{self.file}:{self.line}:{self.column}"
+        # A file's name may hold line breaks, and no text of a project ever starts a line.
+        file = "".join(char if char.isprintable() else repr(char)[1:-1] for char in self.file)
+        return f"{file}:{self.line}:{self.column}"
 
 
 _CLASSES: dict[str, type[LancestatError]] = {}

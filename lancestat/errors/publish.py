@@ -22,7 +22,7 @@ class TableNotOpened(PublishError):
     """The table could not be opened to publish its statistics."""
 
     code = "LS602"
-    remedy = "The message names the cause, as an LS2xx error does. Mend that and run again."
+    remedy = "The message names the cause, as an LS2xx error does. Fix that and run again."
 
 
 class CommitFailed(PublishError):

@@ -31,8 +31,7 @@ class FragmentNotAnalyzed(RunError):
 
     code = "LS510"
     remedy = (
-        "Mend the cause, with which the message ends, and run again; other fragments are "
-        "remembered."
+        "Fix the cause, with which the message ends, and run again; other fragments are remembered."
     )
 
 

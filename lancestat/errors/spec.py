@@ -11,7 +11,7 @@ class InvalidProject(LancestatError):
     """The project has errors; each has a code of its own and is in `errors`, in file order."""
 
     code = "LS100"
-    remedy = "Mend the errors that are listed with it."
+    remedy = "Fix the errors that are listed with it."
 
     def __init__(self, errors: Sequence[LancestatError]) -> None:
         self.errors = tuple(errors)

@@ -205,6 +205,7 @@ class TableWorkspace:
             schema_hash=self.table.schema_hash,
             computed_at_version=version,
             computed_at=now,
+            newest_fragment=self.table.newest_fragment,
         )
         self.statistics = EncodedStatistics(values, _private_bounds(columns), now)
 
@@ -216,7 +217,12 @@ class TableWorkspace:
         """
         self._finished()
         now = self.clock()
-        values = restamp(dict(stage.values), computed_at_version=stage.version, computed_at=now)
+        values = restamp(
+            dict(stage.values),
+            computed_at_version=stage.version,
+            computed_at=now,
+            newest_fragment=self.table.newest_fragment,
+        )
         self.statistics = EncodedStatistics(values, dict(stage.bounds), now)
 
     def _finished(self) -> dict[str, ColumnPartial]:

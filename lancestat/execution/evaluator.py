@@ -144,13 +144,16 @@ class JoinEvaluation:
 
     def _run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
         facts: JoinFacts | None = None
-        done: set[JoinStage] = set()
+        # A join has one stage of each type; a revised one of a type that is done is not repeated.
+        done: set[type[JoinStage]] = set()
         with self.open(action.work, self.on_stage) as session:
             while True:
-                stage = next(stage for stage in action.stages if stage not in done)
+                stage = next(stage for stage in action.stages if type(stage) not in done)
                 match stage:
                     case PrepareSides():
                         facts = session.prepare_sides()
+                        for side in facts.in_place:
+                            _log.info("'%s': the %s side is read in place", action.node, side)
                         action = _revised(action, revise(action, facts))
                         self._report_decision(action)
                     case LayOut(lists=int() as lists):
@@ -170,7 +173,7 @@ class JoinEvaluation:
                         return action, session.commit(stage)
                     case _:
                         assert_never(stage)
-                done.add(stage)
+                done.add(type(stage))
 
     def _report_decision(self, action: JoinAction) -> None:
         note = f"{action.decision.strategy.value}: {action.decision.why}"

@@ -176,7 +176,7 @@ class Scheduler:
         return f"{code}  Spark cannot read a query of this join, of which {variables} is a part"
 
     def _is_idle(self, plan: Plan) -> bool:
-        """Whether there is nothing to remember: most runs of a scheduler find nothing to do."""
+        """Whether there is nothing to remember, as in most scheduled runs."""
         actions = plan.actions
         if not all(isinstance(action, Skip) for action in actions):
             return False
@@ -194,7 +194,7 @@ def _dependencies(action: Action, names: set[str]) -> set[str]:
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
-    """A join that did not succeed, of those that an action awaits."""
+    """Return a join that did not succeed, of those that an action depends on."""
     if not isinstance(action, Deferred):
         return None
     failed: Iterator[str] = (
@@ -219,7 +219,7 @@ def _size(action: Action) -> TableProgress | None:
 
 
 def _known(error: Exception) -> LancestatError:
-    """The error as users may see it; what is not ours is a defect, traced in the log."""
+    """Return the error as users see it; one that is not ours is a defect, and goes to the log."""
     if isinstance(error, LancestatError):
         return error
     _log.debug("internal error", exc_info=error)

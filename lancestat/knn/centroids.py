@@ -14,7 +14,7 @@ from lancestat.knn.vectors import directions
 
 # Rounds of assignment; later ones change less than more rows to train on do.
 ROUNDS = 6
-# Elements beyond that, in the scale of the training rows, are as good as that.
+# Elements are clamped to that, in the scale of the training rows.
 _FARTHEST = np.float32(2.0**50)
 # Between these squared lengths float32 holds products well as they are, and nothing is copied.
 _COMMON = 2.0**-40, 2.0**40

@@ -208,8 +208,8 @@ class JoinOutcome:
     """The outcome of a join.
 
     `strategy` is the value of a `cost_model.Strategy`. `nprobes` and `recall` (measured on a
-    sample, 1.0 where every pair was compared) tell of approximate ones. `pairs` were compared in
-    `seconds` of probing. `unproven` has, for each side that is a query, what keeps it from being
+    sample, 1.0 where every pair was compared) tell of approximate ones. `pairs` were
+    compared. `unproven` has, for each side that is a query, what keeps it from being
     proven that the query gives the same rows as long as the declared tables have theirs.
     """
 

@@ -199,22 +199,16 @@ def lake_error(
 
 
 def _nearest(uri: str) -> str | None:
+    """Return a hint without paths: a part of one may be hidden where the whole is known."""
     path = local_path(uri)
     if path is None:
         return "check the bucket and the path; tables are not created by lancestat"
     if path.is_dir():
-        return f"the folder {path} exists, but holds no Lance versions"
-    folder = _existing(path.parent)
-    if folder != path.parent:
-        return f"the folder {path.parent} does not exist"
-    near = did_you_mean(path.name, sorted(_datasets(folder)))
-    return near or f"the folder {folder} holds no dataset of a similar name"
-
-
-def _existing(folder: Path) -> Path:
-    while not folder.is_dir() and folder != folder.parent:
-        folder = folder.parent
-    return folder
+        return "the folder exists, but holds no Lance versions"
+    if not path.parent.is_dir():
+        return "the folder above it does not exist"
+    near = did_you_mean(path.name, sorted(_datasets(path.parent)))
+    return near or "the folder above it holds no dataset of a similar name"
 
 
 def _datasets(folder: Path) -> list[str]:

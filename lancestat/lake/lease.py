@@ -127,7 +127,7 @@ def abandoned(leased: Iterable[tuple[_T, Lease]]) -> Iterator[_T]:
 
 
 def parse_instant(text: str) -> datetime:
-    """Read a stored time.
+    """Parse an aware instant in ISO 8601.
 
     Raises:
         ValueError: It is not a time, or has no zone.

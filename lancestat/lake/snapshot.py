@@ -84,8 +84,21 @@ class Snapshot:
     @cached_property
     def pin(self) -> Pin:
         """The pin against which every later opening of the dataset is checked."""
-        newest = max(self.fragments, key=lambda fragment: fragment.id, default=None)
-        return Pin(self.uri, self.version, manifest_identity(self.committed_at, newest))
+        return Pin(self.uri, self.version, manifest_identity(self.committed_at, self._newest))
+
+    @cached_property
+    def newest_fragment(self) -> str:
+        """A digest of the fragment with the highest id: 32 hex digits.
+
+        It digests the names of the fragment's files, which are random, so that a dataset which was
+        created anew has another one. A commit that changes no rows leaves it as it was, and so does
+        a clone.
+        """
+        return _digest(_files(self._newest, with_bases=False))
+
+    @property
+    def _newest(self) -> Fragment | None:
+        return max(self.fragments, key=lambda fragment: fragment.id, default=None)
 
     @cached_property
     def rows(self) -> int:
@@ -129,12 +142,19 @@ def manifest_identity(committed_at: datetime | None, newest: Fragment | None) ->
         newest: The fragment with the highest id, None where there is no fragment.
     """
     at = None if committed_at is None else committed_at.astimezone(timezone.utc).isoformat()
-    files = None
-    if newest is not None:
-        paths = [[file.base_id, file.path] for file in newest.files]
-        files = [newest.id, newest.physical_rows, newest.deletion_file, paths]
-    text = json.dumps([at, files])
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    return _digest([at, _files(newest)])
+
+
+def _files(fragment: Fragment | None, *, with_bases: bool = True) -> list[object] | None:
+    if fragment is None:
+        return None
+    paths = [[file.base_id if with_bases else None, file.path] for file in fragment.files]
+    return [fragment.id, fragment.physical_rows, fragment.deletion_file, paths]
+
+
+def _digest(value: object) -> str:
+    text = json.dumps(value).encode(errors="surrogatepass")
+    return hashlib.blake2b(text, digest_size=16).hexdigest()
 
 
 # Field ids by themselves: the one tuple that stands for all equal ones.

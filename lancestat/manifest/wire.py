@@ -24,6 +24,7 @@ COMPUTED_AT_VERSION = "lance.stats.computedAtVersion"
 COMPUTED_AT = "lance.stats.computedAt"
 NUM_ROWS = "lance.stats.numRows"
 SCHEMA_HASH = "lance.stats.schemaHash"
+NEWEST_FRAGMENT = "lance.stats.newestFragment"
 
 FORMAT_VERSION = "1"
 COLUMN_VERSION = 2
@@ -55,7 +56,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn(ColumnStatistics[str]):
-    """What is published about one column: bounds as Spark's strings, None for what is not there."""
+    """The published statistics of one column; bounds are Spark's strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class PublishedStatistics:
     schema_hash: str | None
     columns: Mapping[str, PublishedColumn]
     dropped: Mapping[str, str]
+    newest_fragment: str | None = None
 
 
 def encode_statistics(
@@ -77,6 +79,7 @@ def encode_statistics(
     schema_hash: str,
     computed_at_version: int,
     computed_at: datetime,
+    newest_fragment: str | None = None,
 ) -> dict[str, str]:
     """Return the whole set of entries that publishing these statistics writes.
 
@@ -86,6 +89,8 @@ def encode_statistics(
         schema_hash: 64 hex digits (`lake.schema_hash`).
         computed_at_version: the version that the publishing commit makes: read version + 1.
         computed_at: an aware instant.
+        newest_fragment: `Snapshot.newest_fragment` of the version that was read, by which readers
+            tell the dataset from one that was created anew at its place.
 
     Raises:
         UnpublishableColumn: a column's name is empty or holds a dot.
@@ -98,6 +103,8 @@ def encode_statistics(
         NUM_ROWS: str(rows),
         SCHEMA_HASH: schema_hash,
     }
+    if newest_fragment is not None:
+        entries[NEWEST_FRAGMENT] = newest_fragment
     for name, (type, statistics) in columns.items():
         if not is_storable_name(name):
             raise UnpublishableColumn(
@@ -167,7 +174,7 @@ def decode_statistics(
     flaw = _find_flaw(config)
     if flaw is not None:
         return flaw
-    tag = _count(config.get(COMPUTED_AT_VERSION))
+    tag = version_tag(config)
     if tag is None:
         return Unreadable(
             Flaw.MALFORMED,
@@ -187,7 +194,13 @@ def decode_statistics(
         schema_hash=config.get(SCHEMA_HASH),
         columns=columns,
         dropped=dropped,
+        newest_fragment=config.get(NEWEST_FRAGMENT),
     )
+
+
+def version_tag(config: Mapping[str, str]) -> int | None:
+    """Return the version that statistics are tagged with, None where there is no sound tag."""
+    return _count(config.get(COMPUTED_AT_VERSION))
 
 
 def shown(text: str | None) -> str:
@@ -324,21 +337,27 @@ def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[
 
 
 def same_statistics(config: Mapping[str, str], encoded: Mapping[str, str]) -> bool:
-    """Whether a config says the same about the rows; the stamps of time and version may differ."""
-    return _unstamped(published_entries(config)) == _unstamped(encoded)
+    """Whether a config says the same about the rows; stamps of time and version may differ."""
+    return unstamped(config) == unstamped(encoded)
 
 
-def _unstamped(entries: Mapping[str, str]) -> dict[str, str]:
-    stamps = (COMPUTED_AT, COMPUTED_AT_VERSION)
-    return {key: text for key, text in entries.items() if key not in stamps}
+def unstamped(config: Mapping[str, str]) -> dict[str, str]:
+    """Return the entries that say something about the rows, without stamps of time and version."""
+    stamps = (COMPUTED_AT, COMPUTED_AT_VERSION, NEWEST_FRAGMENT)
+    return {key: text for key, text in published_entries(config).items() if key not in stamps}
 
 
 def restamp(
-    encoded: Mapping[str, str], *, computed_at_version: int, computed_at: datetime
+    encoded: Mapping[str, str],
+    *,
+    computed_at_version: int,
+    computed_at: datetime,
+    newest_fragment: str,
 ) -> dict[str, str]:
     """Return the same statistics for another version of the same rows."""
     return {
         **encoded,
         COMPUTED_AT_VERSION: str(computed_at_version),
         COMPUTED_AT: format_instant(computed_at),
+        NEWEST_FRAGMENT: newest_fragment,
     }

@@ -12,8 +12,7 @@ import numpy.typing as npt
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
-from lancestat.statistics.quantiles import QuantileSketch
-from lancestat.statistics.sketch import REGISTERS, Sketch
+from lancestat.statistics.sketch import EMPTY_SKETCH, REGISTERS, Sketch
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
@@ -116,15 +115,14 @@ def _plain(value: Any) -> Bound:
 
 @dataclass(frozen=True, slots=True)
 class GroupColumn:
-    """Struct of arrays; `registers` is groups x 4,096, `quantiles` by group where there are any."""
+    """A column in every group: `registers` is groups x 4,096, `rest` the partials without sketches.
+
+    Bounds and sketches are arrays, since queries prune and merge many groups.
+    """
 
     bounds: ColumnBounds
-    total_bytes: Counts
-    max_bytes: Counts
-    total_characters: Counts
-    max_characters: Counts
     registers: npt.NDArray[np.uint8]
-    quantiles: Sequence[QuantileSketch | None]
+    rest: Sequence[ColumnPartial]
 
     @classmethod
     def of(cls, partials: Sequence[ColumnPartial | None], type: ColumnType) -> GroupColumn:
@@ -145,44 +143,27 @@ class GroupColumn:
                 lower=Bounds.of([partial.minimum for partial in filled], type),
                 upper=Bounds.of([partial.maximum for partial in filled], type),
             ),
-            total_bytes=_counts(partial.total_bytes for partial in filled),
-            max_bytes=_counts(partial.max_bytes for partial in filled),
-            total_characters=_counts(partial.total_characters for partial in filled),
-            max_characters=_counts(partial.max_characters for partial in filled),
             registers=np.frombuffer(joined, np.uint8).reshape(-1, REGISTERS),
-            quantiles=[partial.quantiles for partial in filled],
+            rest=[
+                replace(partial, minimum=None, maximum=None, sketch=EMPTY_SKETCH)
+                for partial in filled
+            ],
         )
 
     def merged(self, groups: Mask) -> ColumnPartial:
         """Merge the partials of the chosen groups, all of them known, as `partial.merge` does."""
-        bounds = self.bounds
         if not groups.any():
             return EMPTY_PARTIAL
-        lower, upper = bounds.lower, bounds.upper
+        lower, upper = self.bounds.lower, self.bounds.upper
         unbounded = groups & lower.exists & ~upper.exists
-        merged = ColumnPartial(
-            rows=int(bounds.rows[groups].sum()),
-            nulls=int(bounds.nulls[groups].sum()),
-            nans=int(bounds.nans[groups].sum()),
+        return replace(
+            merge(
+                partial for partial, is_chosen in zip(self.rest, groups, strict=True) if is_chosen
+            ),
             minimum=lower.least(groups),
             maximum=None if unbounded.any() else upper.greatest(groups),
-            total_bytes=int(self.total_bytes[groups].sum()),
-            max_bytes=int(self.max_bytes[groups].max()),
             sketch=Sketch(self.registers[groups].max(axis=0).tobytes()),
-            total_characters=int(self.total_characters[groups].sum()),
-            max_characters=int(self.max_characters[groups].max()),
         )
-        return replace(merged, quantiles=self._merged_quantiles(groups))
-
-    def _merged_quantiles(self, groups: Mask) -> QuantileSketch | None:
-        """Merge quantiles alone, by the rule of `partial.merge`."""
-        if not any(self.quantiles):
-            return None
-        return merge(
-            replace(EMPTY_PARTIAL, rows=int(self.bounds.rows[place]), quantiles=sketch)
-            for place, sketch in enumerate(self.quantiles)
-            if groups[place]
-        ).quantiles
 
 
 def _counts(numbers: object) -> Counts:

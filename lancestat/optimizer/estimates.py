@@ -23,7 +23,7 @@ from lancestat.statistics.partial import ColumnPartial
 
 @dataclass(frozen=True, slots=True)
 class ColumnEstimate(PublishedColumn):
-    """What the optimizer is told of one column; None is not told."""
+    """The estimates of one column for the optimizer, None for those that it is not given."""
 
     histogram: Histogram | None = None
 

@@ -39,7 +39,7 @@ def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> Fragme
     try:
         summary = state.summary(identity)
     except StateError as error:
-        _log.warning("fragments are told apart without the state: %s", error.message)
+        _log.warning("fragments are pruned without the state: %s", error.message)
         return NoFragmentStatistics()
     if summary is None or not summary.groups or not snapshot.fragments:
         return NoFragmentStatistics()

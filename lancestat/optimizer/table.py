@@ -242,7 +242,7 @@ class DeclaredTables:
         try:
             dataset = self._dataset(observed)
         except LakeError as error:
-            _log.warning("fragments are not told apart: %s", error.message)
+            _log.warning("fragments cannot be pruned: %s", error.message)
             return NoFragmentStatistics()
         return load_zone_maps(dataset, observed, self.spec.target.storage_options)
 

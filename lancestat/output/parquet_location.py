@@ -163,9 +163,9 @@ class ParquetLocation:
         sync_folder(self.path.parent)
 
     def forget(self, generation: str) -> None:
-        """Remove what a run has there, except a generation that readers may see.
+        """Remove the files of a run, except a generation that readers may see.
 
-        Nor is one removed into which somebody else has written.
+        A generation into which somebody else has written stays, too.
         """
         if generation not in self._readable() | self._changed():
             _remove(self.root / generation)
@@ -173,9 +173,9 @@ class ParquetLocation:
             _remove(self.root / f"{generation}{suffix}")
 
     def sweep(self) -> None:
-        """Remove what is neither seen, nor was before, nor is being written; holds the lock.
+        """Remove generations that no reader can see and no run is writing; holds the lock.
 
-        A run that was killed after it published has left what it needed for that.
+        Such files are also left by a run that was killed after it had published.
         """
         names = {entry.name for entry in self.root.iterdir()}
         generations = {match[1] for name in names if (match := _OURS.fullmatch(name))}
@@ -385,7 +385,7 @@ def read_mark(folder: Path) -> ParquetMark | None:
 def is_unchanged(folder: Path, files: tuple[ListedFile, ...]) -> bool:
     """Return whether a generation holds nothing but files that were listed, as they were.
 
-    Files that are gone hide nothing, and files that can no longer be read hold no rows of anybody.
+    Files that are gone or can no longer be read do not count as changes.
     """
     known = {file.name: file for file in files}
     for path in folder.iterdir():

@@ -84,7 +84,8 @@ class TableVersion:
 
     `identity` is the state's name for the dataset, `fields` the analyzed columns, `live` their
     fingerprints at that version and `groups` where they belong; `config` is the manifest's.
-    `histograms` names the columns whose partials need quantiles.
+    `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
+    the snapshot.
     """
 
     pin: Pin
@@ -98,6 +99,7 @@ class TableVersion:
     live: frozenset[Fingerprint]
     histograms: frozenset[str] = frozenset()
     groups: tuple[ColumnGroup, ...] = ()
+    newest_fragment: str = ""
 
     @property
     def uri(self) -> str:

@@ -93,7 +93,7 @@ def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
 
 
 def _is_elsewhere(then: SavedNode, now: SavedNode) -> bool:
-    """Whether a table is another dataset: what is remembered of that is about that."""
+    """Whether the table is another dataset, to which the record of the first does not apply."""
     moved = {seen.identity for seen in then.inputs} != {seen.identity for seen in now.inputs}
     return moved and now.plan.get("kind") == "table"
 

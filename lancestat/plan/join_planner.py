@@ -204,17 +204,22 @@ def plan_join(
         work=work,
         sides=sides,
         decision=decision,
-        stages=_stages(work, decision),
+        stages=_stages(work, decision, ()),
         new_rows=new_rows,
     )
 
 
 @dataclass(frozen=True, slots=True)
 class JoinFacts:
-    """The sizes of the rows to compare, and how many tasks run at once (0 where unknown)."""
+    """The facts about prepared sides.
+
+    `compared` are the sizes of the rows to compare, `cores` how many tasks run at once (0 where
+    unknown), and `in_place` the sides that are read in place, though they are no tables.
+    """
 
     compared: JoinSize
     cores: int
+    in_place: tuple[str, ...] = ()
 
 
 def revise(action: JoinAction, facts: JoinFacts) -> JoinAction:
@@ -222,7 +227,7 @@ def revise(action: JoinAction, facts: JoinFacts) -> JoinAction:
 
     The action is the same where the facts do not contradict its decision.
     """
-    return _decided(action, _decision(action.work, facts))
+    return _decided(action, _decision(action.work, facts), facts)
 
 
 def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> JoinAction:
@@ -235,7 +240,7 @@ def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> Joi
     """
     request = replace(action.work.request, min_right_rows=0)
     exact = choose(exact_request(request), facts.compared, facts.cores or 1)
-    return _decided(action, replace(exact, why=why))
+    return _decided(action, replace(exact, why=why), facts)
 
 
 def in_full(action: JoinAction) -> JoinAction:
@@ -256,8 +261,9 @@ def in_full(action: JoinAction) -> JoinAction:
     )
 
 
-def _decided(action: JoinAction, decision: Decision) -> JoinAction:
-    return replace(action, decision=decision, stages=_stages(action.work, decision))
+def _decided(action: JoinAction, decision: Decision, facts: JoinFacts) -> JoinAction:
+    stages = _stages(action.work, decision, facts.in_place)
+    return replace(action, decision=decision, stages=stages)
 
 
 def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
@@ -271,11 +277,12 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
-def _stages(work: JoinWork, decision: Decision) -> tuple[JoinStage, ...]:
+def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> tuple[JoinStage, ...]:
     sides = (("left", work.left), ("right", work.right))
-    stages: list[JoinStage] = [
-        PrepareSides(written=tuple(name for name, side in sides if side.table is None))
-    ]
+    written = tuple(name for name, side in sides if side.table is None and name not in in_place)
+    may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT
+    unless_light = ("right",) if may_be_light and "right" in written else ()
+    stages: list[JoinStage] = [PrepareSides(written, unless_light)]
     match decision.strategy:
         case Strategy.PARTITIONED:
             stages.append(LayOut(decision.lists))

@@ -171,7 +171,7 @@ def observe_files(
         if is_plain and is_local:
             raise place.error(SideFilesMissing, f"{place} has no files at {shown}")
         # Other sources may read anything, wherever their path leads.
-        note = f"whether the {place.side} side has changed cannot be told from {shown}"
+        note = f"changes of the {place.side} side cannot be detected from {shown}"
         return JoinInput(work, None, columns=side.select, notes=(note,))
     rows = dimension = None
     if is_local and format.lower() == "parquet":

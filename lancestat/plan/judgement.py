@@ -19,7 +19,13 @@ from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
 from lancestat.lake.history import History
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
-from lancestat.manifest.wire import COMPUTED_AT_VERSION, PublishedStatistics, decode_statistics
+from lancestat.manifest.wire import (
+    COMPUTED_AT_VERSION,
+    NEWEST_FRAGMENT,
+    PublishedStatistics,
+    decode_statistics,
+    version_tag,
+)
 from lancestat.spec.model import Publish, StaleBounds, Table
 from lancestat.state.values import TableRecord
 from lancestat.statistics.column_type import ColumnType, column_type
@@ -79,14 +85,18 @@ class TableStatistics:
     def entries(self) -> Mapping[str, str]:
         """The `lance.stats.*` entries: the manifest's, or under `publish: none` the state's.
 
-        A manifest carries its own statistics. Those in the state may be of a dataset that has been
-        dropped and created again since, which counts its versions from 1: what cannot be of this
-        one is none. The state's entries carry the version of the record as their tag. Those of a
-        record that was made while the table was still published may carry the tag of a commit that
-        was not needed.
+        A manifest carries its own statistics, unless they name another newest fragment: then they
+        were meant for a dataset whose place this one took at the moment of the commit. Those in the
+        state may be of a dataset that has been dropped and created again since, which counts its
+        versions from 1: what cannot be of this one is none. The state's entries carry the version
+        of the record as their tag. Those of a record that was made while the table was still
+        published may carry the tag of a commit that was not needed.
         """
         if self.publish is Publish.MANIFEST:
-            return self.snapshot.config
+            config = self.snapshot.config
+            is_current = version_tag(config) == self.snapshot.version
+            named = config.get(NEWEST_FRAGMENT, self.snapshot.newest_fragment)
+            return config if not is_current or named == self.snapshot.newest_fragment else {}
         if self.record is None or not self._may_describe(self.record):
             return {}
         return {**self.record.values, COMPUTED_AT_VERSION: str(self.record.version)}
@@ -165,10 +175,11 @@ class TableStatistics:
     @property
     def _is_proven(self) -> bool:
         """Whether statistics of an earlier version are known to be of this dataset."""
-        if self.publish is Publish.MANIFEST:
+        is_manifest = self.publish is Publish.MANIFEST
+        if is_manifest and (self.published is None or self.published.newest_fragment is None):
             return True
         base, _ = self._base_and_history
-        return base is not None and self._is_of(base)
+        return is_manifest if base is None else self._is_of(base)
 
     def _judge(
         self,
@@ -197,7 +208,10 @@ class TableStatistics:
 
     def _is_of(self, base: Snapshot) -> bool:
         """Whether `base` is what the statistics were made from."""
-        if self.publish is Publish.MANIFEST or self.record is None:
+        if self.publish is Publish.MANIFEST:
+            named = None if self.published is None else self.published.newest_fragment
+            return named is None or named == base.newest_fragment
+        if self.record is None:
             return True
         if self.record.manifest is not None:
             return self.record.describes(base.pin)

@@ -32,8 +32,8 @@ class Status(str, Enum):
 class NodeResult:
     """One node of a plan or a run, field by field as the JSON shows it.
 
-    `runs_on` is where a table is read, `process` or `spark`. `join` is set for every join and for
-    nothing else; a join's object has its fields too.
+    `runs_on` is where a table is read, `process` or `spark`. `join` is set for joins alone, whose
+    objects have its fields too.
     """
 
     name: str
@@ -72,7 +72,8 @@ class NodeResult:
         """Return the node's object in the JSON of `plan` and `run`."""
         members = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
         del members["join"]
-        return members if self.join is None else {**members, **asdict(self.join)}
+        is_join = self.kind == JoinAction.kind
+        return {**members, **asdict(self.join or JoinFigures())} if is_join else members
 
 
 def planned(action: Action) -> NodeResult:

@@ -57,7 +57,7 @@ class Observer:
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
 
-        A node that reads what a join of the plan is about to write awaits that join.
+        A node that reads what a join of the plan is about to write depends on that join.
         """
         return self.observe(nodes, full_refresh=full_refresh).plan
 

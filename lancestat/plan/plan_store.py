@@ -66,10 +66,10 @@ class PlanStore:
         try:
             plan, now = self._make(then.options.restored(spec.redactor))
         except UsageError as error:
-            raise moved(path, [f"its selection: {error.message}"]) from None
-        found = drift(then, now)
-        if found:
-            raise moved(path, found)
+            raise out_of_date(path, [f"its selection: {error.message}"]) from None
+        changes = drift(then, now)
+        if changes:
+            raise out_of_date(path, changes)
         return plan
 
     def _make(self, options: PlanOptions) -> tuple[Plan, SavedPlan]:
@@ -87,11 +87,11 @@ MAX_BYTES = 64 << 20
 _AGAIN = "make a new one with 'lancestat plan --out'"
 
 
-def moved(path: Path, lines: Sequence[str]) -> PlanMoved:
-    """The refusal to run a plan, with all that has moved."""
-    listed = "".join(f"\n      {line}" for line in lines)
+def out_of_date(path: Path, changes: Sequence[str]) -> PlanMoved:
+    """Return the error for a plan that no longer holds, with all that has changed since."""
+    listed = "".join(f"\n      {change}" for change in changes)
     return PlanMoved(
-        f"the plan in {_shown(path)} does not hold any more, and nothing was run{listed}",
+        f"the plan in {_shown(path)} is out of date, and nothing was run{listed}",
         hint="look at a new plan: lancestat plan --out",
     )
 

@@ -291,6 +291,7 @@ def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion
         live=frozenset(group.fingerprint for group in changes.groups),
         histograms=assessment.histograms,
         groups=changes.groups,
+        newest_fragment=assessment.snapshot.newest_fragment,
     )
 
 

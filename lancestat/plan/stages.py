@@ -82,9 +82,14 @@ TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics |
 
 @dataclass(frozen=True, slots=True)
 class PrepareSides:
-    """Open both sides of a join; those that are `written` become scratch datasets first."""
+    """Open both sides of a join; those that are `written` become scratch datasets first.
+
+    Of these, a side in `unless_light` is read in place where one task compares all left rows with
+    it, which only opening it tells.
+    """
 
     written: tuple[str, ...]
+    unless_light: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

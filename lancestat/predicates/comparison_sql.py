@@ -31,7 +31,7 @@ _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 class Domain:
-    """The comparisons of a column's type; this base class only tells values from null."""
+    """The comparisons of a column's type; this base class supports null checks only."""
 
     __slots__ = ()
 

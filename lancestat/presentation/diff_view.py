@@ -75,8 +75,8 @@ def _cost(diff: Diff) -> str | None:
     """Return what the first run reads for the changes, None where that is nothing."""
     known = sum(node.cost_bytes or 0 for node in diff.nodes)
     if diff.cost_bytes is None:
-        more = f"about {size(known)} and more" if known else "more"
-        return f"For these changes the first run reads {more}, how much cannot be told."
+        more = f"about {size(known)} and an unknown amount" if known else "an unknown amount"
+        return f"For these changes the first run reads {more} more."
     return f"For these changes the first run reads about {size(known)}." if known else None
 
 

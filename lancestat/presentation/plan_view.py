@@ -110,7 +110,8 @@ def _explain(stage: JoinStage) -> str | None:
             return None
         case PrepareSides():
             sides = " and ".join(stage.written)
-            return f"scratch: the {sides} side is written once, as a Lance dataset"
+            unless = ", or read in place" if stage.unless_light else ""
+            return f"scratch: the {sides} side is written once, as a Lance dataset{unless}"
         case LayOut():
             lists = count(stage.lists, "list") if stage.lists else "lists"
             return f"scratch: the right side is laid out in {lists} by centroid"

@@ -55,7 +55,7 @@ from lancestat.statistics.histogram import Histogram, equi_height
 
 @dataclass(frozen=True, slots=True)
 class FragmentCoverage:
-    """Fragments, each with how many wanted columns are known of it; columns, each in how many."""
+    """The wanted columns covered by fragment, and the fragments covered by column."""
 
     fragments: tuple[FragmentReport, ...]
     columns: Mapping[str, int]

@@ -17,7 +17,7 @@ from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunRepor
 
 @dataclass(frozen=True, slots=True)
 class TableFigures:
-    """What is known of a table's content and its statistics.
+    """The figures of a table's content and statistics.
 
     `age` is that of the statistics; `behind` counts the versions since and `changed` is the share
     of rows that changed since, None where there are none or it is not known. `covered` of the
@@ -57,7 +57,7 @@ def verdict_words(is_used: bool, reason: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeRun:
-    """What one run did to one node.
+    """The outcome of one run for one node.
 
     `action` is what was done, `failed` or `not run`; an idle node was left as it was. `fragments`
     and `rows` tell what was read of a table, `pairs` what was compared by a join; None where that
@@ -88,7 +88,7 @@ class NodeRun:
 
     @property
     def read(self) -> str | None:
-        """What was read of a table: `1 of 17 fragments, 250,000 rows`."""
+        """The amount that was read of a table: `1 of 17 fragments, 250,000 rows`."""
         return self.fragments and f"{self.fragments}, {self.rows}"
 
 

@@ -44,7 +44,7 @@ def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
         try:
             result = NodeResult.from_json(each.result)
         except ValueError as error:
-            _log.debug("an outcome of run %s is passed by: %s", each.run_id, error)
+            _log.debug("an outcome of run %s is skipped: %s", each.run_id, error)
             continue
         reports.append(
             NodeRunReport(each.run_id, each.command, each.target, each.finished_at, result)
@@ -215,7 +215,7 @@ def fragment_rows(table: TableReport) -> Iterator[Row]:
 
 
 class ReportTable(str, Enum):
-    """What there is, by its name in SQL."""
+    """The system views, by their names in SQL."""
 
     STATISTICS = "statistics"
     RUNS = "runs"

@@ -77,7 +77,7 @@ def _output(change: JoinChange) -> Iterator[RiskNote]:
 def _cost_note(change: JoinChange, cost: int | None) -> Iterator[RiskNote]:
     if cost != 0:
         again = "" if change.old is None else " again"
-        much = "both sides, how much cannot be told" if cost is None else f"about {size(cost)}"
+        much = "both sides, an unknown amount" if cost is None else f"about {size(cost)}"
         yield RiskNote(Risk.COST_INCREASED, f"the first run joins all rows{again} and reads {much}")
 
 

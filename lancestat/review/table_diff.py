@@ -282,8 +282,8 @@ def _declared(change: TableChange) -> Iterator[RiskNote]:
     if change.is_moved:
         yield RiskNote(
             Risk.DATASET_MOVED,
-            "the name stands for another dataset, whose statistics are made anew; the old one "
-            "keeps what it has, and nothing refreshes it",
+            "the table is another dataset, whose statistics are computed anew; those of the old "
+            "one stay and are no longer refreshed",
         )
 
 
@@ -299,7 +299,7 @@ def _cost_note(
         return
     gained = comparison.change.gained if comparison.change.are_names else ()
     what = f" for {count(len(gained), 'column')}" if gained and not change.is_moved else ""
-    much = "more, how much cannot be told" if cost is None else f"about {size(cost)}"
+    much = "an unknown amount more" if cost is None else f"about {size(cost)}"
     yield RiskNote(Risk.COST_INCREASED, f"the first run reads {much}{what}")
 
 

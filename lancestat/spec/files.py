@@ -147,8 +147,13 @@ class Folder:
         return specs
 
     def _own(self, name: str) -> Path:
-        top = boundary(self.root)
-        path = resolved_inside(top, Path(os.path.normpath(self.root / name)))
+        top, written = boundary(self.root), Path(os.path.normpath(self.root / name))
+        path = resolved_inside(top, written)
+        if path is not None and path != written and not _may_be_spec(path, self.root):
+            raise UnreadableFile(
+                f"{quoted(name)} is a link to what is no spec file, and only those are read",
+                hint="let it point to a .yml or .yaml file that is not hidden",
+            )
         if path is None:
             what = "project's folder" if top == self.root else "repository"
             raise UnreadableFile(
@@ -156,6 +161,15 @@ class Folder:
                 hint=f"put the files themselves into the {what}, without a link to another place",
             )
         return path
+
+
+def _may_be_spec(path: Path, root: Path) -> bool:
+    """Whether a link may lead there: not to `.env`, `.git` and the like, nor to other files.
+
+    An error would quote from such a file, which no commit brought and which may hold secrets.
+    """
+    hidden = [step for step in path.parts if step.startswith(".") and step not in root.parts]
+    return not hidden and (path.is_dir() or path.name.endswith(_SUFFIXES) or not path.exists())
 
 
 @dataclass(frozen=True, slots=True)

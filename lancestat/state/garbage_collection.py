@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from lancestat.state.layout import LAYOUT, DatasetLocation
+from lancestat.state.layout import LAYOUT, DatasetLocation, Kind
 from lancestat.state.retention import compact, drop_rows
 from lancestat.state.store import LanceState
 from lancestat.state.stored_table import StoredTable
@@ -55,24 +55,23 @@ def collect_state_garbage(
         declared: Identities (`state.identity`) of all tables and joins that the project declares.
         dry_run: Change nothing, only count.
     """
-    partials = _undeclared(state.partial_table, declared)
-    summaries = _undeclared(state.summary_table, declared)
-    runs = _undeclared(state.run_table, declared)
+    undeclared = [(stored, _undeclared(stored, declared)) for stored in state.tables]
+    dropped = {stored.kind: len(rows.ids) for stored, rows in undeclared}
     outlived = list(_outlived(state))
     report = GarbageReport(
-        partials_dropped=len(partials.ids) + len(summaries.ids),
-        runs_dropped=len(runs.ids),
+        partials_dropped=dropped[Kind.PARTIALS] + dropped[Kind.SUMMARIES],
+        runs_dropped=dropped[Kind.RUNS],
         generations_dropped=len(outlived),
-        bytes=sum(rows.size_bytes for rows in (partials, summaries, runs))
+        bytes=sum(rows.size_bytes for _, rows in undeclared)
         + sum(map(state.folder.size_bytes, outlived)),
     )
     if dry_run:
         return report
     if any(stored.place() for stored in state.tables):
         with state.writers.writing():
-            for stored, undeclared in zip(state.tables, (partials, runs, summaries), strict=True):
-                if undeclared.ids:
-                    drop_rows(stored, undeclared.ids)
+            for stored, rows in undeclared:
+                if rows.ids:
+                    drop_rows(stored, rows.ids)
                     compact(stored, every_fragment=True)
                 stored.clean(state.retention)
     for place in outlived:
@@ -85,8 +84,9 @@ def collect_state_garbage(
 def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
     """Remove the files of a dataset that were there when no writer ran, and that no version has.
 
-    The order matters: what a writer leaves that begins after the list is not in it, one that ended
-    since has committed before the versions are looked at, and one that goes on is seen in between.
+    The order matters. The files are listed first, so that those of later writers are not in the
+    list. Then the writers are looked at, and nothing is removed while one of them is running. Then
+    the versions are read, which name the files of writers that have ended since.
     """
     place = stored.place()
     if place is None:

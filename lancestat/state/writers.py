@@ -1,4 +1,4 @@
-"""The leases of those who write to a state, so that a sweep spares what they have yet to commit.
+"""The leases of those who write to a state, which protect files that are not committed yet.
 
 The files of a commit lie in a dataset's folder before the commit names them, and those that a
 killed process has left look the same. So each writer keeps a file below the state while it writes,

@@ -147,3 +147,14 @@ def test_what_is_logged_is_one_line(project: FakeProject, lancestat: Lancestat) 
     result = lancestat("plan")
     check(result.stderr)
     assert result.stderr.count("\n") == 2
+
+
+def test_the_name_of_a_file_starts_no_line(lancestat: Lancestat, tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text("name: shop\ntargets: {dev: {}}\n")
+    (tmp_path / "specs" / "x\n      evil line.yml").write_text("tables: [{nam: orders}]\n")
+    ran = lancestat("--verbose", "--project-dir", str(tmp_path), "validate")
+    assert ran.exit_code == 1
+    said = ran.stdout + ran.stderr
+    assert "evil line.yml" in said
+    assert not [line for line in said.splitlines() if line.strip().startswith("evil")]

@@ -148,7 +148,7 @@ def test_a_retry_names_what_is_declared_no_more(folder: Path, lancestat: Lancest
     result = lancestat("retry")
     assert (result.exit_code, result.stdout) == (0, "Nothing to retry.\n")
     assert result.stderr.splitlines() == [
-        "'gone' is declared no more, and not tried again",
+        "'gone' is no longer declared, and is not retried",
         "nothing else failed in the last run of target dev, which ended at 2026-01-02 03:04:05 UTC",
     ]
     assert lancestat("--quiet", "retry").stderr == ""

@@ -26,7 +26,7 @@ from lancestat.knn.work import (
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction
 from lancestat.plan.join_planner import JoinFacts, plan_join
-from lancestat.plan.stages import CommitResult, Probe
+from lancestat.plan.stages import CommitResult, PrepareSides, Probe
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
@@ -45,6 +45,7 @@ class Session:
     finds_rows: bool = True
     reaches_recall: bool = True
     has_last_result: bool = True
+    in_place: tuple[str, ...] = ()
 
     @contextmanager
     def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
@@ -54,7 +55,7 @@ class Session:
 
     def prepare_sides(self) -> JoinFacts:
         self.done.append("prepare")
-        return JoinFacts(self.facts, cores=2)
+        return JoinFacts(self.facts, 2, self.in_place)
 
     def lay_out(self, lists: int) -> bool:
         self.done.append("lay out")
@@ -198,3 +199,21 @@ def test_a_join_in_full_whose_result_is_not_what_it_was_taken_for_fails() -> Non
 
     with pytest.raises(StaleBase):
         run(action(EXACT, FEW), Failing(FEW))
+
+
+def test_a_parquet_side_that_is_read_in_place_was_planned_so_and_is_reported(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    planned = action(EXACT, MANY)
+    parquet = SideSource("w", ("id",), format="parquet", uri="right.parquet")
+    work = replace(planned.work, right=parquet)
+    planned = plan_join(work, MANY, cores=2)
+    assert planned.stages[0] == PrepareSides(("right",), unless_light=("right",))
+    session = Session(MANY, in_place=("right",))
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        done, _ = run(planned, session)
+    assert done.stages[0] == PrepareSides(())
+    assert session.done == ["prepare", "probe exact", "replace", "closed"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "'near': the right side is read in place"
+    ]

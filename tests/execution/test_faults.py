@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -18,6 +17,7 @@ import pytest
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.manifest.guard import judge
+from lancestat.manifest.wire import unstamped
 from lancestat.plan.actions import Skip
 from lancestat.state.store import open_state
 from tests.execution.test_history import full_values
@@ -37,14 +37,6 @@ def check_no_reader_is_misled(path: Path) -> bool:
         if use:
             assert unstamped(dataset.config()) == full_values(dataset, hashed), version
     return use
-
-
-def unstamped(config: Mapping[str, str]) -> dict[str, str]:
-    return {
-        key: text
-        for key, text in config.items()
-        if key.startswith("lance.stats.") and "computedAt" not in key
-    }
 
 
 def test_appends_while_runs_go_on(world: World) -> None:

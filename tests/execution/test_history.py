@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 
 import lancestat.execution.table_summary as summarizing
 from lancestat.lake.observe import snapshot
-from lancestat.manifest.wire import encode_statistics
+from lancestat.manifest.wire import encode_statistics, unstamped
 from lancestat.optimizer.groups import load_groups
 from lancestat.optimizer.pruned_fragments import FragmentStatistics
 from lancestat.optimizer.pruning import columns_of
@@ -101,7 +101,7 @@ def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]
         computed_at_version=1,
         computed_at=EPOCH,
     )
-    return {key: text for key, text in values.items() if "computedAt" not in key}
+    return unstamped(values)
 
 
 class History(RuleBasedStateMachine):

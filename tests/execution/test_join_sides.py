@@ -186,7 +186,7 @@ def test_settings_of_sql_are_part_of_a_query(world: JoinWorld) -> None:
 def test_what_cannot_be_listed_is_always_joined(world: JoinWorld, place: str) -> None:
     world.declare(left=files("somebody.else", place))
     action = planned(world)
-    note = f"whether the left side has changed cannot be told from {place}"
+    note = f"changes of the left side cannot be detected from {place}"
     assert action.notes == (note,)
 
 

@@ -180,7 +180,13 @@ def delete_the_state(folder: Path) -> None:
                 "now restamp (version_moved), was skip (unchanged)"
             ],
         ),
-        (write_anew, ["orders: its dataset was written anew, and is at version 2 again"]),
+        (
+            write_anew,
+            [
+                "orders: its dataset was written anew, and is at version 2 again; "
+                "now refresh (publish_missing), was skip (unchanged)"
+            ],
+        ),
         (
             drop_the_dataset,
             [
@@ -379,7 +385,7 @@ def joined(tmp_path: Path) -> JoinWorld:
 
 def front(world: JoinWorld) -> Project:
     project = Project(world.spec, clock=world.clock)
-    project.__dict__["state"] = world.state
+    project._state = world.state
     return project
 
 
@@ -459,5 +465,5 @@ def test_more_cores_estimate_another_time_for_the_same_plan(joined: JoinWorld) -
     spec = joined.spec
     larger = replace(spec, target=replace(spec.target, spark_master="local[64]"))
     project = Project(larger, clock=joined.clock)
-    project.__dict__["state"] = joined.state
+    project._state = joined.state
     assert shape(project.load_plan(path)) == [("near", "refresh")]

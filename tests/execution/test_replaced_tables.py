@@ -114,6 +114,53 @@ def test_statistics_that_landed_in_a_replaced_table_are_taken_back_with_its_own_
     assert world.dataset.config() == {}
 
 
+class Killed(BaseException):
+    """Stands for SIGKILL: no handler gets to undo anything."""
+
+
+def land_and_die(world: World, monkeypatch: pytest.MonkeyPatch, first: int, count: int) -> None:
+    """Replace the table at the moment of the commit that publishes, and die once that landed."""
+    commit = lance.LanceDataset.commit
+
+    def late(*args: object, **options: object) -> object:
+        shutil.rmtree(world.path)
+        lance.write_dataset(orders(first, count), str(world.path))
+        commit(*args, **options)
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lance.LanceDataset, "commit", staticmethod(late))
+        with pytest.raises(Killed):
+            world.run()
+    assert published_ids(world) == ("0", "99"), "those of the table that is gone"
+
+
+@pytest.mark.parametrize("count", [7, 100])
+def test_statistics_that_a_killed_run_left_in_a_replaced_table_are_none(
+    world: World, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    make(world.path, 0)
+    land_and_die(world, monkeypatch, 5000, count)
+    assert verdict_of_readers(world) is GuardReason.ABSENT
+    assert world.run().status == "success"
+    assert published_ids(world) == ("5000", str(5000 + count - 1))
+    assert verdict_of_readers(world) is GuardReason.CURRENT
+
+
+@pytest.mark.parametrize("allow_stale", [True, StaleBounds(max_versions=10)])
+def test_no_policy_accepts_what_a_killed_run_left_in_a_replaced_table(
+    world: World, monkeypatch: pytest.MonkeyPatch, allow_stale: bool | StaleBounds
+) -> None:
+    world.policy = Policy(allow_stale=allow_stale)
+    make(world.path, 0)
+    land_and_die(world, monkeypatch, 5000, 100)
+    append(world)
+    assert verdict_of_readers(world) is GuardReason.STALE
+    assert world.run().status == "success"
+    append(world)
+    assert verdict_of_readers(world) is GuardReason.STALE_ACCEPTED
+
+
 def verdict_of_readers(world: World) -> GuardReason:
     now = snapshot(world.dataset, str(world.path))
     record = world.state.records().get(table_identity(str(world.path)))

@@ -202,7 +202,7 @@ def test_a_join_that_failed_is_retried_with_what_awaits_it(
     world = JoinWorld(tmp_path)
     world.others = (Table("made", world.join.output_uri, PLACE),)
     project = Project(world.spec, clock=world.clock)
-    project.__dict__["state"] = world.state
+    project._state = world.state
 
     def fail(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
         raise FragmentNotAnalyzed("the disk is on fire")

@@ -18,6 +18,7 @@ from lancestat.execution.scheduler import Scheduler
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
 from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.manifest.wire import unstamped
 from lancestat.plan.actions import Action, Plan, TableVersion
 from lancestat.plan.observe import Observer
 from lancestat.plan.stages import ReadFragments, Scan
@@ -129,12 +130,7 @@ class World:
 
     def published(self) -> dict[str, str]:
         """What the manifest says about the rows, without the stamps."""
-        config = self.dataset.config()
-        return {
-            key: value
-            for key, value in config.items()
-            if key.startswith("lance.stats.") and not key.startswith("lance.stats.computedAt")
-        }
+        return unstamped(self.dataset.config())
 
 
 def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:

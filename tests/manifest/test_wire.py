@@ -311,7 +311,12 @@ def test_publishing_replaces_the_whole_set_and_nothing_else() -> None:
 
 def test_equal_statistics_are_told_whatever_their_stamps() -> None:
     encoded = encode(id=(BIGINT, IDS))
-    later = restamp(encoded, computed_at_version=12, computed_at=NOON + timedelta(days=1))
+    later = restamp(
+        encoded,
+        computed_at_version=12,
+        computed_at=NOON + timedelta(days=1),
+        newest_fragment="newer",
+    )
     assert later["lance.stats.computedAtVersion"] == "12"
     assert later["lance.stats.computedAt"] == "2026-03-02T12:00:00.250000Z"
     assert same_statistics({**later, "user.key": "v"}, encoded)

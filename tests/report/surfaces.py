@@ -25,7 +25,7 @@ class Surfaces:
     def project(self) -> Project:
         world = self.table.world
         project = Project(world.observer.spec, clock=world.clock)
-        project.__dict__["state"] = world.state
+        project._state = world.state
         return project
 
     def read(self) -> Verdict:

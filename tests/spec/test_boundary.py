@@ -134,6 +134,19 @@ def test_links_inside_the_repository_are_followed(project: Path) -> None:
     assert names(load_project(project)) == ["orders"]
 
 
+@pytest.mark.parametrize("target", [".env", ".git/HEAD", ".git/notes.yml", "notes.txt"])
+def test_links_to_what_is_no_spec_file_are_refused_and_not_quoted(
+    project: Path, target: str
+) -> None:
+    """An earlier step of a pipeline may have left secrets in files that git ignores."""
+    (project.parent / ".git").mkdir(exist_ok=True)
+    (project.parent / target).write_text("PROD_TOKEN=hunter2")
+    (project / "specs" / "more.yml").symlink_to(project.parent / target)
+    told = refused(project)
+    assert "'specs/more.yml' is a link to what is no spec file" in told
+    assert "hunter2" not in told
+
+
 def test_links_in_a_circle_and_links_to_nothing_are_told(project: Path) -> None:
     (project / "specs" / "a.yml").symlink_to("b.yml")
     (project / "specs" / "b.yml").symlink_to("a.yml")

@@ -21,7 +21,7 @@ def debug(context: click.Context, invocation: Invocation) -> None:
         check_tables,
     )
 
-    invocation.say("looking around; starting Spark takes a few seconds")
+    invocation.say("running checks; starting Spark takes a few seconds")
     checks = list(check_environment())
     can_start = all(check.passed for check in checks)
     verdict, project = check_project(invocation.project)

@@ -37,7 +37,7 @@ def retry(
     project = invocation.project()
     left = project.unfinished()
     for name in left.gone:
-        invocation.say(f"'{name}' is declared no more, and not tried again")
+        invocation.say(f"'{name}' is no longer declared, and is not retried")
     if not left.nodes:
         invocation.say(_nothing(left, project.spec.target.name))
     with progress_display(quiet=invocation.quiet) as progress:

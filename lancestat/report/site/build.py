@@ -60,7 +60,7 @@ def is_free(folder: Path) -> bool:
 
 
 def complete(draft: Path) -> None:
-    """Make a folder with all the pages of a site a site."""
+    """Mark a folder that has all its pages as a complete site."""
     _mark(draft, sorted(_files(draft)))
 
 

@@ -1,4 +1,4 @@
-"""What a table's page says before its columns."""
+"""The facts above the columns of a table's page, and those of a join's page."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def _made(record: JoinRecord, now: datetime) -> list[Fact]:
 
 
 def side_facts(report: JoinReport) -> list[SideFacts]:
-    """Both sides."""
+    """Return the facts of the left and the right side."""
     spec, record = report.spec, report.record
     left = (record.left, record.left_rows) if record else None
     right = (record.right, record.right_rows) if record else None

@@ -42,7 +42,7 @@ from lancestat.redact import secret_values
 from lancestat.scratch.folder import scratch
 from lancestat.spark.knn.grid import grid
 from lancestat.spark.knn.materialize import Materializer, PreviousResult, output_schema
-from lancestat.spark.knn.parquet_side import parquet_scan
+from lancestat.spark.knn.parquet_side import ParquetSide, parquet_scan
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.sides import (
     OpenedSide,
@@ -113,7 +113,10 @@ class JoinSession:
             work.remembered,
         )
         rows = len(left.side.all_rows), len(right.side.all_rows)
-        return JoinFacts(JoinSize(*rows, dimension, self._has_index(right)), engine.cores)
+        opened = (("left", left), ("right", right))
+        in_place = tuple(name for name, side in opened if isinstance(side.side, ParquetSide))
+        size = JoinSize(*rows, dimension, self._has_index(right))
+        return JoinFacts(size, engine.cores, in_place)
 
     def lay_out(self, lists: int) -> bool:
         """Write the right side to scratch in lists; False where no right row can match."""
@@ -328,7 +331,7 @@ class Engine:
             LancestatError: a side cannot be read, or holds no plain query.
         """
         work = _scoped_work(work)
-        # Neither side's query runs anything before both are known to be plain ones.
+        # Both queries are checked before either of them runs.
         queries = {
             name: QuerySide.parse(self.spark, side, self.storage_options, name)
             for name, side in (("left", work.left), ("right", work.right))

@@ -216,7 +216,7 @@ class _Writer:
             reason = clean(f"{type(error).__name__}: {error}", secret_values(options))
             raise SideNotWritten(
                 f"the {self._writing.side} side cannot be written: {reason}",
-                hint="leave out columns of types that Lance has not",
+                hint="leave out columns of types that Lance does not support",
             ) from error
         return [json.dumps(each.to_json()) for each in made]
 

@@ -153,8 +153,8 @@ class _Connector:
         options.put("version", str(version))
         return self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options)
 
-    def _not_opened(self, said: str) -> RunError:
-        reason = clean(said, secret_values(self._storage_options))
+    def _not_opened(self, message: str) -> RunError:
+        reason = clean(message, secret_values(self._storage_options))
         return ConnectorCannotOpen(
             f"the data source '{SOURCE}' does not open version {self._version} of "
             f"'{self._uri}': {reason}",
@@ -174,7 +174,7 @@ def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
         more = len(differences) - _SHOWN
         listed = "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
         raise ConnectorSchemaDiffers(
-            f"the data source '{SOURCE}' sees '{snapshot.uri}' otherwise than Lance does: {listed}",
+            f"the schema that '{SOURCE}' gives for '{snapshot.uri}' is not that of Lance: {listed}",
             hint=_OWN_READER.removeprefix("or "),
         )
 

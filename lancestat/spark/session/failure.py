@@ -72,7 +72,7 @@ def job_error(
     *,
     job: str | None = None,
 ) -> LancestatError:
-    """What a worker raised, as it was; else `Cancelled` when the job was, `kind` otherwise.
+    """Return the error of a worker as it was, `Cancelled` for a cancelled job, else a `kind`.
 
     Args:
         error: What was raised on the driver.

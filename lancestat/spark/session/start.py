@@ -78,7 +78,7 @@ def _version(path: Path) -> int:
     # "1.8.0_392" is Java 8, "17.0.15" is Java 17 (JEP 223).
     found = re.search(r'version "(?:1\.)?(\d+)', shown)
     if found is None:
-        raise JavaMissing(f"{path} does not say its version: {shown.strip()[:200]!r}")
+        raise JavaMissing(f"{path} printed no version: {shown.strip()[:200]!r}")
     return int(found.group(1))
 
 
@@ -144,10 +144,10 @@ def not_started(output: str, conf: Mapping[str, str]) -> RunError:
     """The error that names the cause in what the JVM printed, without secrets of `conf`."""
     lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
     causes = [line for line in lines if _CAUSE.search(line)]
-    said = " ".join((causes or lines)[:_LAST_LINES]) or "it ended without a word"
+    reason = " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
     secrets = [value for key, value in conf.items() if _SECRET.search(key)]
     return SparkNotStarted(
-        f"Spark did not start: {clean(said, secrets)}",
+        f"Spark did not start: {clean(reason, secrets)}",
         hint="check the target's spark section, and `lancestat debug`",
     )
 
