@@ -159,12 +159,7 @@ STAGES: list[Any] = [
 
 @pytest.mark.parametrize(
     ("stage", "name"),
-    [
-        (stage, field.name)
-        for stage in STAGES
-        for field in fields(stage)
-        if field.name != "runs_on"
-    ],
+    [(stage, field.name) for stage in STAGES for field in fields(stage) if field.name != "runs_on"],
 )
 def test_every_part_of_a_stage_counts(stage: Any, name: str) -> None:
     changed = replace(stage, **{name: other_value(getattr(stage, name))})

@@ -6,6 +6,8 @@ import os
 import sys
 from pathlib import Path
 
+from lancestat.errors import SparkConnectSession
+from lancestat.spark.session.start import running_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import is_local
 
@@ -26,9 +28,6 @@ def _is_spark_running() -> bool:
         return True
     if "pyspark" not in sys.modules:
         return False
-    from lancestat.errors import SparkConnectSession
-    from lancestat.spark.session.start import running_session
-
     try:
         return running_session() is not None
     except SparkConnectSession:
