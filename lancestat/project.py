@@ -439,8 +439,10 @@ class Project:
     @property
     def _observer(self) -> Observer:
         from lancestat.plan.observe import Observer
+        from lancestat.spark.session.choice import in_process_bytes
 
-        return Observer(self.spec, self.state, self._clock)
+        limit = in_process_bytes(self.spec.target)
+        return Observer(self.spec, self.state, self._clock, in_process_bytes=limit)
 
     @property
     def _plan_store(self) -> PlanStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -19,7 +19,7 @@ from lancestat.manifest.publication import Publication, commit
 from lancestat.manifest.wire import COMPUTED_AT_VERSION, encode_statistics, restamp, same_statistics
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.coverage import Carry, Coverage, stored_keys
-from lancestat.plan.stages import PublishStatistics, RestampStatistics, Scan
+from lancestat.plan.stages import PublishStatistics, ReadFragments, RestampStatistics, Scan
 from lancestat.state.identity import weight
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
 from lancestat.statistics.bounds import Bound
@@ -145,17 +145,16 @@ class EncodedStatistics:
     computed_at: datetime
 
 
-# Reads the scans of a table, and yields each with its partials by field key.
-ScanTable = Callable[
-    [str, TableVersion, Sequence[Scan]], Iterable[tuple[Scan, Mapping[str, ColumnPartial]]]
-]
+ScannedPartials = Iterable[tuple[Scan, Mapping[str, ColumnPartial]]]
+# Reads the scans of a stage of a table, and yields each with its partials by field key.
+ScanTable = Callable[[str, TableVersion, ReadFragments], ScannedPartials]
 
 
 @dataclass
 class TableWorkspace:
     """The intermediate results that the stages of one table share.
 
-    `scan` reads fragments on Spark. `landed` is the version that the statistics stand for once they
+    `scan` reads fragments. `landed` is the version that the statistics stand for once they
     are published.
     """
 
@@ -182,10 +181,10 @@ class TableWorkspace:
             for stored in self.state.partials(self.table.identity, keys):
                 self.assembly.add_stored(stored)
 
-    def read(self, scans: Sequence[Scan]) -> None:
+    def read(self, stage: ReadFragments) -> None:
         """Read fragments, storing their partials on the way, so that a killed run keeps most."""
-        self.assembly.expect_scans(scans)
-        for batch in _batches(self.scan(self.node, self.table, scans)):
+        self.assembly.expect_scans(stage.scans)
+        for batch in _batches(self.scan(self.node, self.table, stage)):
             for scanned in batch:
                 self.assembly.add_scanned(scanned.partials)
             self.state.add_partials(self.table.identity, batch)

@@ -207,7 +207,7 @@ class Evaluator:
 
     Args:
         state: What is remembered of tables.
-        scan: Reads fragments on Spark.
+        scan: Reads fragments.
         open_join: Opens a join on Spark.
         replan: Plans a node again; its second argument makes everything again.
         replan_table: Plans a table again; its second argument says whether partials in the state
@@ -297,7 +297,7 @@ class Evaluator:
                 case ReusePartials():
                     workspace.reuse(stage.coverage)
                 case ReadFragments():
-                    workspace.read(stage.scans)
+                    workspace.read(stage)
                 case MergePartials():
                     workspace.merge(stage.version)
                 case RestampStatistics():

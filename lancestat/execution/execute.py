@@ -6,11 +6,16 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import assert_never
+
+from lancestat.execution.assembly import ScannedPartials
 from lancestat.execution.evaluator import Evaluator
 from lancestat.execution.result import Progress, RunResult
 from lancestat.execution.scheduler import THREADS, Scheduler
-from lancestat.plan.actions import Action, Plan, is_join
+from lancestat.plan.actions import Action, Plan, TableVersion, is_join
 from lancestat.plan.observe import Observer
+from lancestat.plan.stages import ReadFragments, RunsOn
+from lancestat.spark.analyze.in_process import ProcessScanner
 from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import Table
 from lancestat.state.values import StateWriter
@@ -34,10 +39,28 @@ class Execution:
         """Execute a plan; the run's record names `command`."""
         spec, clock = self.observer.spec, self.observer.clock
         has_joins = any(map(is_join, plan.actions))
-        with SparkScanner(spec.target, self.progress.advanced, has_joins=has_joins) as spark:
+        advanced = self.progress.advanced
+        with (
+            ProcessScanner(spec.target, advanced) as process,
+            SparkScanner(spec.target, advanced, has_joins=has_joins) as spark,
+        ):
+
+            def scan(node: str, table: TableVersion, stage: ReadFragments) -> ScannedPartials:
+                match stage.runs_on:
+                    case RunsOn.PROCESS:
+                        return process.scan(node, table, stage.scans)
+                    case RunsOn.SPARK:
+                        return spark.scan(node, table, stage.scans)
+                    case _:
+                        assert_never(stage.runs_on)
+
+            def cancel() -> None:
+                process.cancel()
+                spark.cancel()
+
             evaluator = Evaluator(
                 state=self.state,
-                scan=spark.scan,
+                scan=scan,
                 open_join=spark.join,
                 replan=self._replan,
                 replan_table=self._replan_table,
@@ -54,7 +77,7 @@ class Execution:
                 self.progress,
                 clock,
                 self.digests,
-                spark.cancel,
+                cancel,
                 self.threads or THREADS,
                 self.fail_fast,
                 command,

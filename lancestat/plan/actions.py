@@ -136,10 +136,14 @@ class TableAction:
     notes: tuple[str, ...] = ()
 
     @property
+    def reading(self) -> ReadFragments | None:
+        """The stage that reads fragments, None where nothing has to be read."""
+        return next((stage for stage in self.stages if isinstance(stage, ReadFragments)), None)
+
+    @property
     def scans(self) -> tuple[Scan, ...]:
         """The fragments that are read."""
-        reads = (stage.scans for stage in self.stages if isinstance(stage, ReadFragments))
-        return next(reads, ())
+        return self.reading.scans if self.reading else ()
 
 
 @dataclass(frozen=True, slots=True)

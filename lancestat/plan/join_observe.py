@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -20,6 +18,7 @@ from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_
 from lancestat.plan.join_sides import JoinInput, JoinSide, SideReader, datasets_of, side_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
+from lancestat.spec.spark_master import local_cores
 from lancestat.state.identity import canonical_uri
 from lancestat.state.values import JoinRecord
 
@@ -101,9 +100,6 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
                 )
 
 
-_LOCAL = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?")
-
-
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
     """Plans joins by the snapshots of the Lance datasets that they read, by URI."""
@@ -162,10 +158,8 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
 
 def planned_cores(target: Target) -> int:
     """Return how many tasks run at once on a local target, 0 where only the cluster knows."""
-    local = _LOCAL.fullmatch(target.spark_master or target.spark_conf.get("spark.master", ""))
-    if local is None:
+    cores = local_cores(target.master or "")
+    if cores is None:
         return 0
-    threads = local.group(1) or "1"
-    cores = os.cpu_count() or 1 if threads == "*" else int(threads)
     per_task = target.spark_conf.get("spark.task.cpus", "1")
     return max(1, cores // int(per_task)) if per_task.isdecimal() and int(per_task) else cores

@@ -12,6 +12,7 @@ from lancestat.plan.actions import (
     Blocked,
     JoinAction,
     JoinFigures,
+    TableAction,
     is_join,
     join_figures,
     table_figures,
@@ -31,7 +32,8 @@ class Status(str, Enum):
 class NodeResult:
     """One node of a plan or a run, field by field as the JSON shows it.
 
-    `join` is set for joins alone, whose objects have its fields too.
+    `runs_on` is where a table is read, `process` or `spark`. `join` is set for joins alone, whose
+    objects have its fields too.
     """
 
     name: str
@@ -48,6 +50,7 @@ class NodeResult:
     version_published: int | None = None
     elapsed_seconds: float | None = None
     message: str | None = None
+    runs_on: str | None = None
     join: JoinFigures | None = None
 
     @classmethod
@@ -84,6 +87,8 @@ def planned(action: Action) -> NodeResult:
         message=str(action.error) if isinstance(action, Blocked) else None,
         join=join_figures(action) or JoinFigures() if is_join(action) else None,
     )
+    if isinstance(action, TableAction) and action.reading is not None:
+        result = replace(result, runs_on=action.reading.runs_on.value)
     figures = table_figures(action)
     if figures is None:
         return result

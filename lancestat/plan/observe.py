@@ -43,12 +43,16 @@ class ObservedPlan:
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """Observes datasets and state for the planner, which is given values only."""
+    """Observes datasets and state for the planner, which is given values only.
+
+    Less than `in_process_bytes` of a table is read in this process, and the rest on Spark.
+    """
 
     spec: ProjectSpec
     state: StateReader
     clock: Callable[[], datetime]
     threads: int = 8
+    in_process_bytes: int = 0
 
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
@@ -180,7 +184,12 @@ class Observer:
             changes = self._table_changes(assessment, now, use_partials=use_partials)
         except LancestatError as error:
             return Blocked(table.name, table.kind.value, error)
-        return decide(assessment, changes, full_refresh=full_refresh)
+        return decide(
+            assessment,
+            changes,
+            full_refresh=full_refresh,
+            in_process_bytes=self.in_process_bytes,
+        )
 
     def _observe(self, table: Table) -> dict[str, Snapshot | LakeError]:
         return observe_snapshots([(table.name, table.uri)], self.spec.target.storage_options)

@@ -17,6 +17,7 @@ from lancestat.plan.stages import (
     ReadFragments,
     RestampStatistics,
     ReusePartials,
+    RunsOn,
     Scan,
     TableStage,
 )
@@ -55,7 +56,11 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
 
 
 def decide(
-    assessment: TableAssessment, changes: TableChanges, *, full_refresh: bool = False
+    assessment: TableAssessment,
+    changes: TableChanges,
+    *,
+    full_refresh: bool = False,
+    in_process_bytes: int = 0,
 ) -> Action:
     """Decide what to do about one table that its manifest does not show to be current, and why.
 
@@ -63,11 +68,13 @@ def decide(
         assessment: The table now, and what the manifest and the state say of it.
         changes: The changes since the last statistics.
         full_refresh: Read everything again, whatever is known.
+        in_process_bytes: Less than this is read in this process, and the rest on Spark.
     """
     name, skipped = assessment.spec.name, assessment.skipped
     if full_refresh:
         coverage = cover(changes.groups, NOTHING_STORED, [])
-        return _make(assessment, changes, coverage, (Reason.FULL_REFRESH,))
+        reasons: tuple[Reason, ...] = (Reason.FULL_REFRESH,)
+        return _make(assessment, changes, coverage, reasons, in_process_bytes)
     if _policy_accepts(assessment, changes):
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), skipped)
     values = _standing_values(assessment, changes)
@@ -78,7 +85,8 @@ def decide(
     coverage = cover(changes.groups, changes.index, changes.rewrites)
     unknown = assessment.histograms and coverage.missing
     if values is None or unknown:
-        return _make(assessment, changes, coverage, _reasons(assessment, changes))
+        reasons = _reasons(assessment, changes)
+        return _make(assessment, changes, coverage, reasons, in_process_bytes)
     rewritten = Effect.REWRITTEN in changes.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
     bounds = tuple(sorted(record.bounds.items())) if record else ()
@@ -97,13 +105,16 @@ def _make(
     changes: TableChanges,
     coverage: Coverage,
     reasons: tuple[Reason, ...],
+    in_process_bytes: int,
 ) -> TableAction:
     scans = _scans(assessment, coverage)
+    is_little = sum(scan.size_bytes for scan in scans) < in_process_bytes
+    runs_on = RunsOn.PROCESS if is_little else RunsOn.SPARK
     nothing_usable = assessment.record is None and not (coverage.reuse or coverage.carries)
     first = nothing_usable and not assessment.verdict.use
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
-        *((ReadFragments(scans),) if scans else ()),
+        *((ReadFragments(scans, runs_on),) if scans else ()),
         MergePartials(_described(assessment)),
         _publication(assessment),
     )

@@ -44,8 +44,12 @@ _UNORDERED = {
     Coverage: frozenset({"reuse", "carries", "missing"}),
     Carry: frozenset({"sources"}),
 }
-# Sentences and estimates for people: a machine with more cores gives others for the same plan.
-_PROSE: Mapping[type, frozenset[str]] = {Decision: frozenset({"why", "seconds"})}
+# Sentences and estimates for people, and where the work is done: other machines and sessions give
+# others for the same plan.
+_PROSE: Mapping[type, frozenset[str]] = {
+    Decision: frozenset({"why", "seconds"}),
+    ReadFragments: frozenset({"runs_on"}),
+}
 _NOTES = frozenset({"notes"})
 
 

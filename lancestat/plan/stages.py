@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import Enum
 
 from lancestat.knn.cost_model import Strategy
 from lancestat.knn.work import OutputFormat, Scope
@@ -35,11 +36,19 @@ class ReusePartials:
     coverage: Coverage
 
 
+class RunsOn(str, Enum):
+    """Where fragments are read; their spelling is a contract."""
+
+    PROCESS = "process"
+    SPARK = "spark"
+
+
 @dataclass(frozen=True, slots=True)
 class ReadFragments:
-    """Read fragments on Spark, and store their partials."""
+    """Read fragments, and store their partials."""
 
     scans: tuple[Scan, ...]
+    runs_on: RunsOn = RunsOn.SPARK
 
 
 @dataclass(frozen=True, slots=True)

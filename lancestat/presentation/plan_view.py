@@ -30,6 +30,8 @@ from lancestat.plan.stages import (
     MergeNeighbours,
     PrepareSides,
     Probe,
+    ReadFragments,
+    RunsOn,
 )
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
 from lancestat.redact import redact_line
@@ -77,16 +79,21 @@ def _reads(action: Action) -> str:
 
     Of a join, what it compares: `exact, 1,000 x 250,000 rows, about 3.1 s`.
     """
-    if isinstance(action, JoinAction):
-        return _compares(action)
-    figures = table_figures(action)
-    if figures is None or not is_pending(action):
-        return ""
-    if not figures.fragments_scanned:
-        return "nothing to read"
-    part = f"{count(figures.fragments_scanned)} of {count(figures.fragments_total, 'fragment')}"
-    rows = count(figures.rows_scanned, "row")
-    return f"{part}{_columns(action)}, {rows}, {size(figures.bytes_scanned)}"
+    match action:
+        case JoinAction():
+            return _compares(action)
+        case TableAction(reading=None):
+            return "nothing to read"
+        case TableAction(reading=ReadFragments() as reading, figures=figures):
+            total = count(figures.fragments_total, "fragment")
+            part = f"{count(figures.fragments_scanned)} of {total}{_columns(action)}"
+            rows, size_read = count(figures.rows_scanned, "row"), size(figures.bytes_scanned)
+            return f"{part}, {rows}, {size_read}, {_WHERE[reading.runs_on]}"
+        case _:
+            return ""
+
+
+_WHERE = {RunsOn.PROCESS: "in this process", RunsOn.SPARK: "on Spark"}
 
 
 def explain_join(action: JoinAction) -> list[str]:

@@ -144,7 +144,7 @@ class SparkScanner:
                 running = running_session()
                 if running is None and needs_scratch:
                     # A cluster need not start to tell.
-                    require_shared(self._target.scratch, _master(self._target))
+                    require_shared(self._target.scratch, self._target.master)
                 self._session = running or start_session(
                     self._target, APP_NAME, is_short_lived=not self._has_joins
                 )
@@ -158,7 +158,3 @@ class SparkScanner:
     def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
         if self._on_progress is not None:
             self._on_progress(node, fragments, size_bytes)
-
-
-def _master(target: Target) -> str | None:
-    return target.spark_master or target.spark_conf.get("spark.master")

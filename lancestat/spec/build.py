@@ -13,6 +13,7 @@ from typing_extensions import assert_never
 from lancestat.errors import LancestatError, MissingKey, WrongValue
 from lancestat.spec.declaration import (
     ByName,
+    Bytes,
     Chosen,
     Declared,
     Duration,
@@ -135,6 +136,8 @@ class Builder:
                 return float(value.removesuffix("%")) / 100 if is_percent else float(value)
             case Duration():
                 return self._duration(item, value, *steps)
+            case Bytes():
+                return _bytes(value)
             case Listed(items=items, is_ordered=is_ordered):
                 parts = (self._read(items, item, *steps, index) for index in range(len(value)))
                 return tuple(parts) if is_ordered else frozenset(parts)
@@ -257,6 +260,16 @@ def _has(mapping: Mapping[str, Any], path: tuple[str, ...]) -> bool:
     for group in groups:
         mapping = mapping.get(group, {})
     return last in mapping
+
+
+_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+def _bytes(value: str | int) -> int:
+    if isinstance(value, int | float):
+        return int(value)
+    digits = value.rstrip("BkMGT")
+    return int(digits) * _UNITS[value.removeprefix(digits)]
 
 
 def _span(text: str) -> timedelta:

@@ -120,6 +120,13 @@ class Duration(Values):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Bytes(Values):
+    """A size as text in decimal units, or a number of bytes: an int."""
+
+    title: str = "a size such as 500kB, 16MB or 2GB, or a number of bytes"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Values):
     """A text, a number or a boolean."""
 
@@ -189,6 +196,7 @@ Shape = (
     | Number
     | Share
     | Duration
+    | Bytes
     | Scalar
     | Listed
     | Settings

@@ -15,6 +15,7 @@ from typing import ClassVar
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.declaration import (
     ByName,
+    Bytes,
     Declared,
     Listed,
     Nested,
@@ -98,6 +99,15 @@ class Target:
         repr=False,
         kw_only=True,
     )
+    spark_min_bytes: int = key(
+        Bytes(),
+        "Tables of which less than this is to be read are analyzed in lancestat's own process, "
+        "where the master is local and no session is running. 0: always on Spark.",
+        "spark",
+        "min-bytes",
+        default=16_000_000,
+        kw_only=True,
+    )
     reader: Reader = key(
         Words(title="'lancestat' or 'connector'", choices=Reader),
         "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
@@ -114,6 +124,11 @@ class Target:
         repr=False,
         kw_only=True,
     )
+
+    @property
+    def master(self) -> str | None:
+        """Spark's master URL, None where spark-submit or Spark's own configuration decides."""
+        return self.spark_master or self.spark_conf.get("spark.master")
 
     declares: ClassVar[Resource] = Resource(
         "a mapping",

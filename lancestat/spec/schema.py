@@ -12,6 +12,7 @@ from typing_extensions import assert_never
 
 from lancestat.spec.declaration import (
     ByName,
+    Bytes,
     Chosen,
     Declared,
     Duration,
@@ -151,6 +152,9 @@ class _Writer:
                 return {"type": ["number", "string"], **limits}
             case Duration():
                 return {"type": "string", "pattern": r"^[0-9]{1,9}[smhd]$(?!\n)"}
+            case Bytes():
+                pattern = r"^[0-9]{1,9}(B|kB|MB|GB|TB)$(?!\n)"
+                return {"type": ["integer", "string"], "minimum": 0, "pattern": pattern}
             case Scalar():
                 return {"type": ["string", "number", "boolean"]}
             case Listed():

@@ -13,7 +13,7 @@ from lancestat.execution.evaluator import JoinSession, OpenJoin
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
-from lancestat.plan.stages import Scan
+from lancestat.plan.stages import ReadFragments, Scan
 from lancestat.statistics.partial import ColumnPartial
 from tests.execution.world import World, no_join
 
@@ -28,7 +28,7 @@ def scan_locally(
     """Scan in this process, after a call-back of the test."""
 
     class LocalScanner:
-        def __init__(self, target: object, on_progress: object, *, has_joins: bool) -> None:
+        def __init__(self, target: object, on_progress: object, *, has_joins: bool = False) -> None:
             pass
 
         def __enter__(self) -> LocalScanner:
@@ -44,8 +44,9 @@ def scan_locally(
             return open_join(work, on_stage)
 
         def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> ScanResults:
-            for scanned in World(Path(table.uri)).scan(node, table, scans):
+            for scanned in World(Path(table.uri)).scan(node, table, ReadFragments(tuple(scans))):
                 before(node)
                 yield scanned
 
     monkeypatch.setattr(lancestat.execution.execute, "SparkScanner", LocalScanner)
+    monkeypatch.setattr(lancestat.execution.execute, "ProcessScanner", LocalScanner)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
@@ -21,7 +21,7 @@ from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.manifest.wire import unstamped
 from lancestat.plan.actions import Action, Plan, TableVersion
 from lancestat.plan.observe import Observer
-from lancestat.plan.stages import Scan
+from lancestat.plan.stages import ReadFragments, Scan
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
@@ -113,11 +113,11 @@ class World:
         return scheduler.execute(plan)
 
     def scan(
-        self, node: str, table: TableVersion, scans: Sequence[Scan]
+        self, node: str, table: TableVersion, stage: ReadFragments
     ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
         dataset = open_pinned(table.pin)
         names = {table.stored_key(column): column.name for column in table.fields}
-        for scan in scans:
+        for scan in stage.scans:
             columns = [names[key] for key in scan.fields]
             self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
             fragment = dataset.get_fragment(scan.fragment_id)

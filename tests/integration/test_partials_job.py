@@ -23,11 +23,12 @@ from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.plan.stages import Scan
-from lancestat.spark.analyze import jobs as partials_job
+from lancestat.spark.analyze import scan_task as partials_job
+from lancestat.spark.analyze.in_process import ProcessScanner
 from lancestat.spark.analyze.work import TableScan, jobs, split
 from lancestat.spark.scanner import SparkScanner
 from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import ColumnPartial, merge
+from lancestat.statistics.partial import ColumnPartial, encode, merge
 from tests.integration.scans import TARGET, merged, scanned, whole_table
 
 if TYPE_CHECKING:
@@ -105,6 +106,21 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
         5: 1,
     }
     assert partials[5]["id"].minimum == partials[5]["id"].maximum == 2_999
+
+
+def test_in_this_process_the_partials_are_those_of_spark_byte_for_byte(
+    spark: SparkSession, table: str
+) -> None:
+    work = whole_table(table)
+    target = replace(TARGET, spark_master="local[2]")
+    with ProcessScanner(target) as scanner:
+        here = dict(scanner.scan("t", work.table, work.scans))
+    there = dict(scanned(work))
+    assert here.keys() == there.keys()
+    for scan, partials in here.items():
+        assert {key: encode(partial) for key, partial in partials.items()} == {
+            key: encode(partial) for key, partial in there[scan].items()
+        }
 
 
 @pytest.mark.parametrize(("lightest", "per_job"), [(1, 32_768), (1, 3), (200_000, 5)])

@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.spark.session.start import Java, defaults, find_java, start_session, with_attempts
+from lancestat.spark.session.start import Java, defaults, find_java, start_session
 from lancestat.spec.model import Target
+from lancestat.spec.spark_master import with_attempts
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from lancestat.spark.session.start import defaults
+from lancestat.spark.session.start import VIEW_SCHEMA_SETTING, defaults
 from lancestat.spark.sql.query_failure import QueryContext, hint_for
-from lancestat.spark.sql.system_views import SETTING, mentioned_views, view_schema
+from lancestat.spark.sql.system_views import mentioned_views, view_schema
 
 NAMES = ("statistics", "runs", "fragments")
 
@@ -42,7 +42,7 @@ class Session:
 
 @pytest.mark.parametrize(
     ("conf", "schema"),
-    [({}, "global_temp"), ({SETTING: "shared"}, "shared"), (defaults("local[1]", {}), "lancestat")],
+    [({}, "global_temp"), ({VIEW_SCHEMA_SETTING: "shared"}, "shared"), (defaults("local[1]", {}), "lancestat")],
 )
 def test_the_schema_is_that_with_which_spark_was_started(conf: dict[str, str], schema: str) -> None:
     assert view_schema(SimpleNamespace(conf=Session(conf))) == schema  # type: ignore[arg-type]

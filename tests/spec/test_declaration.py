@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from lancestat.spec.declaration import (
+    Bytes,
     Chosen,
     Declared,
     Duration,
@@ -83,6 +84,8 @@ def types_of(shape: Shape) -> set[Any]:
             return {float}
         case Duration():
             return {timedelta}
+        case Bytes():
+            return {int}
         case Listed():
             return {tuple if shape.is_ordered else frozenset}
         case Nested(resource=resource):

@@ -93,7 +93,11 @@ PROJECT: dict[str, Any] = {
     "default-target": "dev",
     "targets": {
         "dev": {
-            "spark": {"master": "local[*]", "conf": {"a": 1, "b": True, "c": "x"}},
+            "spark": {
+                "master": "local[*]",
+                "conf": {"a": 1, "b": True, "c": "x"},
+                "min-bytes": "16MB",
+            },
             "reader": "connector",
             "state": "s",
             "scratch": "t",

@@ -1,18 +1,28 @@
-"""The task of Spark's Python workers: work items in, encoded partials out."""
+"""Reads the scans of a table: work items in, encoded partials out, wherever the items are read."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lancestat.errors import FragmentNotAnalyzed, LancestatError
 from lancestat.lake.snapshot import Pin
+from lancestat.plan.stages import Scan
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.analyze.work import ScanRange, WorkItem
+from lancestat.spark.analyze.work import (
+    OnProgress,
+    ScanProgress,
+    ScanRange,
+    TableScan,
+    WorkItem,
+    jobs,
+    split,
+)
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.worker import prepare_worker
 from lancestat.state.identity import has_quantiles
-from lancestat.statistics.partial import encode
+from lancestat.statistics.partial import ColumnPartial, decode, encode, merge
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +54,16 @@ class ScanTask:
         prepare_worker(self.threads, "lancestat.statistics.kernel")
         try:
             for item in items:
-                yield from map(self._read, item.ranges)
+                yield from map(self.read, item.ranges)
         except LancestatError as error:
             raise WorkerError.carrying(error) from None
 
-    def _read(self, part: ScanRange) -> RangePartials:
+    def read(self, part: ScanRange) -> RangePartials:
+        """Return the partials of one range.
+
+        Raises:
+            LancestatError: it cannot be read or analyzed.
+        """
         import pyarrow as pa
 
         from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
@@ -76,3 +91,74 @@ class ScanTask:
                 f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
             )
             raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPartials:
+    """All partials of one scan by field key."""
+
+    scan: Scan
+    partials: Mapping[str, ColumnPartial]
+
+
+# Reads all items of a job, and tells the listener the scan of each range that has been read.
+RunItems = Callable[
+    [ScanTask, Sequence[WorkItem], Callable[[Sequence[int]], None], str], Sequence[RangePartials]
+]
+
+
+def scan_table(
+    table: TableScan,
+    storage_options: Mapping[str, str],
+    run: RunItems,
+    *,
+    cores: int,
+    threads: int = 1,
+    on_progress: OnProgress | None = None,
+) -> Iterator[ScanPartials]:
+    """Read the scans of a table and yield the partials of each scan once.
+
+    A table of many partials takes several jobs, one after the other, so that the driver holds only
+    some of them. The partials do not depend on where or in which order the items are read.
+
+    Args:
+        table: What to read.
+        storage_options: How to reach it.
+        run: Reads the items of a job; receives its description, too.
+        cores: For how many cores the scans are split.
+        threads: The cores of each task.
+        on_progress: Called as ranges have been read.
+    """
+    progress = ScanProgress(on_progress)
+    names = table.column_names
+    columns: dict[frozenset[str], Mapping[str, str]] = {}
+    for scan in table.scans:
+        columns.setdefault(scan.fields, {key: names[key] for key in sorted(scan.fields)})
+    for scans in jobs(table.scans):
+        items = split(scans, cores)
+        task = ScanTask(
+            pin=table.table.pin,
+            columns=tuple(columns[scan.fields] for scan in scans),
+            storage_options=dict(storage_options),
+            threads=threads,
+        )
+        parts = [0] * len(scans)
+        for item in items:
+            for part in item.ranges:
+                parts[part.scan] = part.parts
+        description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
+        done = run(task, items, progress.listener(scans, parts), description)
+        yield from _assemble(scans, list(done))
+
+
+def _assemble(scans: Sequence[Scan], done: list[RangePartials]) -> Iterator[ScanPartials]:
+    by_scan: dict[int, list[RangePartials]] = defaultdict(list)
+    while done:
+        partials = done.pop()
+        by_scan[partials.range.scan].append(partials)
+    for index, scan in enumerate(scans):
+        parts = by_scan.pop(index)
+        yield ScanPartials(
+            scan,
+            {key: merge(decode(part.encoded[key]) for part in parts) for key in scan.fields},
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from lancestat.lake.row_ranges import ANALYSIS, RowRange, Span, TaskSizes
@@ -107,3 +107,41 @@ def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Seque
         count += weight(scan.fields)
     if start < len(scans):
         yield scans[start:]
+
+
+# Fragments and bytes of one table read so far; called from a thread of the engine's.
+OnProgress = Callable[[int, int], None]
+
+
+class ScanProgress:
+    """Fragments and bytes read so far of one table."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress
+        self._fragments: set[int] = set()
+        self._bytes = 0
+
+    def listener(
+        self, scans: Sequence[Scan], parts: Sequence[int]
+    ) -> Callable[[Sequence[int]], None]:
+        """Return a listener for the finished parts of one job; `parts` is their number per scan."""
+        left = list(parts)
+
+        def add(done: Sequence[int]) -> None:
+            for index in done:
+                left[index] -= 1
+                self._bytes += scans[index].size_bytes // parts[index]
+                if left[index] == 0:
+                    self._fragments.add(scans[index].fragment_id)
+            self._report()
+
+        return add
+
+    def _report(self) -> None:
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(len(self._fragments), self._bytes)
+        except Exception:
+            # Spark's scheduler waits for this thread: a failing listener must not stop the run.
+            self._on_progress = None

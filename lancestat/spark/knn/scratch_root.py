@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import stat
 import tempfile
 from collections.abc import Mapping
@@ -12,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ScratchNotShared, ScratchUntrusted, ScratchUnusable
+from lancestat.spec.spark_master import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 # Processes of `local-cluster[...]` share this machine's files, but it stands in for a cluster, so
 # it has a cluster's requirements.
-_LOCAL = re.compile(r"local(\[[^\]]*\])?")
 
 
 def scratch_root(declared: str | None, spark: SparkSession) -> str:
@@ -75,7 +74,7 @@ def require_shared(declared: str | None, master: str | None) -> None:
     Raises:
         ScratchNotShared: there is no such folder.
     """
-    if declared is None and master is not None and not _LOCAL.fullmatch(master):
+    if declared is None and master is not None and not is_local(master):
         raise ScratchNotShared(
             f"a join on '{master}' needs scratch that all executors share, and none is declared",
             hint="set the target's 'scratch' to a shared folder or an object-store URI",

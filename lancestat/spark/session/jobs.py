@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
-from lancestat.plan.stages import Scan
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
@@ -32,10 +30,6 @@ def job_group(context: SparkContext, group: str, description: str) -> Iterator[N
     finally:
         for name, value in before.items():
             context.setLocalProperty(name, value)
-
-
-# Fragments and bytes of one table read so far; called from a thread of Spark's.
-OnProgress = Callable[[int, int], None]
 
 
 T = TypeVar("T")
@@ -65,40 +59,6 @@ class ListAccumulatorParam(AccumulatorParam[list[T]], Generic[T]):  # type: igno
         else:
             self.listener(value2)
         return value1
-
-
-class ScanProgress:
-    """Fragments and bytes read so far of one table."""
-
-    def __init__(self, on_progress: OnProgress | None) -> None:
-        self._on_progress = on_progress
-        self._fragments: set[int] = set()
-        self._bytes = 0
-
-    def listener(
-        self, scans: Sequence[Scan], parts: Sequence[int]
-    ) -> Callable[[Sequence[int]], None]:
-        """Return a listener for the finished parts of one job; `parts` is their number per scan."""
-        left = list(parts)
-
-        def add(done: Sequence[int]) -> None:
-            for index in done:
-                left[index] -= 1
-                self._bytes += scans[index].size_bytes // parts[index]
-                if left[index] == 0:
-                    self._fragments.add(scans[index].fragment_id)
-            self._report()
-
-        return add
-
-    def _report(self) -> None:
-        if self._on_progress is None:
-            return
-        try:
-            self._on_progress(len(self._fragments), self._bytes)
-        except Exception:
-            # Spark's scheduler waits for this thread, so a failing listener must not stop the run.
-            self._on_progress = None
 
 
 Function = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]

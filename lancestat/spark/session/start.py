@@ -21,6 +21,7 @@ from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
+from lancestat.spec.spark_master import is_local, with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +119,7 @@ def start_jvm(
     find_java()
     properties = {**conf, **({"spark.master": master} if master else {})}
     options = os.environ.get("JDK_JAVA_OPTIONS", "")
-    if is_short_lived and (master is None or master.startswith("local")):
+    if is_short_lived and (master is None or is_local(master)):
         # Options of the command line come after these, so a user's own choice wins.
         options = f"{_FIRST_COMPILER_ONLY} {options}".strip()
     with (
@@ -185,10 +186,6 @@ def _escaped(text: str) -> str:
     return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
-LOCAL_ATTEMPTS = 4
-
-_LOCAL = re.compile(r"local(?:\[([^\],]+)(?:,\s*(\d+))?\])?")
-
 # Batches come and go all the time. Left to itself, glibc gives their memory back to the system and
 # faults it in again, which takes a fifth of a worker's time.
 ALLOCATOR_VARIABLES = {
@@ -225,7 +222,7 @@ def start_session(
     if running is not None:
         return running
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    master = target.spark_master or target.spark_conf.get("spark.master")
+    master = target.master
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
     master = master or SparkConf().get("spark.master") or "local[*]"
@@ -331,11 +328,3 @@ def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Return settings with which Spark uses column statistics, where none are configured."""
     settings = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
     return {key: value for key, value in settings.items() if key not in conf}
-
-
-def with_attempts(master: str, attempts: str | None = None) -> str:
-    """Return a local master that retries failed tasks as clusters do; Spark's own does not."""
-    matched = _LOCAL.fullmatch(master)
-    if matched is None or matched.group(2) is not None:
-        return master
-    return f"local[{matched.group(1) or 1},{attempts or LOCAL_ATTEMPTS}]"

@@ -1,0 +1,164 @@
+"""Analysis in this process: the kernel's partials, attempts, cancelling, and when it is chosen."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
+from lancestat.lake.fingerprint import field_key
+from lancestat.spark.analyze.in_process import ProcessScanner
+from lancestat.spark.analyze.scan_task import RangePartials, ScanTask
+from lancestat.spark.analyze.work import ScanRange
+from lancestat.spark.session.choice import in_process_bytes
+from lancestat.spec.model import Target
+from lancestat.spec.spark_master import LOCAL_ATTEMPTS
+from lancestat.statistics.kernel import analyze
+from lancestat.statistics.partial import ColumnPartial
+from tests.integration.scans import whole_table
+
+TARGET = Target("dev", "state", spark_master="local[2]")
+SPARK_VARIABLES = (
+    "PYSPARK_GATEWAY_PORT",
+    "PYSPARK_SUBMIT_ARGS",
+    "SPARK_CONF_DIR",
+    "SPARK_HOME",
+)
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    """Four fragments of 50 rows, some of them deleted."""
+    uri = str(tmp_path / "t.lance")
+    rows = pa.table(
+        {"id": range(200), "s": [f"word {n % 7}" if n % 5 else None for n in range(200)]}
+    )
+    lance.write_dataset(rows, uri, max_rows_per_file=50).delete("id % 3 = 1 and id < 120")
+    return uri
+
+
+def test_each_fragment_is_read_once_as_the_kernel_sees_it(table: str) -> None:
+    work = whole_table(table)
+    names = {field_key(field): field.name for field in work.table.fields}
+    progress: list[tuple[str, int, int]] = []
+    with ProcessScanner(TARGET, lambda *step: progress.append(step)) as scanner:
+        scanned = list(scanner.scan("orders", work.table, work.scans))
+
+    dataset = lance.dataset(table)
+    expected: dict[int, dict[str, ColumnPartial]] = {
+        fragment.fragment_id: analyze(fragment.to_batches(), dataset.schema)
+        for fragment in dataset.get_fragments()
+    }
+    assert [scan for scan, _ in scanned] == list(work.scans)
+    for scan, partials in scanned:
+        by_name = {names[key]: partial for key, partial in partials.items()}
+        assert by_name == {name: expected[scan.fragment_id][name] for name in by_name}
+    assert progress[-1][:2] == ("orders", 4)
+    assert progress == sorted(progress)
+
+
+class Failing:
+    """Fails the first so many readings of a range."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+        self.attempts = 0
+        read = ScanTask.read
+        lock = threading.Lock()
+
+        def failing(task: ScanTask, part: ScanRange) -> RangePartials:
+            with lock:
+                self.attempts += 1
+                fails = self.attempts <= times
+            if fails:
+                raise FragmentNotAnalyzed("the disk was away")
+            return read(task, part)
+
+        monkeypatch.setattr(ScanTask, "read", failing)
+
+
+def test_what_fails_is_tried_as_often_as_on_spark(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = whole_table(table)
+    target = replace(TARGET, spark_master="local[1]")
+    failing = Failing(monkeypatch, LOCAL_ATTEMPTS - 1)
+    with ProcessScanner(target) as scanner:
+        assert len(list(scanner.scan("orders", work.table, work.scans))) == 4
+    assert failing.attempts > LOCAL_ATTEMPTS
+
+
+def test_what_always_fails_is_its_own_error(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = whole_table(table)
+    Failing(monkeypatch, 1_000)
+    with (
+        ProcessScanner(TARGET) as scanner,
+        pytest.raises(FragmentNotAnalyzed, match="the disk was away"),
+    ):
+        list(scanner.scan("orders", work.table, work.scans))
+
+
+def test_a_cancelled_scan_ends_and_further_ones_are_refused(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = whole_table(table)
+    with ProcessScanner(TARGET) as scanner:
+        read = ScanTask.read
+
+        def cancelling(task: ScanTask, part: ScanRange) -> RangePartials:
+            scanner.cancel()
+            return read(task, part)
+
+        monkeypatch.setattr(ScanTask, "read", cancelling)
+        for _ in range(2):
+            with pytest.raises(Cancelled, match=f"reading {table} was cancelled"):
+                list(scanner.scan("orders", work.table, work.scans))
+
+
+def test_a_damaged_fragment_is_named(table: str) -> None:
+    work = whole_table(table)
+    path = Path(table) / "data" / lance.dataset(table).get_fragments()[2].metadata.files[0].path
+    path.write_bytes(b"\0" * path.stat().st_size)
+    with ProcessScanner(TARGET) as scanner, pytest.raises(LancestatError, match="fragment 2"):
+        list(scanner.scan("orders", work.table, work.scans))
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "expected"),
+    [
+        (None, {}, 7),
+        ("local", {}, 7),
+        ("local[*]", {}, 7),
+        ("local[4, 2]", {}, 7),
+        ("local-cluster[2,1,1024]", {}, 0),
+        ("yarn", {}, 0),
+        ("spark://host:7077", {}, 0),
+        ("local[*]", {"PYSPARK_GATEWAY_PORT": "1"}, 0),
+        (None, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, 0),
+        (None, {"SPARK_CONF_DIR": "conf"}, 0),
+        (None, {"SPARK_HOME": "home"}, 0),
+        ("local[*]", {"SPARK_HOME": "home"}, 7),
+    ],
+)
+def test_only_a_local_spark_that_is_not_running_is_spared(
+    master: str | None,
+    environment: dict[str, str],
+    expected: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for folder in ("conf", "home/conf"):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "spark-defaults.conf").write_text("# of ours\nspark.master  yarn\n")
+    monkeypatch.chdir(tmp_path)
+    for name in SPARK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("lancestat.spark.session.choice.running_session", lambda: None)
+    target = Target("dev", "state", spark_master=master, spark_min_bytes=7)
+    assert in_process_bytes(target) == expected
