@@ -11,7 +11,7 @@ from lancestat.redact import visible
 
 # The keys of a node's JSON for its action, and those that are compared elsewhere or not at all.
 _ACTION = ("action", "reasons")
-_NOT_COMPARED = frozenset({*_ACTION, "name", "message"})
+_NOT_COMPARED = frozenset({*_ACTION, "name", "message", "runs_on"})
 
 
 def drift(then: SavedPlan, now: SavedPlan) -> list[str]:

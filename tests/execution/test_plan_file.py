@@ -264,7 +264,8 @@ def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
     world = World(folder / "orders.lance", state=Project.load(folder).state)
     action = world.action()
     assert isinstance(action, TableAction)
-    [(scan, partials)] = world.scan("orders", action.table, action.scans)
+    assert action.reading is not None
+    [(scan, partials)] = world.scan("orders", action.table, action.reading)
     world.state.add_partials(action.table.identity, [StoredPartials((scan.fingerprint,), partials)])
     assert refusal(folder) == ["orders: fragments scanned now 0, was 1; rows scanned now 0, was 5"]
 

@@ -42,7 +42,11 @@ class Session:
 
 @pytest.mark.parametrize(
     ("conf", "schema"),
-    [({}, "global_temp"), ({VIEW_SCHEMA_SETTING: "shared"}, "shared"), (defaults("local[1]", {}), "lancestat")],
+    [
+        ({}, "global_temp"),
+        ({VIEW_SCHEMA_SETTING: "shared"}, "shared"),
+        (defaults("local[1]", {}), "lancestat"),
+    ],
 )
 def test_the_schema_is_that_with_which_spark_was_started(conf: dict[str, str], schema: str) -> None:
     assert view_schema(SimpleNamespace(conf=Session(conf))) == schema  # type: ignore[arg-type]
