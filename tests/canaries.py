@@ -55,6 +55,7 @@ targets:
     scratch: "{{ env_var('C_SCRATCH') }}"
     spark:
       master: "{{ env_var('C_MASTER') }}"
+      min-bytes: 0
       conf:
         spark.app.note: "{{ env_var('C_CONF') }}"
         spark.hadoop.token: "{{ env_var('C_TOKEN') }}"

@@ -19,7 +19,7 @@ name: shop
 default-target: dev
 targets:
   dev:
-    spark: {master: "local[1]"}
+    spark: {master: "local[1]", min-bytes: 0}
     state: state
 spec-paths: [specs]
 """

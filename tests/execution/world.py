@@ -153,13 +153,14 @@ def orders(start: int, count: int) -> pa.Table:
     )
 
 
-def write_project(folder: Path, *tables: str) -> None:
+def write_project(folder: Path, *tables: str, min_bytes: str = "16 MB") -> None:
     """A project that declares Lance tables of those names beside its YAML, with a local Spark."""
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(
         "name: shop\n"
         "default-target: dev\n"
-        'targets: {dev: {state: state, spark: {master: "local[2]"}}}\n'
+        "targets: {dev: {state: state, "
+        f'spark: {{master: "local[2]", min-bytes: {min_bytes}}}}}}}\n'
     )
     declared = "".join(f"  - {{name: {name}, uri: {name}.lance}}\n" for name in tables)
     (folder / "specs" / "shop.yml").write_text(f"tables:\n{declared}")

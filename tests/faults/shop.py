@@ -74,7 +74,7 @@ class Shop:
         target = {
             "state": self.uri("state"),
             "scratch": self.uri("scratch"),
-            "spark": {"master": "local[2]"},
+            "spark": {"master": "local[2]", "min-bytes": 0},
             **({"storage-options": dict(self.options)} if self.options else {}),
         }
         project = {

@@ -32,6 +32,7 @@ targets:
     state: {root}/state
     spark:
       master: "local[2]"
+      min-bytes: 0
       conf:
         spark.eventLog.enabled: true
         spark.eventLog.compress: false
