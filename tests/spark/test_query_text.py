@@ -71,7 +71,7 @@ def test_declared_names_are_found_as_spark_finds_names() -> None:
 
 def test_an_undeclared_table_has_a_hint_with_the_declared_ones() -> None:
     error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"])
-    assert (error.code, error.hint) == ("LS422", "did you mean 'orders'?")
+    assert (error.code, error.hint) == ("LS404", "did you mean 'orders'?")
     error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"])
     assert error.hint == "declared tables: part, orders"
     assert "'db.zzz'" in error.message
