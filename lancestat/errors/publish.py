@@ -12,10 +12,7 @@ from lancestat.errors.base import (
 
 
 class CommitFailed(PublishError):
-    """Statistics could not be committed to a table.
-
-    Or another dataset took its place meanwhile, and they could not be removed from that one.
-    """
+    """Statistics could not be committed to a table, or not removed from one that replaced it."""
 
     code = "LS603"
     remedy = (
@@ -220,7 +217,7 @@ class UnknownRisk(UsageError):
 
 
 class GitFailed(LancestatError):
-    """A git command failed, for a reason without a code."""
+    """A git command failed, for a reason without a code of its own."""
 
     code = "LS667"
     remedy = "See whether the repository is whole (`git fsck`) and was cloned without a filter."

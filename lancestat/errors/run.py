@@ -13,7 +13,7 @@ class UnexpectedBatch(RunError):
 
 
 class FragmentNotAnalyzed(RunError):
-    """The statistics of one fragment could not be computed, for a reason without a code."""
+    """One fragment could not be analyzed, for a reason without a code of its own."""
 
     code = "LS510"
     remedy = (
@@ -23,7 +23,7 @@ class FragmentNotAnalyzed(RunError):
 
 
 class JobFailed(RunError):
-    """The Spark job of a table or a KNN join failed, for a reason without a code."""
+    """The Spark job of a table or a KNN join failed, for a reason without a code of its own."""
 
     code = "LS511"
     remedy = (
@@ -94,7 +94,7 @@ class JavaClassNotLoaded(RunError):
     """Spark does not load a Java class that lancestat compiled for it."""
 
     code = "LS531"
-    remedy = "Use a release of Spark that lancestat supports, and a session without a sandbox."
+    remedy = "Use a release of Spark that lancestat supports, in a session that may load jars."
 
 
 class ConnectorMissing(RunError):

@@ -40,7 +40,10 @@ class UnknownTable(UsageError):
 
 
 class UnknownTarget(UsageError):
-    """The target that was asked for is not declared; LS110 is one that the YAML itself names."""
+    """The target that was asked for is not declared.
+
+    Where the `default-target` of the YAML is not declared, the error is LS110.
+    """
 
     code = "LS405"
     remedy = "Name one of `targets` in `lancestat_project.yml`."
