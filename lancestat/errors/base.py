@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lancestat.formats import visible
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
@@ -17,9 +19,7 @@ class Location:
     column: int
 
     def __str__(self) -> str:
-        # A file's name may hold line breaks, and no text of a project ever starts a line.
-        file = "".join(char if char.isprintable() else repr(char)[1:-1] for char in self.file)
-        return f"{file}:{self.line}:{self.column}"
+        return f"{visible(self.file)}:{self.line}:{self.column}"
 
 
 _CLASSES: dict[str, type[LancestatError]] = {}
