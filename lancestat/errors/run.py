@@ -152,7 +152,7 @@ class SideUnreadable(RunError):
 
 
 class IndexUnreadable(RunError):
-    """The vector index of a table cannot be searched."""
+    """The vector index of a table cannot be searched, as when its files are damaged."""
 
     code = "LS565"
     remedy = "Create the index again with Lance, or set `mode: exact`."
