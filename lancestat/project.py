@@ -406,7 +406,7 @@ class Project:
         )
 
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        """Drop state of tables that are no longer declared, and what killed processes have left.
+        """Remove state of nodes that are no longer declared, and what killed processes have left.
 
         Raises:
             StateError: The state cannot be reached.
