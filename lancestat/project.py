@@ -213,7 +213,7 @@ class Project:
         full_refresh: bool = False,
         progress: Progress | None = None,
     ) -> RunResult:
-        """Execute a plan, of all nodes when None; Spark starts only if something must be read.
+        """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
 
         Args:
             plan: From `plan`; a new one over all nodes when None.
