@@ -127,7 +127,7 @@ def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undecl
         for row, table in zip(
             rows.column("id").to_pylist(), rows.column("table").to_pylist(), strict=True
         )
-        # A node without a table is no state of a table.
+        # Rows of nodes that have no table are kept.
         if table is not None and table not in declared
     )
     sizes = (
