@@ -15,7 +15,7 @@ _formatter = logging.Formatter()
 
 
 def redact_logs(redactor: Redactor) -> None:
-    """Keep what a redactor finds out of the logs of this process for as long as it is used.
+    """Redact the logs of this process with a redactor, for as long as that is in use.
 
     Records of `lancestat` and the loggers below it are redacted when they are made, and so before
     any handler gets them, Python's handler of last resort included.

@@ -11,11 +11,22 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, TypeVar
 
-from lancestat.errors import LancestatError, UnknownTable
+from lancestat import __version__
+from lancestat.errors import LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
+from lancestat.spec.digest import node_digest
 from lancestat.spec.load import load_project
-from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table, tables_of
+from lancestat.spec.model import (
+    PAGES,
+    ColumnSelection,
+    Node,
+    ProjectSpec,
+    Refresh,
+    Table,
+    tables_of,
+)
+from lancestat.spec.selection import select as select_nodes
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -147,8 +158,6 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             StateError: a selector needs the state, which cannot be reached.
         """
-        from lancestat.spec.selection import select as select_nodes
-
         return select_nodes(self.spec, select, exclude, states=self._node_states)
 
     def plan(
@@ -204,7 +213,7 @@ class Project:
         full_refresh: bool = False,
         progress: Progress | None = None,
     ) -> RunResult:
-        """Execute a plan, of all nodes when None; Spark starts only if something must be read.
+        """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
 
         Args:
             plan: From `plan`; a new one over all nodes when None.
@@ -406,17 +415,17 @@ class Project:
         )
 
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        """Drop state of tables that are no longer declared, and what killed processes have left.
+        """Remove state of nodes that are no longer declared, and what killed processes have left.
 
         Raises:
             StateError: The state cannot be reached.
             RunError: A scratch root cannot be listed.
         """
         from lancestat.execution.garbage_collection import collect_garbage
-        from lancestat.report.site.build import DEFAULT, clear_drafts
+        from lancestat.report.site.build import clear_drafts
 
         if not dry_run:
-            clear_drafts(self.spec.root.resolve() / DEFAULT)
+            clear_drafts(self.spec.root.resolve() / PAGES)
         return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
     def sweep(self, *, dry_run: bool = False) -> GarbageReport:
@@ -425,8 +434,6 @@ class Project:
 
     @property
     def _digests(self) -> dict[str, str]:
-        from lancestat.spec.digest import node_digest
-
         return {node.name: node_digest(node) for node in self.spec.nodes}
 
     def _node_states(self) -> dict[str, str]:
@@ -446,7 +453,6 @@ class Project:
 
     @property
     def _plan_store(self) -> PlanStore:
-        from lancestat import __version__
         from lancestat.plan.plan_store import PlanStore
 
         return PlanStore(self._observer, self.nodes, __version__)
@@ -461,8 +467,6 @@ class Project:
         return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
 
     def _table(self, name: str) -> Table:
-        from lancestat.errors import did_you_mean
-
         node = self.spec.node(name)
         if isinstance(node, Table):
             return node

@@ -154,12 +154,12 @@ class Redactor:
         return f"Redactor({len(self.known)} values)"
 
     def with_known(self, known: Iterable[KnownValue]) -> Redactor:
-        """One that looks for more."""
+        """Return a redactor that looks for more values."""
         more = [*known]
         return Redactor((*self.known, *more), self.public) if more else self
 
     def merged(self, other: Redactor) -> Redactor:
-        """One that looks for what either looks for."""
+        """Return a redactor that looks for the values of both."""
         return Redactor((*self.known, *other.known), self.public & other.public)
 
     def text(self, text: str, audience: Audience) -> str:

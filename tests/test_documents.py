@@ -141,6 +141,7 @@ def test_statistics_explains_every_word_and_key() -> None:
         wire.COMPUTED_AT_VERSION,
         wire.COMPUTED_AT,
         wire.NUM_ROWS,
+        wire.NEWEST_FRAGMENT,
         wire.SCHEMA_HASH,
     ]
     assert not [word for word in (*words, *keys) if f"`{word}`" not in page]

@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration
 from lancestat.lake.files import local_path
+from lancestat.lake.open import observe_dataset
 from lancestat.presentation.views import Check
 from lancestat.redact import redact_line, secret_values
+from lancestat.spark.session.start import find_java, running_session, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,8 +54,6 @@ def check_tables(spec: ProjectSpec) -> Iterator[Check]:
 
 
 def _check_table(table: Table, target: Target) -> Check:
-    from lancestat.lake.open import observe_dataset
-
     subject = f"table {table.name}"
     try:
         dataset = observe_dataset(table.uri, storage_options=target.storage_options)
@@ -83,8 +83,6 @@ def check_state(project: Project) -> Check:
 
 def check_spark(target: Target) -> Check:
     """Check that Spark starts and that its workers find the same libraries as this process."""
-    from lancestat.spark.session.start import running_session, start_session
-
     begun = time.monotonic()
     running = None
     session = None
@@ -154,8 +152,6 @@ def check_python() -> Check:
 
 def check_java() -> Check:
     """Check that the Java that Spark would start is there and new enough."""
-    from lancestat.spark.session.start import find_java
-
     try:
         java = find_java()
     except LancestatError as error:

@@ -18,7 +18,7 @@ from lancestat.redact import redact_line
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM, as schedulers send it to what takes too long."""
+    """SIGTERM, which schedulers send to processes that take too long."""
 
 
 @contextmanager

@@ -33,7 +33,7 @@ COMMANDS = {
     "comment": Entry(
         "lancestat.cli.commands.comment:comment", "Keep a pull request's comment up to date."
     ),
-    "gc": Entry("lancestat.cli.commands.gc:gc", "Sweep scratch and old state."),
+    "gc": Entry("lancestat.cli.commands.gc:gc", "Remove state and scratch that nothing needs."),
     "schema": Entry(
         "lancestat.cli.commands.schema:schema",
         "Print the JSON Schema of a KIND of YAML, or list the kinds.",

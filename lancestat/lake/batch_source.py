@@ -52,7 +52,7 @@ class BatchSource:
 
     @contextmanager
     def own_errors(self) -> Iterator[None]:
-        """Raise the stream's own error in place of what its reader made of it."""
+        """Raise the stream's own error instead of the one that its reader made of it."""
         try:
             yield
         except BaseException:

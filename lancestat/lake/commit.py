@@ -174,7 +174,7 @@ def commit(
 
     Lance moves the change behind compatible commits of others, some twenty times if need be. It is
     not moved if it requires one version, nor if it is an Overwrite, which Lance takes for
-    compatible with commits that nobody has seen.
+    compatible with commits that the writer has not seen.
 
     Args:
         change: What to commit.

@@ -46,7 +46,7 @@ class ListedFile:
 
 
 def list_files(uri: str) -> tuple[ListedFile, ...] | None:
-    """List the files that Spark would read at a path or pattern; None where nobody can tell.
+    """List the files that Spark would read at a path or pattern; None where it is not known.
 
     Args:
         uri: A path on this machine (`list_store_files` lists object stores).
@@ -126,7 +126,7 @@ _OPTIONS = {
 
 
 def list_store_files(uri: str, storage_options: Mapping[str, str]) -> tuple[ListedFile, ...] | None:
-    """List the files below a URI of S3; None where nobody can tell, or some are too new.
+    """List the files below a URI of S3; None where that is not known, or some are too new.
 
     Args:
         uri: A prefix, or a single object; no pattern.

@@ -260,7 +260,7 @@ def _read_transaction(dataset: lance.LanceDataset, version: int) -> lance.Transa
 
     pylance 14 builds `RewrittenIndex` with two of its five arguments, so that reading the
     compaction of any indexed table raises TypeError. Only then, and only for the time of one read,
-    the other three have a default. What they would hold is of no use here.
+    the other three have a default: their values are not needed here.
     """
     import lance
 
@@ -289,7 +289,7 @@ def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetim
     """Return the time of the newest commit that changed rows, by the clock of its writer.
 
     Commits that only moved rows or changed settings are skipped. An unknown commit counts as a
-    change; where it is gone, the time of the one after it stands for it. Where
+    change; where it is gone, the time of the next commit is returned. Where
     none of the `limit` newest commits changed rows, the time is that of the oldest of them.
 
     Args:

@@ -95,9 +95,9 @@ def process_of(tag: str) -> Process | None:
 class Lease:
     """The claim of a process on something that lies on disk.
 
-    It ends with its owner. Where nobody can tell whether that one runs, it ends `duration` after
-    `renewed_at`, the last sign of life; without such a sign, never. `owner` is None where only
-    the owner's tag is known and belongs to another host.
+    It ends when its owner does. Where it is not known whether the owner runs, it ends `duration`
+    after `renewed_at`, the last sign of life; without such a sign, never. `owner` is None where
+    only the owner's tag is known and belongs to another host.
     """
 
     owner: Process | None

@@ -180,9 +180,9 @@ def store_options(uri: str, storage_options: Mapping[str, str] | None) -> dict[s
 
 
 def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
-    """Ask an object store one question, to learn in seconds whether it answers at all.
+    """Send an object store one request, to learn in seconds whether it can be reached.
 
-    Opening a dataset in a store that is away takes minutes, because Lance repeats what it asks.
+    Opening a dataset in an unreachable store takes minutes, because Lance retries its requests.
 
     Args:
         store: Scheme and bucket, as `files.store_of` gives them.

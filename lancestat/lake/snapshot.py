@@ -134,8 +134,9 @@ def manifest_identity(committed_at: datetime | None, newest: Fragment | None) ->
     """Return a digest that tells two manifests of the same version number apart: 32 hex digits.
 
     These are the commit time, which Lance records in microseconds, and the files of the fragment
-    with the highest id, whose names are random. The second tells histories apart whose clocks
-    agree, as frozen or coarse ones do. Both are in memory once a manifest has been read.
+    with the highest id, whose names are random. The second tells histories apart whose
+    commit times agree, as those of frozen or coarse clocks do. Both are in memory once a manifest
+    has been read.
 
     Args:
         committed_at: The time of the commit, as the manifest has it.

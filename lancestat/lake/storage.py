@@ -24,7 +24,7 @@ _PAUSE_SECONDS = 0.1
 
 
 class Storage(Protocol):
-    """A root, and what is below it. Paths are relative to the root, with slashes."""
+    """A root, and the files below it. Paths are relative to the root, with slashes."""
 
     def uri(self, path: str) -> str:
         """Return the URI that Lance opens."""

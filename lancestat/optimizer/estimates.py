@@ -47,7 +47,7 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """One answer to the optimizer: which statistics were used or refused, and what came of it.
+    """One answer to the optimizer: the verdict on the statistics, and the estimates.
 
     `rows` and `size_bytes` are the estimates: the rows of the `fragments_scanned` of all
     `fragments`, and the decoded size of their projected columns. `columns` holds the estimate of

@@ -7,26 +7,26 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING
+
+import numpy as np
 
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.optimizer.column_groups import ColumnBounds, Counts, GroupColumn, Mask
 from lancestat.optimizer.pruned_fragments import (
     ColumnRange,
     FragmentStatistics,
     NoFragmentStatistics,
     RemainingFragments,
 )
+from lancestat.optimizer.pruning import columns_of, may_match
 from lancestat.predicates.filter import Filter
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import BlockKey, StateReader, TableSummary
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.partial import ColumnPartial
-
-if TYPE_CHECKING:
-    from lancestat.optimizer.column_groups import ColumnBounds, Counts, GroupColumn, Mask
 
 _log = logging.getLogger("lancestat.read")
 
@@ -94,10 +94,6 @@ class GroupedStatistics:
 
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
         """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
-        import numpy as np
-
-        from lancestat.optimizer.pruning import columns_of, may_match
-
         try:
             columns = set().union(*map(columns_of, filters))
             self.load(columns)
@@ -220,8 +216,6 @@ class _GroupLayout:
 
     @classmethod
     def of(cls, snapshot: Snapshot, groups: Sequence[Group]) -> _GroupLayout:
-        import numpy as np
-
         sizes = [len(group) for group in groups]
         home = dict(
             zip(
@@ -248,14 +242,10 @@ class _GroupLayout:
 
     def fragments_of(self, groups: Counts) -> tuple[int, ...]:
         """Return the fragments of some groups, ascending."""
-        import numpy as np
-
         return tuple(self.ids[np.isin(self.group_of, groups)].tolist())
 
     def column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
         """Return a column's partials by group, those with as many rows as in the manifest."""
-        from lancestat.optimizer.column_groups import GroupColumn
-
         sound = [
             partial if partial is not None and whole and partial.rows == rows else None
             for partial, whole, rows in zip(

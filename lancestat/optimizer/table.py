@@ -41,7 +41,7 @@ class ReadSettings:
     """The settings of a scan for the use of statistics.
 
     `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
-    leaves that to the policy; `samples` asks for samples where Spark's own estimation gives up.
+    leaves that to the policy; `samples` asks for samples where Spark cannot estimate.
     """
 
     enabled: bool = True

@@ -17,14 +17,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.optimizer.column_groups import Bounds, ColumnBounds, Mask, fits_spark
 from lancestat.optimizer.pruned_fragments import (
     ColumnRange,
     FragmentStatistics,
     NoFragmentStatistics,
     RemainingFragments,
 )
+from lancestat.optimizer.pruning import columns_of, literal_bound, may_match
 from lancestat.predicates.filter import Filter
 from lancestat.redact import redact_line, secret_values
 from lancestat.statistics.bounds import Bound
@@ -34,8 +38,6 @@ from lancestat.statistics.partial import ColumnPartial
 if TYPE_CHECKING:
     import lance
     import pyarrow as pa
-
-    from lancestat.optimizer.column_groups import ColumnBounds, Mask
 
 _log = logging.getLogger("lancestat.read")
 
@@ -122,8 +124,6 @@ class ZoneMapStatistics:
 
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
         """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
-        from lancestat.optimizer.pruning import columns_of, may_match
-
         try:
             columns = set().union(*map(columns_of, filters))
             matching = may_match(filters, self._bounds, len(self._fragments))
@@ -245,8 +245,6 @@ def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | Non
     """Convert zone bounds to those of `ColumnPartial`; None for none, NaN and other types."""
     import pyarrow as pa
 
-    from lancestat.optimizer.pruning import literal_bound
-
     if type.kind is Kind.TIMESTAMP:
         factor, divisor = _MICROSECONDS[column.type.unit]
         stored = column.cast(pa.int64()).to_pylist()
@@ -265,10 +263,6 @@ def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | Non
 
 
 def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> ColumnBounds:
-    import numpy as np
-
-    from lancestat.optimizer.column_groups import Bounds, ColumnBounds
-
     all_zones = [zones or _Zones() for zones in fragments]
     return ColumnBounds(
         type=type,
@@ -282,8 +276,6 @@ def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> Colu
 
 
 def _fits(zones: _Zones, type: ColumnType) -> bool:
-    from lancestat.optimizer.column_groups import fits_spark
-
     return all(fits_spark(high, type) for high in zones.highs)
 
 

@@ -202,7 +202,7 @@ def _existing(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
 
 
 def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
-    """Refuse a place without a dataset unless it is empty, or holds what was never committed."""
+    """Refuse a place without a dataset unless it is empty, or has only files of no commit."""
     from lance.file import LanceFileSession
 
     path = local_path(uri)

@@ -62,7 +62,7 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
 
     Raises:
         OutputOccupied: what is at that place by now is not what a join wrote there.
-        OutputNotWritten: it cannot be written. Readers still see what they saw.
+        OutputNotWritten: it cannot be written. Readers still see the result before.
     """
     return _FORMATS[writer.format].replace(writer, schema, written)
 

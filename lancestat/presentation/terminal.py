@@ -78,12 +78,12 @@ class Console:
     redactor: Redactor = field(default=EMPTY_REDACTOR)
 
     def begin(self, audience: Audience) -> None:
-        """Print for an audience from now on, and forget what other commands knew."""
+        """Print for an audience from now on, with the redactor of this process alone."""
         self.audience = audience
         self.redactor = Redactor(secret_environment(os.environ))
 
     def redact_with(self, redactor: Redactor) -> None:
-        """Never show what a project's redactor finds."""
+        """Also redact what a project's redactor finds."""
         self.redactor = redactor.merged(self.redactor)
 
     def redacted(self, text: str) -> str:

@@ -163,15 +163,15 @@ def _garbage(view: GarbageView, page: Page) -> Iterator[str]:
     counts = [
         count(report.partials_dropped, "set of partials", "sets of partials"),
         count(report.runs_dropped, "run entry", "run entries"),
-        count(report.generations_dropped, "outlived dataset"),
+        count(report.generations_dropped, "superseded dataset"),
         count(report.scratch_dropped, "scratch folder"),
     ]
-    dropped = [text for text in counts if not text.startswith("0 ")]
-    verb = "would drop" if view.is_dry_run else "dropped"
-    yield f"{verb} {', '.join(dropped)}: {size(report.bytes)}" if dropped else "Nothing to sweep."
+    removed = [text for text in counts if not text.startswith("0 ")]
+    verb = "would remove" if view.is_dry_run else "removed"
+    yield f"{verb} {', '.join(removed)}: {size(report.bytes)}" if removed else "Nothing to remove."
     if report.scratch_left:
         left = count(report.scratch_left, "scratch folder")
-        yield paint(f"left {left} that cannot be swept, see above", "note")
+        yield paint(f"left {left} that cannot be removed, see above", "note")
 
 
 @FORMAT.renders(CommentView)

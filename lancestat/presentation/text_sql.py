@@ -57,7 +57,7 @@ def _plan(explanation: PlanExplanation, page: Page) -> list[str]:
     rows = []
     room = max(40, page.width - 26)
     for operator in explanation.operators:
-        # What is shortened must not hide a part of what may not be shown.
+        # Redacted before it is shortened, which could leave a part of a secret.
         text = "  " * operator.depth + visible(page.redacted(_text(operator)))
         if len(text) > room:
             text = f"{text[: room - 3]}..."

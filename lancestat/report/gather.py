@@ -210,7 +210,7 @@ def _verdict(action: Action) -> str:
         return "blocked"
     if isinstance(action, Skip):
         return "current"
-    # What has no usable result is analyzed.
+    # Only a join without a usable result is analyzed.
     return "absent" if action.verb == "analyze" else "behind"
 
 

@@ -149,7 +149,7 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     try:
         after = _assess(new, snapshot, evidence)
     except SpecError:
-        # No run reads what a plan refuses.
+        # A plan that refuses the table reads nothing.
         return 0
     if skip_if_current(after) is not None:
         return 0

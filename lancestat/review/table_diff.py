@@ -15,6 +15,7 @@ from lancestat.review.evidence import Evidence, table_cost
 from lancestat.review.mask import Mask
 from lancestat.review.properties import declared_risks, selection_rules
 from lancestat.review.values import ColumnsChange, Findings, PropertyChange, Risk, RiskNote
+from lancestat.spec.declaration import key_fields
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -134,20 +135,15 @@ def staleness_risks(old: Policy, new: Policy) -> tuple[Risk, ...]:
 
 
 def _allowed_lag(policy: Policy) -> tuple[float, ...]:
-    """Return the allowed lag: versions, seconds, share of rows, and whether runs leave it."""
+    """Return the allowed lag by each bound, spans in seconds, and whether runs leave it."""
     allowed = policy.allow_stale
     waits = policy.refresh is Refresh.WHEN_STALE and allowed is not False
-    if isinstance(allowed, bool):
-        # Below 0, where a bound may be: that readers accept a version behind is not yet allowed.
-        return (*((_INFINITE if allowed else -1.0,) * 3), float(waits))
-    if allowed == StaleBounds():
-        return (-1.0, -1.0, -1.0, float(waits))
-    return (
-        _bound(allowed.max_versions),
-        _bound(allowed.max_age),
-        _bound(allowed.max_changed_rows),
-        float(waits),
-    )
+    names = [declared.name for declared in key_fields(StaleBounds)]
+    if isinstance(allowed, StaleBounds) and allowed != StaleBounds():
+        return (*(_bound(getattr(allowed, name)) for name in names), float(waits))
+    # Nothing stale is below every bound, also below one of 0.
+    lag = _INFINITE if allowed is True else -1.0
+    return (*(lag for _ in names), float(waits))
 
 
 def _bound(bound: float | timedelta | None) -> float:

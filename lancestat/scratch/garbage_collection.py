@@ -88,7 +88,7 @@ def collect_scratch_garbage(
         reason = error.message if isinstance(error, LancestatError) else str(error)
         secrets = secret_values(options)
         raise ScratchUnusable(
-            f"the scratch folder {redact_line(root, secrets)} cannot be swept: "
+            f"the scratch folder {redact_line(root, secrets)} cannot be cleaned up: "
             f"{redact_line(reason, secrets)}",
             hint="check the target's 'scratch', its storage-options and the permissions there",
         ) from None

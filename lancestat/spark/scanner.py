@@ -1,4 +1,4 @@
-"""Spark as a run sees it: started when it has something to do, stopped when the run ends."""
+"""The Spark of a run: started when it is first needed, stopped when the run ends."""
 
 from __future__ import annotations
 

@@ -160,9 +160,9 @@ class Namespace(Generic[T]):
         return False
 
     def refuse(self, name: str, noun: str, item: Item, origin: Origin) -> SpecError:
-        """Take a name that the environment gave, and the error that it must not.
+        """Declare a name that the environment gave, and return the error that refuses it.
 
-        A name is what the state, pages, plans and queries know a thing by, for everybody to see.
+        Names are public: they appear in the state, in pages, plans and queries.
         """
         self.values.setdefault(name, None)
         return item.error(

@@ -19,7 +19,7 @@ _KINDS = {key: kind.kind for key, kind in RESOURCES.items() if issubclass(kind, 
 
 @dataclass(frozen=True, slots=True)
 class NodeOutline:
-    """A node by its name, with what selectors know it by."""
+    """A node by its name, with what selectors compare."""
 
     name: str
     kind: NodeKind

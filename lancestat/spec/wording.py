@@ -30,7 +30,7 @@ def may_be_secret(path: KeyPath, origins: Container[KeyPath]) -> bool:
 
 
 def subject(path: KeyPath, root: object, origins: Container[KeyPath] = ()) -> str:
-    """Return words for what a path leads to.
+    """Return words for the value at a path.
 
     A resource whose name came from the environment is named by its number.
     """

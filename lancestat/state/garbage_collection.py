@@ -1,4 +1,4 @@
-"""Drops state that no declared table needs, and datasets that were set aside or outlived."""
+"""Drops state that no declared table needs, and datasets that were set aside or superseded."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class _Undeclared:
 def collect_state_garbage(
     state: LanceState, declared: frozenset[str], dry_run: bool
 ) -> GarbageReport:
-    """Drop what the state holds of tables other than `declared`, and outlived datasets.
+    """Drop what the state holds of tables other than `declared`, and superseded datasets.
 
     Args:
         state: The state.
@@ -57,13 +57,13 @@ def collect_state_garbage(
     """
     undeclared = [(stored, _undeclared(stored, declared)) for stored in state.tables]
     dropped = {stored.kind: len(rows.ids) for stored, rows in undeclared}
-    outlived = list(_outlived(state))
+    superseded = list(_superseded(state))
     report = GarbageReport(
         partials_dropped=dropped[Kind.PARTIALS] + dropped[Kind.SUMMARIES],
         runs_dropped=dropped[Kind.RUNS],
-        generations_dropped=len(outlived),
+        generations_dropped=len(superseded),
         bytes=sum(rows.size_bytes for _, rows in undeclared)
-        + sum(map(state.folder.size_bytes, outlived)),
+        + sum(map(state.folder.size_bytes, superseded)),
     )
     if dry_run:
         return report
@@ -74,7 +74,7 @@ def collect_state_garbage(
                     drop_rows(stored, rows.ids)
                     compact(stored, every_fragment=True)
                 stored.remove_old_versions(state.retention)
-    for location in outlived:
+    for location in superseded:
         state.folder.remove(location)
     for stored in state.tables:
         _remove_uncommitted(state, stored)
@@ -127,7 +127,7 @@ def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undecl
         for row, table in zip(
             rows.column("id").to_pylist(), rows.column("table").to_pylist(), strict=True
         )
-        # A node without a table is no state of a table.
+        # Rows of nodes that have no table are kept.
         if table is not None and table not in declared
     )
     sizes = (
@@ -138,7 +138,7 @@ def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undecl
     return _Undeclared(ids, sum(sizes) * len(ids) // max(rows.num_rows, 1))
 
 
-def _outlived(state: LanceState) -> Iterable[DatasetLocation]:
+def _superseded(state: LanceState) -> Iterable[DatasetLocation]:
     """Datasets of older layouts, of older generations, and those set aside.
 
     The newest generation stays even when it does not open for lack of a manifest: another run may

@@ -44,7 +44,7 @@ class Histogram:
     bins: tuple[HistogramBin, ...]
 
 
-# Every query of a session asks for the same ones, and each takes milliseconds.
+# Every query of a session needs the same ones, and each takes milliseconds to compute.
 @lru_cache(maxsize=256)
 def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> Histogram | None:
     """Return the histogram of a column; None without quantiles, values, or usable bounds.

@@ -46,7 +46,7 @@ class ColumnPartial:
 
     @property
     def distinct(self) -> int:
-        """The sketch's estimate of distinct values, within what rows and bounds leave possible."""
+        """The sketch's estimate of distinct values, at most what rows and bounds allow."""
         if not self.values:
             return 0
         most = self.values

@@ -155,7 +155,7 @@ class Repository:
         return _line(self._output("rev-parse", "--short", commit))
 
     def at(self, commit: str, *paths: str) -> dict[str, TreeEntry]:
-        """Return what a commit has at some paths, by path."""
+        """Return the entries of a commit at some paths, by path."""
         entries = self._list(commit, "--", *paths)
         return {entry.path: entry for entry in entries if entry.path in paths}
 

@@ -79,19 +79,19 @@ class GitHub:
         return self._ask("GET", path)
 
     def patch(self, path: str, payload: Mapping[str, object]) -> Answer:
-        """Change what is at `path`."""
+        """Update the resource at `path`."""
         return self._ask("PATCH", path, payload)
 
     def post(self, path: str, payload: Mapping[str, object]) -> Answer:
-        """Add to what is at `path`; never sent twice by itself, since it might add twice.
+        """Create a resource at `path`; not retried, since that could create two.
 
         Raises:
-            InDoubt: it may or may not have been added.
+            InDoubt: it may or may not have been created.
         """
         return self._ask("POST", path, payload)
 
     def pause(self, attempt: int, wanted_seconds: float | None = None) -> None:
-        """Wait before attempt `attempt` + 1: as long as GitHub wants, or longer each time."""
+        """Wait before attempt `attempt` + 1: as long as GitHub asks, or longer each time."""
         self._sleep(2.0**attempt if wanted_seconds is None else wanted_seconds)
 
     def _ask(self, method: str, path: str, payload: Mapping[str, object] | None = None) -> Answer:

@@ -298,18 +298,18 @@ def test_the_json_of_show_is_a_contract(
 @pytest.mark.parametrize(
     ("report", "args", "text"),
     [
-        (GarbageReport(0, 0, 0, 0), (), "Nothing to sweep.\n"),
-        (GarbageReport(2, 1, 0, 5_000), (), "dropped 2 sets of partials, 1 run entry: 5.0 kB\n"),
-        (GarbageReport(0, 0, 1, 0), ("--dry-run",), "would drop 1 outlived dataset: 0 B\n"),
-        (GarbageReport(0, 0, 0, 70, scratch_dropped=2), (), "dropped 2 scratch folders: 70 B\n"),
+        (GarbageReport(0, 0, 0, 0), (), "Nothing to remove.\n"),
+        (GarbageReport(2, 1, 0, 5_000), (), "removed 2 sets of partials, 1 run entry: 5.0 kB\n"),
+        (GarbageReport(0, 0, 1, 0), ("--dry-run",), "would remove 1 superseded dataset: 0 B\n"),
+        (GarbageReport(0, 0, 0, 70, scratch_dropped=2), (), "removed 2 scratch folders: 70 B\n"),
         (
             GarbageReport(0, 0, 0, 0, scratch_left=1),
             (),
-            "Nothing to sweep.\nleft 1 scratch folder that cannot be swept, see above\n",
+            "Nothing to remove.\nleft 1 scratch folder that cannot be removed, see above\n",
         ),
     ],
 )
-def test_gc_prints_the_number_of_dropped_items(
+def test_gc_prints_the_number_of_removed_items(
     report: GarbageReport,
     args: tuple[str, ...],
     text: str,

@@ -19,7 +19,6 @@ from lancestat.errors import (
 )
 from lancestat.presentation.views import Check
 from lancestat.project import Project
-from lancestat.spark.session import start as session
 from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
 
@@ -194,7 +193,7 @@ def test_a_failed_start_of_spark_shows_no_secrets(
     def fail(target: Target, app_name: str) -> None:
         raise raised
 
-    monkeypatch.setattr(session, "running_session", lambda: None)
-    monkeypatch.setattr(session, "start_session", fail)
+    monkeypatch.setattr(checks, "running_session", lambda: None)
+    monkeypatch.setattr(checks, "start_session", fail)
     target = Target("dev", "state", storage_options={"aws_secret_access_key": "k3y-of-the-lake"})
     assert checks.check_spark(target) == Check("Spark", False, finding, advice)

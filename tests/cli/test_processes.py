@@ -87,7 +87,7 @@ def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
     payload = json.loads(lancestat(shop, "show", "orders", "--output", "json").stdout)
     assert (payload["verdict"], payload["reason"], payload["numRows"]) == ("use", "current", 1100)
     assert payload["columns"]["o_id"]["max"] == "1099"
-    assert lancestat(shop, "gc", "--dry-run").stdout == "Nothing to sweep.\n"
+    assert lancestat(shop, "gc", "--dry-run").stdout == "Nothing to remove.\n"
 
 
 @pytest.mark.spark

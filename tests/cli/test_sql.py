@@ -194,7 +194,7 @@ TOLD = Explanation(
     verdict=Verdict(True, GuardReason.CURRENT, "the statistics describe version 18"),
     columns={
         "o_id": ColumnEstimate(
-            0, 2500, "0", "2499", 8, 8, Histogram(10.0, (HistogramBin(0, 9, 9),))
+            0, 2500, "0", "2499", 8, 8, histogram=Histogram(10.0, (HistogramBin(0, 9, 9),))
         ),
         "o_note": ColumnEstimate(nulls=3, distinct=7, average_length=12, maximum_length=40),
     },

@@ -43,19 +43,19 @@ def left_in(root: Path) -> Path:
     return folder
 
 
-def test_declared_and_default_scratch_folders_are_swept(folder: Path) -> None:
+def test_declared_and_default_scratch_folders_are_removed(folder: Path) -> None:
     declared = left_in(folder / "scratch")
     default = left_in(default_root({"spark.local.dir": str(folder / "spark")}))
     project = Project.load(folder)
-    report = project.sweep(dry_run=True)
+    report = project.collect_garbage(dry_run=True)
     assert (report.scratch_dropped, report.scratch_left) == (2, 0)
     assert report.bytes > 2000
     assert declared.exists()
     assert default.exists()
-    assert project.sweep() == report
+    assert project.collect_garbage() == report
     assert not declared.exists()
     assert not default.exists()
-    assert project.sweep().scratch_dropped == 0
+    assert project.collect_garbage().scratch_dropped == 0
 
 
 def test_scratch_that_was_not_removed_is_counted_and_logged(
@@ -63,7 +63,7 @@ def test_scratch_that_was_not_removed_is_counted_and_logged(
 ) -> None:
     left = left_in(folder / "scratch")
     (left / MARKER).write_text("{")
-    assert Project.load(folder).sweep().scratch_left == 1
+    assert Project.load(folder).sweep().scratch_left == 1, "the name of earlier releases"
     assert f"scratch {left} was left: its marker cannot be understood" in caplog.text
 
 

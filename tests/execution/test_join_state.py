@@ -38,7 +38,7 @@ def test_another_process_reads_the_record_of_a_join(world: JoinWorld) -> None:
     assert (record.left.fragments, record.left.last_fragment) == (2, 1)
 
 
-def test_a_sweep_keeps_records_of_declared_joins(world: JoinWorld) -> None:
+def test_garbage_collection_keeps_records_of_declared_joins(world: JoinWorld) -> None:
     world.run("l", "near")
     state = open_state(str(world.folder / "state"))
     collect_garbage(world.spec, state, now=NOW, dry_run=False)

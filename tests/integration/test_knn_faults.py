@@ -136,7 +136,7 @@ def converge(shop: Shop, right: list[Vector]) -> None:
 
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -> Shop:
-    # What others left on this machine is no matter of a sweep here.
+    # What others left on this machine is not collected here.
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "spark"))
     lance.write_dataset(table(LEFT, TYPE), str(tmp_path / "l.lance"), max_rows_per_file=15)
     return Shop(tmp_path, Faults(tmp_path / "faults"))
@@ -167,14 +167,14 @@ def test_a_killed_run_leaves_the_old_or_the_new_result_and_the_next_one_converge
     shop.faults.plan(point, "pause")
     with shop.running(strategy) as run:
         shop.faults.wait_for(point)
-        assert shop.project.sweep().scratch_dropped == 0, "it is in use"
+        assert shop.project.collect_garbage().scratch_dropped == 0, "it is in use"
         os.kill(run.pid, signal.SIGKILL)
         run.wait(60)
     check(shop, NEW if point == "committed" else OLD)
     assert shop.scratch()
 
-    assert shop.project.sweep(dry_run=True).scratch_dropped == 1
-    assert shop.project.sweep().scratch_dropped == 1
+    assert shop.project.collect_garbage(dry_run=True).scratch_dropped == 1
+    assert shop.project.collect_garbage().scratch_dropped == 1
 
     assert shop.scratch() == []
     converge(shop, NEW)

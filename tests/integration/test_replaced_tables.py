@@ -129,7 +129,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan is of one table, and the workers open another."""
-    from lancestat.spark.analyze import scanner
+    from lancestat.spark import scanner
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")

@@ -93,7 +93,7 @@ def test_drafts_of_another_host_are_kept_for_a_week(tmp_path: Path) -> None:
     assert not other.exists()
 
 
-def test_temporary_folders_of_killed_processes_are_swept(
+def test_temporary_folders_of_killed_processes_are_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import click
-import yaml
 
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
@@ -11,6 +10,8 @@ from lancestat.presentation.views import ListView
 
 
 def _write(value: object) -> None:
+    import yaml
+
     redacted = CONSOLE.redactor.json(value, CONSOLE.audience)
     click.echo(yaml.safe_dump(redacted, sort_keys=False), nl=False)
 

@@ -62,10 +62,10 @@ def test_folders_of_dead_joins_are_removed(root: Path) -> None:
     size = sum((folder / path).stat().st_size for path in files_below(folder))
     for dry_run in (True, False):
         assert folder.exists()
-        sweep = collect_scratch_garbage(str(root), now=NOW, dry_run=dry_run)
-        [swept] = sweep.collected
-        assert (swept.uri, swept.size_bytes, swept.beat_at) == (str(folder), size, beat)
-        assert sweep.left == ()
+        garbage = collect_scratch_garbage(str(root), now=NOW, dry_run=dry_run)
+        [abandoned] = garbage.collected
+        assert (abandoned.uri, abandoned.size_bytes, abandoned.beat_at) == (str(folder), size, beat)
+        assert garbage.left == ()
     assert list(root.iterdir()) == []
     assert collect_scratch_garbage(str(root), now=NOW).collected == ()
 
@@ -87,8 +87,8 @@ def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
         left_by(root, "dead/never-beat"),
         left_by(root, "dead/broken-beat", beat="?"),
     ]
-    sweep = collect_scratch_garbage(str(root), now=NOW)
-    assert {swept.uri for swept in sweep.collected} == {str(folder) for folder in dead}
+    garbage = collect_scratch_garbage(str(root), now=NOW)
+    assert {abandoned.uri for abandoned in garbage.collected} == {str(folder) for folder in dead}
     assert all(folder.exists() for folder in live)
     assert not any(folder.exists() for folder in dead)
     assert not (root / "dead").exists()
@@ -124,9 +124,9 @@ def test_folders_without_a_marker_are_kept(root: Path) -> None:
 def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
-    sweep = collect_scratch_garbage(str(root), now=NOW)
-    assert sweep.collected == ()
-    [(uri, reason)] = sweep.left
+    garbage = collect_scratch_garbage(str(root), now=NOW)
+    assert garbage.collected == ()
+    [(uri, reason)] = garbage.left
     assert uri == str(folder)
     assert "its marker cannot be understood" in reason
     assert (folder / "right.lance" / "data" / "rows.lance").exists()
@@ -148,8 +148,8 @@ def test_links_are_not_followed(root: Path, outside: Path) -> None:
     marked = root / "app" / "marked"
     marked.mkdir()
     (marked / MARKER).symlink_to(outside / MARKER)
-    [swept] = collect_scratch_garbage(str(root), now=NOW).collected
-    assert swept.uri == str(root / "app" / "dead")
+    [abandoned] = collect_scratch_garbage(str(root), now=NOW).collected
+    assert abandoned.uri == str(root / "app" / "dead")
     assert files_below(outside) == before
     assert (root / "app" / "run").is_symlink()
     assert (root / "application").is_symlink()
@@ -178,15 +178,15 @@ def test_a_folder_that_cannot_be_removed_is_reported(
     folder = left_by(root)
     monkeypatch.setattr(storage, "_remove_folder", busy)
     monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
-    sweep = collect_scratch_garbage(str(root), now=NOW)
-    assert sweep.collected == ()
-    [(uri, reason)] = sweep.left
+    garbage = collect_scratch_garbage(str(root), now=NOW)
+    assert garbage.collected == ()
+    [(uri, reason)] = garbage.left
     assert uri == str(folder)
     assert "Permission denied" in reason
 
 
 @pytest.mark.parametrize("question", ["children", "read"])
-def test_unreadable_folders_do_not_stop_the_sweep(
+def test_unreadable_folders_do_not_stop_the_collection(
     root: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     own, other = left_by(root, "b/own"), left_by(root, "a/other")
@@ -198,9 +198,9 @@ def test_unreadable_folders_do_not_stop_the_sweep(
         return asked(self, path)
 
     monkeypatch.setattr(storage.FolderStorage, question, denied)
-    sweep = collect_scratch_garbage(str(root), now=NOW)
-    assert [swept.uri for swept in sweep.collected] == [str(own)]
-    assert [reason for _, reason in sweep.left] == ["Permission denied"]
+    garbage = collect_scratch_garbage(str(root), now=NOW)
+    assert [abandoned.uri for abandoned in garbage.collected] == [str(own)]
+    assert [reason for _, reason in garbage.left] == ["Permission denied"]
     assert other.exists()
 
 
@@ -211,7 +211,7 @@ def test_an_unreadable_root_is_reported(tmp_path: Path) -> None:
     assert caught.value.code == "LS583"
 
 
-def test_a_sweep_that_is_killed_is_finished_by_the_next(
+def test_a_collection_that_is_killed_is_finished_by_the_next(
     root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The marker is removed last."""
@@ -228,7 +228,7 @@ def test_a_sweep_that_is_killed_is_finished_by_the_next(
     assert not folder.exists()
 
 
-def test_sweeps_do_not_disturb_joins_that_begin(root: Path) -> None:
+def test_collections_do_not_disturb_joins_that_begin(root: Path) -> None:
     ended = []
 
     def join(number: int) -> None:
@@ -238,13 +238,13 @@ def test_sweeps_do_not_disturb_joins_that_begin(root: Path) -> None:
             assert file.read_text() == str(number)
         ended.append(number)
 
-    def sweep(number: int) -> None:
+    def collect(number: int) -> None:
         assert collect_scratch_garbage(str(root), now=datetime.now(timezone.utc)).collected == ()
 
     with ThreadPoolExecutor(8) as pool:
         joins = pool.map(join, range(100))
-        sweeps = pool.map(sweep, range(100))
-        assert [*joins, *sweeps] == [None] * 200
+        collections = pool.map(collect, range(100))
+        assert [*joins, *collections] == [None] * 200
     assert list(root.iterdir()) == []
     assert len(ended) == 100
 
@@ -275,7 +275,7 @@ def join(root: Path) -> Iterator[subprocess.Popen[str]]:
         process.kill()
 
 
-def test_a_killed_join_is_swept_at_once(root: Path, join: subprocess.Popen[str]) -> None:
+def test_a_killed_join_is_removed_at_once(root: Path, join: subprocess.Popen[str]) -> None:
     assert join.stdout is not None
     folder = join.stdout.readline().strip()
     now = datetime.now(timezone.utc)
@@ -283,9 +283,9 @@ def test_a_killed_join_is_swept_at_once(root: Path, join: subprocess.Popen[str])
     join.send_signal(signal.SIGKILL)
     join.wait(timeout=60)
     assert Path(folder).exists()
-    [swept] = collect_scratch_garbage(str(root), now=now).collected
-    assert swept.uri == folder
-    assert swept.size_bytes > 5000
+    [abandoned] = collect_scratch_garbage(str(root), now=now).collected
+    assert abandoned.uri == folder
+    assert abandoned.size_bytes > 5000
     assert list(root.iterdir()) == []
 
 
@@ -298,7 +298,7 @@ def test_an_interrupted_join_leaves_nothing(root: Path, join: subprocess.Popen[s
 
 
 @pytest.mark.s3
-def test_scratch_in_an_object_store_is_swept(object_store: ObjectStore) -> None:
+def test_scratch_in_an_object_store_is_removed(object_store: ObjectStore) -> None:
     import lance
     import pyarrow as pa
 
@@ -329,7 +329,7 @@ def test_scratch_in_an_object_store_is_swept(object_store: ObjectStore) -> None:
     store.write("app/foreign/rows", "mine")
     for dry_run in (True, False):
         found_by = collect_scratch_garbage(root, options, now=now, dry_run=dry_run)
-        assert [swept.uri for swept in found_by.collected] == [f"{root}/app/dead"]
+        assert [abandoned.uri for abandoned in found_by.collected] == [f"{root}/app/dead"]
         assert [uri for uri, _ in found_by.left] == [f"{root}/app/broken"]
     assert sorted(objects()) == sorted([MARKER] * 2 + ["rows"] * 3 + [HEARTBEAT])
 

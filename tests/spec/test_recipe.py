@@ -15,7 +15,7 @@ TOP = Path(__file__).parents[2]
 PATCH = TOP / "docs/recipes/table-key.patch"
 
 PROJECT = "name: shop\ntargets: {dev: {}}\n"
-TABLE = "tables:\n  - {name: orders, uri: s3://lake/orders"
+TABLE = "tables:\n  - {name: orders, uri: /nowhere/orders.lance"
 LINK = "https://wiki.example.com/orders"
 
 # Prints the results of commands, one JSON list a line: exit code and output.
@@ -47,7 +47,11 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_a_new_key_touches_few_files() -> None:
     touched = re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text(), re.MULTILINE)
-    assert touched == ["lancestat/spec/table.py", "specs/tables.yml"]
+    assert touched == [
+        "lancestat/report/site/facts.py",
+        "lancestat/spec/table.py",
+        "specs/tables.yml",
+    ]
 
 
 def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> None:
@@ -61,6 +65,7 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
         ["--project-dir", "wrong", "validate"],
         ["--project-dir", "new", "diff", "--no-datasets", "--output", "json", "./old"],
         ["schema", "table"],
+        ["--project-dir", "new", "docs", "--out", "pages"],
     ]
     completed = subprocess.run(
         [sys.executable, "-c", COMMANDS, json.dumps(commands)],
@@ -70,7 +75,8 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
         capture_output=True,
         text=True,
     )
-    valid, wrong, diff, schema, (digests, link) = map(json.loads, completed.stdout.splitlines())
+    results = map(json.loads, completed.stdout.splitlines())
+    valid, wrong, diff, schema, docs, (digests, link) = results
 
     assert valid[0] == 0
     assert wrong[0] == 1
@@ -81,6 +87,9 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
     assert node["properties"][0]["new"] == LINK
     assert json.loads(schema[1])["properties"]["link"]["description"] == "A page about the table."
     assert (digests, link) == (1, LINK)
+    assert docs[0] == 0
+    [page] = (tmp_path / "pages/tables").glob("*.html")
+    assert LINK in page.read_text(encoding="utf-8")
 
 
 def test_the_schema_and_the_reference_follow(patched: Path) -> None:

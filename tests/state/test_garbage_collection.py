@@ -54,7 +54,7 @@ def test_a_dry_run_reports_the_same_and_changes_nothing(folder: Path, state: Lan
     assert expected.generations_dropped == 1
 
 
-def test_outlived_and_damaged_datasets_are_dropped(folder: Path, state: LanceState) -> None:
+def test_superseded_and_damaged_datasets_are_dropped(folder: Path, state: LanceState) -> None:
     v0 = folder / "v0" / "partials-3.lance"
     v0.mkdir(parents=True)
     (v0 / "file").write_bytes(bytes(1000))
@@ -87,14 +87,14 @@ def test_a_dataset_that_is_being_created_is_kept(folder: Path) -> None:
     assert (making / "1.lance").exists()
 
 
-def test_an_empty_state_can_be_swept(folder: Path) -> None:
+def test_an_empty_state_has_no_garbage(folder: Path) -> None:
     assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
         0, 0, 0, 0
     )
     assert not folder.exists()
 
 
-def test_a_swept_table_starts_empty(state: LanceState) -> None:
+def test_a_removed_table_starts_empty(state: LanceState) -> None:
     collect_state_garbage(state, KEPT, dry_run=False)
     state.add_partials("gone", [stored("back", x=1)])
     assert set(state.partial_index("gone").singles) == {fingerprint("back")}

@@ -95,7 +95,7 @@ def test_many_runs_do_not_expire_the_record_of_a_join(folder: Path) -> None:
     assert dict(open_state(str(folder)).joins()) == {"j": JOIN}
 
 
-def test_joins_that_are_no_longer_declared_are_swept(folder: Path) -> None:
+def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
     report = collect_state_garbage(state, frozenset({join_identity("j")}), dry_run=False)

@@ -78,7 +78,7 @@ def test_the_state_does_not_grow_with_the_number_of_runs(
     assert state.records()["t"].version == 39
 
 
-def test_damage_is_set_aside_and_swept(
+def test_damage_is_set_aside_and_removed(
     object_store: ObjectStore, uri: str, state: LanceState, caplog: pytest.LogCaptureFixture
 ) -> None:
     state.add_partials("t", [stored("a", x=1)])

@@ -15,10 +15,10 @@ from pathlib import Path
 TOP = Path(__file__).parents[2]
 PATCH = TOP / "docs/recipes/statistic.patch"
 
-PROJECT = "name: shop\ntargets: {dev: {}}\n"
+PROJECT = "name: shop\ntargets: {dev: {spark: {master: local}}}\n"
 TABLES = "tables:\n  - {name: orders, uri: orders.lance}\n"
 
-# Publishes the statistics of a table, and prints them as every reader has them.
+# Runs a table of two fragments without Spark, and prints its statistics as every reader has them.
 COMMANDS = """\
 import json
 from datetime import datetime, timezone
@@ -29,57 +29,45 @@ import pyarrow as pa
 from click.testing import CliRunner
 
 from lancestat.cli.main import cli
-from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset
-from lancestat.manifest.publication import Publication, commit
-from lancestat.manifest.wire import encode_statistics
-from lancestat.optimizer.table import ReadTable
-from lancestat.plan.judgement import TableStatistics
+from lancestat.optimizer.table import DeclaredTables
+from lancestat.project import Project
 from lancestat.spark.read.planning_service import PlanningService
-from lancestat.statistics.column_statistics import column_statistics_of
-from lancestat.statistics.column_type import column_type
-from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import decode, encode, merge
 
 rows = pa.table({"price": [1.5, 2.0, 3.5, 4.0, 0.0], "note": ["", "late", None, "", "b"]})
-lance.write_dataset(rows, "orders.lance")
-table = snapshot(observe_dataset("orders.lance"), "orders.lance")
-fragments = [analyze(part.to_batches(), rows.schema) for part in (rows[:3], rows[3:])]
-columns = {}
-for name in rows.column_names:
-    partial = merge(decode(encode(partials[name])) for partials in fragments)
-    type = column_type(rows.schema.field(name).type)
-    columns[name] = (type, column_statistics_of(partial, type))
-entries = encode_statistics(
-    columns,
-    rows=len(rows),
-    schema_hash=schema_hash(table.fields),
-    computed_at_version=table.version + 1,
-    computed_at=datetime.now(timezone.utc),
-)
-commit(Publication(table.pin, entries, table.config))
+lance.write_dataset(rows, "orders.lance", max_rows_per_file=3)
 
-run = CliRunner().invoke
+def run(*words):
+    return CliRunner().invoke(cli, words, catch_exceptions=False).stdout
+
+run("run")
+project = Project.load()
+opened = DeclaredTables(project.spec, project.state, lambda: datetime.now(timezone.utc))
 service = PlanningService()
-latest = snapshot(observe_dataset("orders.lance"), "orders.lance")
-question = {
-    "op": "estimate",
-    "table": service.register(ReadTable("orders", TableStatistics(latest))),
-    "columns": ["price", "note"],
-    "filters": [],
-    "conf": {},
-    "options": {},
-}
-run(cli, ["docs", "--out", "pages"], catch_exceptions=False)
+[table] = opened.open(project.spec.tables).values()
+number = service.register(table)
+
+def estimate(*filters):
+    question = {
+        "op": "estimate",
+        "table": number,
+        "columns": ["price", "note"],
+        "filters": filters,
+        "conf": {},
+        "options": {},
+    }
+    return json.loads(service.answer(json.dumps(question)))
+
+dear = {"op": ">", "column": "price", "type": "double", "value": "3.75"}
+run("docs", "--out", "pages")
 [page] = Path("pages").rglob("orders*.html")
 output = {
-    "entries": entries,
-    "json": run(cli, ["show", "orders", "--output", "json"]).stdout,
-    "csv": run(cli, ["show", "orders", "--output", "csv"]).stdout,
-    "text": run(cli, ["show", "orders"]).stdout,
+    "entries": lance.dataset("orders.lance").config(),
+    "json": run("show", "orders", "--output", "json"),
+    "csv": run("show", "orders", "--output", "csv"),
+    "text": run("show", "orders"),
     "page": page.read_text(encoding="utf-8"),
-    "estimate": json.loads(service.answer(json.dumps(question))),
+    "estimate": estimate(),
+    "pruned": estimate(dear),
 }
 print(json.dumps(output))
 """
@@ -124,3 +112,4 @@ def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) ->
     assert (head.split()[-1], line.split()[-1]) == ("empty", "2")
     assert '<th class="r">Empty</th>' in output["page"]
     assert output["estimate"]["columns"]["note"]["emptyCount"] == 2
+    assert (output["pruned"]["rows"], output["pruned"]["columns"]["note"]["emptyCount"]) == (2, 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, command
-from lancestat.errors import CommentTextUnreadable
+from lancestat.errors import CommentTextUnreadable, ReadOnlyToken
 from lancestat.formats import escape_commands, visible
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import CommentView
@@ -48,7 +48,6 @@ def comment(
     strict: bool,
 ) -> None:
     """Find the comment, then update it or make it."""
-    from lancestat.errors import ReadOnlyToken
     from lancestat.review.comment import pull_request, upsert_comment
     from lancestat.vcs.github import GitHub
 

@@ -8,7 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.presentation.views import SiteView
-from lancestat.report.site.build import DEFAULT
+from lancestat.spec.model import PAGES
 
 
 @command(
@@ -22,7 +22,7 @@ from lancestat.report.site.build import DEFAULT
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help=f"Where to write them (default: {DEFAULT.as_posix()} of the project).",
+    help=f"Where to write them (default: {PAGES.as_posix()} of the project).",
 )
 def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
@@ -32,7 +32,7 @@ def docs(
     from lancestat.report.site.build import build_site, check_folder
 
     project = invocation.project()
-    folder = out or project.spec.root / DEFAULT
+    folder = out or project.spec.root / PAGES
     check_folder(folder)
     report = project.report(
         any_of(select), any_of(exclude), with_fragments=True, with_histograms=True

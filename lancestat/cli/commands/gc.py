@@ -8,10 +8,10 @@ from lancestat.cli.command import Invocation, command
 from lancestat.presentation.views import GarbageView
 
 
-@command("gc", help="Sweep scratch and old state.", views=[GarbageView])
-@click.option("--dry-run", is_flag=True, help="Only tell what would be dropped.")
+@command("gc", help="Remove state and scratch that nothing needs.", views=[GarbageView])
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 def gc(invocation: Invocation, dry_run: bool) -> None:
-    """Drop what no declared table needs."""
+    """Remove state of what is not declared any more, and what killed processes have left."""
     project = invocation.project()
     report = project.collect_garbage(dry_run=dry_run)
     invocation.show(GarbageView(project.spec.name, project.spec.target.name, report, dry_run))

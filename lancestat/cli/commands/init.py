@@ -30,7 +30,7 @@ def init(invocation: Invocation, folder: Path | None) -> None:
         remove_drafts(root / name)
     in_the_way = [name for name in files if _exists(root / name)]
     if PROJECT_FILE not in in_the_way:
-        # An init that was killed has left what is whole, and not the project's file.
+        # A killed init leaves whole files, and the project's file is the last that it writes.
         in_the_way = [name for name in in_the_way if not _holds(root / name, files[name])]
     if in_the_way:
         raise ProjectNotCreated(

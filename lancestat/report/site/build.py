@@ -35,8 +35,6 @@ from lancestat.spec.model import ProjectSpec
 
 _log = logging.getLogger("lancestat.report")
 
-# The default folder of a project's pages, in a folder that git ignores.
-DEFAULT = Path(".lancestat", "docs")
 # A folder that has it holds a site, whose other files it lists.
 MARKER = ".lancestat-docs"
 _HEAD = "`lancestat docs` replaces these files, and no others:\n"

@@ -15,7 +15,7 @@ from lancestat import formats
 from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, redact_line
 from lancestat.report.values import Health, NodeReport, TableReport
 
-# Long enough for what is shown of any text; patterns of secrets must not see a megabyte.
+# Longer than any text that is shown; patterns of secrets would take long over a megabyte.
 _LONGEST_READ = 2000
 _LONGEST_LINE = 400
 
@@ -25,7 +25,7 @@ _UNSEEN = re.compile(
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
 REPLACEMENT = "\ufffd"
-# What no pattern of a secret is about.
+# Texts that no pattern of a secret matches.
 _FIGURE = re.compile(r"[0-9.,%()+-]*")
 
 

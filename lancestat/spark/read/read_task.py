@@ -14,6 +14,7 @@ from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
 from lancestat.optimizer.table import QueryScan
 from lancestat.redact import redact_line, secret_values
+from lancestat.spark.read.arrow_columns import for_spark
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.start import task_threads
 from lancestat.spark.session.worker import prepare_worker
@@ -102,7 +103,6 @@ def read_part(
         LakeError: what cannot be read, and why.
         ValueOutOfRange: a value that Spark's type cannot hold.
     """
-    from lancestat.spark.read.arrow_columns import for_spark
     from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
     dataset = pinned_dataset(scan.pin, storage_options)

@@ -145,7 +145,7 @@ def start_jvm(
 
 
 def not_started(output: str, conf: Mapping[str, str]) -> RunError:
-    """The error that names the cause in what the JVM printed, without secrets of `conf`."""
+    """Return the error with the cause from the JVM's output, without secrets of `conf`."""
     lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
     causes = [line for line in lines if _CAUSE.search(line)]
     reason = " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"

@@ -153,7 +153,7 @@ def explain_query(
 
 
 class _Scan:
-    """A scan of the plan: the columns it reads and what the optimizer holds of it."""
+    """A scan of the plan: the columns it reads and the optimizer's estimates of it."""
 
     def __init__(self, leaf: Any, relation: Any) -> None:
         is_v2 = leaf.getClass().getSimpleName() == "BatchScanExec"
