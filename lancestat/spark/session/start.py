@@ -21,7 +21,7 @@ from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
-from lancestat.spec.spark_master import is_local, with_attempts
+from lancestat.spec.spark_master import with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -119,7 +119,7 @@ def start_jvm(
     find_java()
     properties = {**conf, **({"spark.master": master} if master else {})}
     options = os.environ.get("JDK_JAVA_OPTIONS", "")
-    if is_short_lived and (master is None or is_local(master)):
+    if is_short_lived and (master is None or master.startswith("local")):
         # Options of the command line come after these, so a user's own choice wins.
         options = f"{_FIRST_COMPILER_ONLY} {options}".strip()
     with (
