@@ -128,7 +128,7 @@ class Beats:
         return self.instants[-1]
 
     def wait_for(self, more: int) -> None:
-        """Wait until the time was asked for so often again; what came before the last is written."""
+        """Wait until the time was asked for so often again: all beats but the last are written."""
         wanted = len(self.instants) + more
         while len(self.instants) < wanted:
             assert self._asked.acquire(timeout=60), "the heart does not beat"

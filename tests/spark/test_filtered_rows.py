@@ -42,7 +42,10 @@ def table(ids: pa.Array) -> pa.Table:
 def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("filtered") / "t.lance")
     dataset = lance.write_dataset(
-        table(pa.array(range(ROWS))), uri, max_rows_per_file=ROWS // 2, **WRITERS.get(request.param, {})
+        table(pa.array(range(ROWS))),
+        uri,
+        max_rows_per_file=ROWS // 2,
+        **WRITERS.get(request.param, {}),
     )
     dataset.delete("id % 10 = 3")
     if request.param == "indexed":

@@ -8,17 +8,18 @@ import hypothesis.strategies as st
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 
 from lancestat.errors import RunError
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
+from tests.examples import examples
 from tests.statistics.columns import COLUMNS, Column, true_partial
 
 # Enough repeats that an array counts as one of few distinct values, however short its pool.
 REPEATS = st.sampled_from([1, 1, 1, 1, 2, 200])
 
-slow = settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=15)
+slow = settings(max_examples=examples(15))
 
 
 def analyze_arrays(arrays: list[pa.Array], type: pa.DataType) -> ColumnPartial:
