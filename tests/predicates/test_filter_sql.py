@@ -104,10 +104,12 @@ def test_lance_selects_the_rows_that_spark_selects(written: Written, random: Ran
 @pytest.mark.parametrize("name", BY_NAME)
 def test_comparisons_of_each_column_select_the_same_rows(written: Written, name: str) -> None:
     random = Random(name)
-    filters = [leaf(random, BY_NAME[name]) for _ in range(examples(15))]
-    filters += [Not(filter) for filter in filters]
-    translated = sum(written.agrees(filter) for filter in filters)
+    leaves = [leaf(random, BY_NAME[name]) for _ in range(15)]
+    filters = [filter for operand in leaves for filter in (operand, Not(operand))]
+    translated = sum(to_lance(filter, written.fields) is not None for filter in filters)
     assert translated >= PUSHED.get(name, 1) * len(filters)
+    for filter in filters[: examples(len(filters))]:
+        written.agrees(filter)
 
 
 def field(type: pa.DataType, name: str = "x") -> dict[str, Field]:
