@@ -19,7 +19,8 @@ import pip
 import pytest
 
 from tests.ci.composite import Ran
-from tests.ci.conftest import PROJECT, ROOT, SPECS, Repository
+from tests.ci.conftest import PROJECT, SPECS, Repository
+from tests.ci.warm import ROOT
 from tests.review.github_stub import GitHubStub
 
 Act = Callable[..., Ran]
