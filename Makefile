@@ -13,6 +13,9 @@ WORKERS ?= 2
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 ARCHIVE := $(VENV)/spark.jsa
+# pytest keeps the tests that it has rewritten beside them, also where Python may not write bytecode.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile \
+    --no-loadscope-reorder
 
 .PHONY: help
 help: ## List the targets
@@ -27,13 +30,11 @@ install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need
 
 .PHONY: check
 check: chromium install lint compiled ## Check style, types and layers, then run the tests that start no JVM
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder \
-	    -m "not spark and not fault and not s3"
+	@$(PYTEST) -q --hypothesis-profile=quick -m "not spark and not fault and not s3"
 
 .PHONY: test
 test: jdk chromium install lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test
-	@JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE))" \
-	    $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
+	@JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE))" $(PYTEST)
 
 .PHONY: lint
 lint: install ## Check style, types and layers

@@ -1,4 +1,4 @@
-"""Golden files, shared by every area."""
+"""Golden files and the profiles of property tests, shared by every area."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from pathlib import Path
 from typing import Protocol
 
 import pytest
+from hypothesis import settings
 
+from tests.examples import THOROUGH
+
+# `--hypothesis-profile` names another one.
+settings.load_profile(THOROUGH)
 # The layout of text does not depend on the terminal or test runner.
 os.environ["COLUMNS"] = "100"
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +11,9 @@ import pytest
 import yaml
 
 from tests.ci.composite import Ran, run_action
+from tests.ci.warm import ROOT, warm_lancestat
 from tests.review.github_stub import GitHubStub, serving
 
-ROOT = Path(__file__).parent.parent.parent
 TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"
 
 PROJECT = "name: shop\ntargets: {dev: {state: state}}\n"
@@ -77,8 +76,17 @@ def github() -> Iterator[GitHubStub]:
         yield served
 
 
+@pytest.fixture(scope="session")
+def lancestat() -> Iterator[str]:
+    """A command line that runs `lancestat`."""
+    with warm_lancestat() as command:
+        yield command
+
+
 @pytest.fixture
-def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[..., Ran]:
+def act(
+    tmp_path: Path, repository: Repository, github: GitHubStub, lancestat: str
+) -> Callable[..., Ran]:
     """Run the action in a job for pull request 7; inputs as keywords, with `_` for `-`."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
@@ -98,7 +106,7 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
             "github.token": TOKEN,
             "github.base_ref": base_ref if pull_request else "",
             "github.event.pull_request": "a pull request" if pull_request else "",
-            "steps.python.outputs.python-path": str(python or _python(temporary)),
+            "steps.python.outputs.python-path": str(python or _python(temporary, lancestat)),
             "inputs.project-dir": "statistics",
             **{f"inputs.{name.replace('_', '-')}": value for name, value in inputs.items()},
         }
@@ -115,7 +123,7 @@ def act(tmp_path: Path, repository: Repository, github: GitHubStub) -> Callable[
     return run
 
 
-def _python(folder: Path) -> Path:
+def _python(folder: Path, lancestat: str) -> Path:
     """Write a Python whose virtual environments have lancestat, and a pip that logs arguments."""
     path = folder / "python"
     lines = [
@@ -127,7 +135,7 @@ def _python(folder: Path) -> Path:
         '[[ "$1 $2" == "-I -m" ]] || exit 9',
         f'[[ $3 != pip ]] || {{ shift 3; printf "%s\\n" "$@" > "{folder}/pip"; exit; }}',
         "[[ $3 == lancestat ]] || exit 9",
-        f'PYTHONPATH="{ROOT}" exec "{sys.executable}" "${{@:2}}"',
+        f'exec {lancestat} "${{@:4}}"',
         "END",
         'chmod +x "$4/bin/python"',
     ]

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from tests.ci.composite import Ran
-from tests.ci.conftest import PROJECT, ROOT, SPECS, TOKEN, Repository
+from tests.ci.conftest import PROJECT, SPECS, TOKEN, Repository
+from tests.ci.warm import ROOT
 from tests.review.github_stub import GitHubStub, Reply
 
 Act = Callable[..., Ran]

@@ -10,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from tests.ci.conftest import PROJECT, ROOT, SPECS, Repository
+from tests.ci.conftest import PROJECT, SPECS, Repository
+from tests.ci.warm import ROOT
 
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / "examples/ci/github.yml").read_text("utf-8"))
 GITLAB: dict[str, Any] = yaml.safe_load((ROOT / "examples/ci/gitlab.yml").read_text("utf-8"))

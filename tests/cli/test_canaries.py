@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -44,21 +45,29 @@ PUBLIC = (
 )
 
 
-@pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The project, in a repository where it was empty before; one table is there."""
+    folder = tmp_path_factory.mktemp("prepared")
+    git(folder, "init", "-q")
+    empty = PROJECT.replace("aws_region", "aws_default_region").replace("/state", "/other")
+    write(folder, empty, "tables: []\n")
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "empty")
+    write(folder)
+    git(folder, "add", ".")
+    git(folder, "commit", "-qm", "whole")
+    rows = pa.table({"id": [1, 2, 3], "v": [[1.0], [2.0], [3.0]]})
+    lance.write_dataset(rows, str(folder / ORDINARY["C_LAKE"] / "orders.lance"))
+    return folder
+
+
+@pytest.fixture
+def folder(prepared: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the project, with the variables that it reads."""
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    git(tmp_path, "init", "-q")
-    empty = PROJECT.replace("aws_region", "aws_default_region").replace("/state", "/other")
-    write(tmp_path, empty, "tables: []\n")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "empty")
-    write(tmp_path)
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-qm", "whole")
-    rows = pa.table({"id": [1, 2, 3], "v": [[1.0], [2.0], [3.0]]})
-    lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
+    shutil.copytree(prepared, tmp_path, dirs_exist_ok=True)
     return tmp_path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import lance
 import pyarrow as pa
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -42,6 +42,7 @@ from lancestat.state.identity import table_identity
 from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
+from tests.examples import examples
 from tests.execution.grouped import check_filter, check_whole
 from tests.execution.world import World
 
@@ -299,8 +300,6 @@ class History(RuleBasedStateMachine):
 
 TestHistory = History.TestCase
 TestHistory.settings = settings(
-    max_examples=30,
+    max_examples=examples(30),
     stateful_step_count=15,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow],
 )

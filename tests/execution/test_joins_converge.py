@@ -13,6 +13,7 @@ from pyarrow import parquet
 
 from lancestat.plan.actions import Skip
 from lancestat.spec.model import KnnSide
+from tests.examples import examples
 from tests.execution.joined import JoinWorld, vectors
 
 VECTOR = {"l": "v", "r": "w"}
@@ -64,7 +65,7 @@ CHANGES = st.tuples(st.sampled_from(KINDS), st.sampled_from(["l", "r"]), st.inte
 STEPS = st.lists(st.lists(CHANGES, min_size=1, max_size=2), min_size=1, max_size=5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     steps=STEPS,
     k=st.sampled_from([1, 2, 5, 40]),
@@ -119,7 +120,7 @@ def export(world: JoinWorld) -> None:
                 parquet.write_table(rows, path)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     steps=STEPS,
     kinds=st.tuples(st.sampled_from(sorted(SIDES)), st.sampled_from(sorted(SIDES))),

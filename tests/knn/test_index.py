@@ -94,7 +94,7 @@ def test_places_are_correct_with_deletions_and_unindexed_rows(
     dataset = lance.write_dataset(table(clustered(4, 400)), dataset.uri, mode="append")
     live = dataset.to_table(columns=["emb"]).column("emb").combine_chunks()
     rows = live.flatten().to_numpy().reshape(-1, 8)
-    queries = clustered(2, 300)
+    queries = clustered(2, 100)
     neighbours = IndexedSide(dataset, side_of(dataset), metric).search(queries, 5, ALL)
     assert_proven(neighbours, queries, rows, metric)
     assert recall(neighbours, search(queries, rows, 5, metric)) > 0.95

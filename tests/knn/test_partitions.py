@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import lance
@@ -41,14 +42,19 @@ def blocks(
         yield places[start : start + size], rows[start : start + size]
 
 
-@pytest.fixture
+def read_only(matrix: Matrix) -> Matrix:
+    matrix.flags.writeable = False
+    return matrix
+
+
+@pytest.fixture(scope="module")
 def rows() -> Matrix:
-    return clustered(1, 3000)
+    return read_only(clustered(1, 3000))
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def queries() -> Matrix:
-    return clustered(2, 90)
+    return read_only(clustered(2, 90))
 
 
 def lay_out(
@@ -65,65 +71,89 @@ def lay_out(
     return parts, commit(parts, str(uri), rows.shape[1], {})
 
 
-@pytest.mark.parametrize("metric", Metric)
-def test_all_lists_together_are_the_whole_side(
-    tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
-) -> None:
-    centroids = train(rows, LISTS, metric)
-    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+@dataclass(frozen=True)
+class Laid:
+    """The rows in lists by centroid, which tests of one metric share."""
+
+    metric: Metric
+    centroids: Centroids
+    parts: list[WrittenPart]
+    partitioned: PartitionedDataset
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        return lance.dataset(self.partitioned.pin.uri, version=self.partitioned.pin.version)
+
+
+@pytest.fixture(scope="module", params=Metric)
+def laid(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: Matrix,
+    queries: Matrix,
+) -> Laid:
+    centroids = train(rows, LISTS, request.param)
+    folder = tmp_path_factory.mktemp("lists")
+    return Laid(request.param, centroids, *lay_out(rows, centroids, queries, folder / "laid"))
+
+
+def test_all_lists_together_are_the_whole_side(laid: Laid, rows: Matrix, queries: Matrix) -> None:
     np.testing.assert_array_equal(
-        partitioned.list_rows, np.bincount(centroids.assign(rows), minlength=LISTS)
+        laid.partitioned.list_rows, np.bincount(laid.centroids.assign(rows), minlength=LISTS)
     )
-    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
-    visits = centroids.nearest_lists(queries, LISTS)
-    result = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, metric)
-    assert_same(result.neighbours, search(queries, rows, K, metric))
+    visits = laid.centroids.nearest_lists(queries, LISTS)
+    result = search_lists(
+        laid.dataset, laid.partitioned, queries, visits, range(LISTS), K, laid.metric
+    )
+    assert_same(result.neighbours, search(queries, rows, K, laid.metric))
     assert result.pairs == len(rows) * len(queries)
 
 
-@pytest.mark.parametrize("metric", Metric)
 @pytest.mark.parametrize("nprobes", [1, 3])
-@pytest.mark.parametrize("block_bytes", [2_000, 20_000, 1 << 26])
 def test_queries_find_the_nearest_rows_of_visited_lists(
-    tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric, nprobes: int, block_bytes: int
+    laid: Laid, rows: Matrix, queries: Matrix, nprobes: int
 ) -> None:
-    centroids = train(rows, LISTS, metric)
-    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
-    visits = centroids.nearest_lists(queries, nprobes)
-    parts = [
-        search_lists(
-            dataset, partitioned, queries, visits, lists, K, metric, block_bytes=block_bytes
-        )
-        for lists in (range(5), range(5, LISTS))
+    metric, visits = laid.metric, laid.centroids.nearest_lists(queries, nprobes)
+    assigned = laid.centroids.assign(rows)
+    visited = [np.flatnonzero(np.isin(assigned, lists)) for lists in visits]
+    alone = [
+        search(query[None], rows[places], K, metric, places)
+        for query, places in zip(queries, visited, strict=True)
     ]
-    neighbours = merge([part.neighbours for part in parts], K)
-    assigned, pairs = centroids.assign(rows), 0
-    for number, query in enumerate(queries):
-        places = np.flatnonzero(np.isin(assigned, visits[number]))
-        pairs += len(places)
-        alone = search(query[None], rows[places], K, metric, places)
-        np.testing.assert_array_equal(neighbours.positions[number], alone.positions[0])
-        np.testing.assert_array_equal(neighbours.distances[number], alone.distances[0])
-    assert sum(part.pairs for part in parts) == pairs
+    for block_bytes in (2_000, 20_000, 1 << 26):
+        parts = [
+            search_lists(
+                laid.dataset,
+                laid.partitioned,
+                queries,
+                visits,
+                lists,
+                K,
+                metric,
+                block_bytes=block_bytes,
+            )
+            for lists in (range(5), range(5, LISTS))
+        ]
+        neighbours = merge([part.neighbours for part in parts], K)
+        for number, expected in enumerate(alone):
+            np.testing.assert_array_equal(neighbours.positions[number], expected.positions[0])
+            np.testing.assert_array_equal(neighbours.distances[number], expected.distances[0])
+        assert sum(part.pairs for part in parts) == sum(map(len, visited))
 
 
-@pytest.mark.parametrize("metric", Metric)
 def test_sampled_queries_have_their_true_neighbours_and_lists(
-    tmp_path: Path, rows: Matrix, queries: Matrix, metric: Metric
+    laid: Laid, rows: Matrix, queries: Matrix
 ) -> None:
-    centroids = train(rows, LISTS, metric)
-    parts, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
-    sampled = merge_sampled([part.sampled for part in parts], K)
-    truth = search(queries, rows, K, metric)
+    centroids = laid.centroids
+    sampled = merge_sampled([part.sampled for part in laid.parts], K)
+    truth = search(queries, rows, K, laid.metric)
     assert_same(sampled.neighbours, truth)
     np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.positions])
     curve = recall_curve(centroids.nearest_lists(queries, LISTS), sampled.lists)
-    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     for nprobes in (1, 2, 5):
         visits = centroids.nearest_lists(queries, nprobes)
         result = search_lists(
-            dataset, partitioned, queries, visits, range(LISTS), K, metric
+            laid.dataset, laid.partitioned, queries, visits, range(LISTS), K, laid.metric
         ).neighbours
         hits = [
             len(np.intersect1d(mine, true))

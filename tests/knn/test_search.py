@@ -12,6 +12,7 @@ from lancestat.knn import search as products
 from lancestat.knn import search as search_module
 from lancestat.knn.request import Metric, distances
 from lancestat.knn.search import ExactSearch, Neighbours, merge, search
+from tests.examples import examples
 from tests.knn.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
 
 Matrix = NDArray[np.float32]
@@ -163,7 +164,7 @@ def test_places_may_differ_from_positions(metric: Metric) -> None:
 BLOCKS = st.lists(st.integers(0, 400), max_size=6)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80))
 @given(
     st.integers(0, 2**32),
     st.sampled_from(Metric),

@@ -18,6 +18,7 @@ from lancestat.lake.fingerprint import column_groups, content_digest, field_key
 from lancestat.lake.history import commits_since
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Snapshot
+from tests.examples import examples
 
 SMALL = st.integers(0, 60)
 Row = tuple[object, ...]
@@ -162,9 +163,8 @@ class Tables(RuleBasedStateMachine):
 
 
 Tables.TestCase.settings = settings(
-    max_examples=25,
+    max_examples=examples(25),
     stateful_step_count=12,
-    deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 TestTables = Tables.TestCase

@@ -35,6 +35,7 @@ from lancestat.state.values import BlockKey, SummaryBlock
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import merge
+from tests.examples import examples
 from tests.execution.grouped import check_filter, check_whole, one_pass
 from tests.execution.world import World, orders
 from tests.optimizer.values import SCHEMA, tables
@@ -229,7 +230,7 @@ def test_strings_are_pruned_by_their_prefix(tmp_path: Path) -> None:
     assert list(left.fragment_ids) == [1]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60))
 @given(st.lists(tables(), min_size=1, max_size=6), st.data())
 def test_merging_groups_equals_merging_partials(
     groups: list[pa.Table], data: st.DataObject

@@ -31,6 +31,7 @@ from lancestat.predicates.filter import (
 )
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
+from tests.examples import examples
 from tests.optimizer.values import FILTERS, holds, tables
 
 LESS, GREATER, EQUAL = Operator.LESS, Operator.GREATER, Operator.EQUAL
@@ -50,7 +51,7 @@ def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool
     return may_match(filters, bounds_of, len(groups)).tolist()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300))
 @given(st.lists(tables(), min_size=1, max_size=3), st.lists(FILTERS, min_size=1, max_size=2))
 def test_no_group_with_a_matching_row_is_ruled_out(
     groups: list[pa.Table], filters: list[Filter]

@@ -39,6 +39,7 @@ from lancestat.predicates.filter import (
     TextOperator,
 )
 from lancestat.predicates.filter_sql import to_lance
+from tests.examples import examples
 from tests.execution.grouped import check_filter
 from tests.integration.object_store import ObjectStore, object_store
 from tests.optimizer.values import FILTERS, tables
@@ -240,7 +241,7 @@ def test_awkward_types_are_pruned_correctly(
     assert (None if remaining is None else list(remaining.fragment_ids)) == left
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30))
 @given(
     st.lists(tables(), min_size=2, max_size=3),
     st.lists(FILTERS, min_size=4, max_size=8),

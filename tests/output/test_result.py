@@ -19,6 +19,7 @@ from lancestat.errors import RunError, StaleBase, VectorLengthMismatch
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.output import result as output
 from lancestat.output.parquet_location import location_of
+from tests.examples import examples
 from tests.knn.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 
@@ -338,7 +339,7 @@ SIZES = st.lists(st.integers(0, 9), max_size=4)
     commits=st.lists(st.lists(SIZES, max_size=3), min_size=1, max_size=3),
     places=st.tuples(st.integers(0, 60), st.integers(0, 60)),
 )
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 def test_any_pieces_are_read_back_by_any_places(
     form: OutputFormat, commits: list[list[list[int]]], places: tuple[int, int]
 ) -> None:

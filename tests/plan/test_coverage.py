@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.plan.coverage import Rewritten, cover
 from lancestat.state.values import PartialIndex, PartialKey
+from tests.examples import examples
 
 FIELDS = ("0:bigint", "1:string", "2:date")
 
@@ -130,7 +131,7 @@ class Simulation:
         self.fragments[name] = self.truth[name] = Counter({f"atom{name}": 2})
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_reuse_carries_and_scans_sum_up_to_the_table(data: st.DataObject) -> None:
     world = Simulation(data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=5)))

@@ -32,6 +32,7 @@ from lancestat.predicates.filter import (
     TextOperator,
 )
 from lancestat.predicates.filter_sql import exact_conjuncts, to_lance
+from tests.examples import examples
 from tests.lake.awkward import BY_NAME, COLUMNS, Row, leaf, predicate, table
 from tests.predicates.three_valued import selected
 
@@ -93,7 +94,7 @@ def written_rows(rows: pa.Table) -> list[Row]:
     return seen
 
 
-@settings(max_examples=16, deadline=None, derandomize=True, database=None)
+@settings(max_examples=examples(16), derandomize=True, database=None)
 @given(st.randoms(use_true_random=False))
 def test_lance_selects_the_rows_that_spark_selects(written: Written, random: Random) -> None:
     translated = [written.agrees(predicate(random)) for _ in range(AT_ONCE)]
@@ -103,10 +104,12 @@ def test_lance_selects_the_rows_that_spark_selects(written: Written, random: Ran
 @pytest.mark.parametrize("name", BY_NAME)
 def test_comparisons_of_each_column_select_the_same_rows(written: Written, name: str) -> None:
     random = Random(name)
-    filters = [leaf(random, BY_NAME[name]) for _ in range(15)]
-    filters += [Not(filter) for filter in filters]
-    translated = sum(written.agrees(filter) for filter in filters)
+    leaves = [leaf(random, BY_NAME[name]) for _ in range(15)]
+    filters = [filter for operand in leaves for filter in (operand, Not(operand))]
+    translated = sum(to_lance(filter, written.fields) is not None for filter in filters)
     assert translated >= PUSHED.get(name, 1) * len(filters)
+    for filter in filters[: examples(len(filters))]:
+        written.agrees(filter)
 
 
 def field(type: pa.DataType, name: str = "x") -> dict[str, Field]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from operator import eq, ge, gt, le, lt
 from typing import Any
 
 from typing_extensions import assert_never
@@ -26,6 +27,15 @@ from lancestat.predicates.filter import (
 )
 
 Row = Mapping[str, Literal | None]
+
+_COMPARED = {
+    Operator.EQUAL: eq,
+    Operator.NULL_SAFE: eq,
+    Operator.LESS: lt,
+    Operator.LESS_OR_EQUAL: le,
+    Operator.GREATER: gt,
+    Operator.GREATER_OR_EQUAL: ge,
+}
 
 
 def selected(filter: Filter, rows: Iterable[Row]) -> list[int]:
@@ -89,17 +99,7 @@ def _comparison(value: Literal | None, operator: Operator, literal: Literal | No
         return value is None and literal is None
     if value is None or literal is None:
         return None
-    left, right = _rank(value), _rank(literal)
-    return bool(
-        {
-            Operator.EQUAL: left == right,
-            Operator.NULL_SAFE: left == right,
-            Operator.LESS: left < right,
-            Operator.LESS_OR_EQUAL: left <= right,
-            Operator.GREATER: left > right,
-            Operator.GREATER_OR_EQUAL: left >= right,
-        }[operator]
-    )
+    return bool(_COMPARED[operator](_rank(value), _rank(literal)))
 
 
 def _rank(value: Literal) -> Any:

@@ -10,14 +10,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lancestat.spec.model import Publish, StaleBounds
+from tests.examples import examples
 from tests.execution.judged import POLICIES, STEPS, JudgedTable, Step, policy
 from tests.report.surfaces import check_surfaces
 
 
 @pytest.mark.parametrize("publish", Publish)
 @settings(
-    max_examples=20,
-    deadline=None,
+    max_examples=examples(20),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 @given(

@@ -3,7 +3,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.review.diff import Comparison
@@ -12,13 +12,14 @@ from lancestat.review.properties import node_properties
 from lancestat.review.values import Change, Diff
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec
+from tests.examples import examples
 from tests.review.conftest import NOW
 from tests.review.rewriting import Edit, Node, edits, loaded, projects, rewritten, written
 
 # Keys that a digest omits: they affect neither runs nor readers.
 _SAID_ONLY = {"description", "owner", "tags", "freshness.warn_after", "freshness.error_after"}
 
-few = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=examples(40))
 
 
 def compared(base: ProjectSpec, head: ProjectSpec) -> Diff:

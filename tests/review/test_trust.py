@@ -18,11 +18,12 @@ from tests.presentation.rendering import as_json, as_markdown, as_text
 from tests.review.conftest import NOW, write
 
 SECRET = "hunter2hunter2"
+EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"
 
 
 @dataclass
 class Store:
-    """A server that has nothing, and the requests that it got."""
+    """A store without files, whose state cannot be listed, and the requests that it got."""
 
     url: str = ""
     requests: list[str] = field(default_factory=list)
@@ -35,9 +36,12 @@ def store() -> Iterator[Store]:
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
             seen.requests.append(f"{self.path} {self.headers.get('Authorization')}")
-            self.send_response(404)
-            self.send_header("Content-Length", "0")
+            # Lance tries a listing that fails again and again, for seconds.
+            answer = b"" if "state" in self.path else EMPTY
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(answer)))
             self.end_headers()
+            self.wfile.write(answer)
 
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
 
@@ -45,7 +49,7 @@ def store() -> Iterator[Store]:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         seen.url = f"http://127.0.0.1:{server.server_port}"
         yield seen
         server.shutdown()

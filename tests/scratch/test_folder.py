@@ -40,6 +40,7 @@ def left_below(root: Path) -> list[Path]:
 
 
 def test_a_join_has_its_own_folder_that_is_removed_afterwards(root: Path) -> None:
+    began = now()
     with scratch(str(root), "local-1", {}) as one, scratch(str(root), "local-1", {}) as two:
         assert one.uri != two.uri
         for folder in (one, two):
@@ -47,6 +48,7 @@ def test_a_join_has_its_own_folder_that_is_removed_afterwards(root: Path) -> Non
             marker = json.loads((Path(folder.uri) / MARKER).read_text())
             assert (marker["format_version"], marker["application"]) == (1, "local-1")
             assert marker["process"]["pid"] == os.getpid()
+            assert began <= datetime.fromisoformat(marker["created_at"]) <= now()
             fill(folder)
     assert left_below(root) == []
 
@@ -113,27 +115,43 @@ def test_runs_of_one_application_do_not_remove_each_other(root: Path) -> None:
     assert left_below(root) == []
 
 
+class Beats:
+    """A clock that counts how often a heartbeat has asked for the time."""
+
+    def __init__(self) -> None:
+        self.instants: list[datetime] = []
+        self._asked = threading.Semaphore(0)
+
+    def __call__(self) -> datetime:
+        self.instants.append(now())
+        self._asked.release()
+        return self.instants[-1]
+
+    def wait_for(self, more: int) -> None:
+        """Wait until the time was asked for so often again: all beats but the last are written."""
+        wanted = len(self.instants) + more
+        while len(self.instants) < wanted:
+            assert self._asked.acquire(timeout=60), "the heart does not beat"
+
+
 def test_the_heartbeat_of_a_folder_is_updated(root: Path) -> None:
-    beats = []
-    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as folder:
-        path = Path(folder.uri) / HEARTBEAT
-        deadline = time.monotonic() + 20
-        while len(set(beats)) < 3 and time.monotonic() < deadline:
-            if path.exists():
-                beats.append(datetime.fromisoformat(path.read_text()))
-    assert beats == sorted(beats)
-    assert len(set(beats)) >= 3
-    assert all(abs(now() - beat) < timedelta(minutes=1) for beat in beats)
+    beats = Beats()
+    with scratch(str(root), "app", clock=beats, beat_every=timedelta(milliseconds=5)) as folder:
+        written = []
+        for _ in range(3):
+            beats.wait_for(2)
+            written.append(datetime.fromisoformat((Path(folder.uri) / HEARTBEAT).read_text()))
+    assert written == sorted(set(written))
+    assert set(written) <= set(beats.instants)
 
 
 def test_a_failing_heartbeat_does_not_fail_the_join(
     root: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with scratch(str(root), "app", beat_every=timedelta(milliseconds=5)) as folder:
+    beats = Beats()
+    with scratch(str(root), "app", clock=beats, beat_every=timedelta(milliseconds=5)) as folder:
         shutil.rmtree(folder.uri)
-        deadline = time.monotonic() + 20
-        while "heartbeat" not in caplog.text and time.monotonic() < deadline:
-            time.sleep(0.01)
+        beats.wait_for(2)
     assert "the heartbeat of scratch failed" in caplog.text
     assert left_below(root) == []
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from lancestat.lake.row_ranges import RowRange
@@ -24,17 +25,27 @@ WRITERS: dict[str, dict[str, Any]] = {
 }
 
 
-def row(id: int) -> dict[str, Any]:
-    # Matches of `cluster` are all together, those of `seventh` everywhere.
-    return {"id": id, "seventh": id % 7, "cluster": id // 5_000, "s": f"value {id}"}
+def table(ids: pa.Array) -> pa.Table:
+    """Matches of `cluster` are all together, those of `seventh` everywhere."""
+    numbers = ids.to_numpy()
+    return pa.table(
+        {
+            "id": ids,
+            "seventh": numbers % 7,
+            "cluster": numbers // 5_000,
+            "s": pc.binary_join_element_wise("value", ids.cast(pa.string()), " "),
+        }
+    )
 
 
 @pytest.fixture(scope="module", params=[*WRITERS, "indexed"])
 def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("filtered") / "t.lance")
-    rows = pa.Table.from_pylist([row(id) for id in range(ROWS)])
     dataset = lance.write_dataset(
-        rows, uri, max_rows_per_file=ROWS // 2, **WRITERS.get(request.param, {})
+        table(pa.array(range(ROWS))),
+        uri,
+        max_rows_per_file=ROWS // 2,
+        **WRITERS.get(request.param, {}),
     )
     dataset.delete("id % 10 = 3")
     if request.param == "indexed":
@@ -67,15 +78,15 @@ def read(
     return read_range(dataset, rows, columns, {}, filter=filter)
 
 
+@pytest.fixture(scope="module")
 def physical(uri: str) -> list[list[int]]:
     """The ids by fragment and physical row, -1 where it is deleted."""
-    dataset = lance.dataset(uri)
     physical_ids = []
-    for fragment in dataset.get_fragments():
+    for fragment in lance.dataset(uri).get_fragments():
         rows = fragment.scanner(columns=["id"], with_row_address=True).to_table()
-        ids = [-1] * fragment.physical_rows
+        first, ids = fragment.fragment_id << 32, [-1] * fragment.physical_rows
         for id, address in zip(rows["id"].to_pylist(), rows["_rowaddr"].to_pylist(), strict=True):
-            ids[address - (fragment.fragment_id << 32)] = id
+            ids[address - first] = id
         physical_ids.append(ids)
     return physical_ids
 
@@ -84,22 +95,21 @@ def physical(uri: str) -> list[list[int]]:
 @pytest.mark.parametrize("filter", FILTERS)
 @pytest.mark.parametrize("bounds", [(0, None), (0, 7_000), (7_000, 15_001), (22_001, None)])
 def test_ranges_of_filtered_rows_are_exact(
-    uri: str, filter: str, bounds: tuple[int, int | None]
+    uri: str, physical: list[list[int]], filter: str, bounds: tuple[int, int | None]
 ) -> None:
     start, count = bounds
     stop = None if count is None else start + count
-    for fragment, ids in enumerate(physical(uri)):
-        expected = [row(id) for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
+    names = ["s", "id", "cluster", "seventh"]
+    for fragment, ids in enumerate(physical):
+        matching = [id for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
+        expected = table(pa.array(matching, pa.int64())).select(names)
         piece = RowRange(fragment, start, count)
-        batches = list(read(uri, piece, filter, ("s", "id", "cluster", "seventh")))
-        rows_read = [record for batch in batches for record in batch.to_pylist()]
+        batches = list(read(uri, piece, filter, tuple(names)))
         counted = [record for batch in read(uri, piece, filter, ()) for record in batch.to_pylist()]
 
-        assert rows_read == expected
-        assert [batch.schema.names for batch in batches] == [
-            ["s", "id", "cluster", "seventh"]
-        ] * len(batches)
-        assert counted == ([{"rows": len(expected)}] if expected else [])
+        assert [batch.schema.names for batch in batches] == [names] * len(batches)
+        assert pa.Table.from_batches(batches, expected.schema).equals(expected)
+        assert counted == ([{"rows": len(matching)}] if matching else [])
 
 
 def test_matches_of_many_windows_come_in_few_batches(uri: str) -> None:

@@ -14,6 +14,7 @@ from lancestat.errors import InvalidProject
 from lancestat.spec.document import read_document
 from lancestat.spec.load import load_project
 from lancestat.spec.resources import project_template
+from tests.examples import examples
 from tests.spec.conftest import PROJECT, write
 from tests.spec.test_check import VALUES, change
 
@@ -21,7 +22,8 @@ TEMPLATES = {name: text for name, text in project_template().items() if name.end
 SPECS = [name for name in TEMPLATES if name.startswith("specs/")]
 
 fuzzed = settings(
-    deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(80),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 
 

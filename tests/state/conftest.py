@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lancestat.state import retention
 from lancestat.state.grouping import block_digest, slices
 from lancestat.state.memory import MemoryState
 from lancestat.state.store import LanceState, open_state
@@ -118,6 +119,14 @@ def files_under(folder: Path) -> list[Path]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "state"
+
+
+@pytest.fixture
+def few_runs_kept(monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many runs the state keeps: fewer than the hundreds that take seconds to write."""
+    monkeypatch.setattr(retention, "RUNS_KEPT", 20)
+    monkeypatch.setattr(retention, "_RUNS_TOLERATED", 25)
+    return 20
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from lancestat.state.memory import MemoryState
 from lancestat.state.run_rows import decode_record, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import StateWriter, StoredPartials, TableRecord
+from tests.examples import examples
 from tests.state.conftest import EPOCH, fingerprint, partial
 
 NAMES = st.integers(0, 7)
@@ -45,7 +46,7 @@ def content(state: StateWriter, table: str) -> tuple[object, object, object]:
     return dict(index.singles), set(index.groups), partials
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25))
 @given(st.lists(st.one_of(ADDITIONS, TIDYINGS), max_size=12))
 def test_both_stores_hold_the_same_content(
     changes: list[tuple[str, list[StoredPartials] | frozenset[bytes]]],

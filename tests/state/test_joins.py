@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.identity import join_identity
-from lancestat.state.retention import RUNS_KEPT
 from lancestat.state.run_rows import decode_join, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import (
@@ -85,13 +84,14 @@ def test_a_join_that_failed_keeps_its_last_record(make_state: MakeState) -> None
     assert dict(make_state().digests()) == {"j": "d2"}
 
 
+@pytest.mark.usefixtures("few_runs_kept")
 def test_many_runs_do_not_expire_the_record_of_a_join(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(join_run(0, JOIN))
-    for number in range(1, RUNS_KEPT + 60):
+    for number in range(1, 80):
         state.add_run(run(number))
     state.expire({})
-    assert len(state.runs(1000)) < RUNS_KEPT + 60
+    assert len(state.runs(1000)) < 80
     assert dict(open_state(str(folder)).joins()) == {"j": JOIN}
 
 

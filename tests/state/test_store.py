@@ -17,10 +17,10 @@ from lance.optimize import Compaction
 
 from lancestat.state.layout import DatasetLocation, Kind
 from lancestat.state.partials import partial_schema
-from lancestat.state.retention import RUNS_KEPT
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.stored_table import FORMAT_KEY, StoredTable, commit_order, row_ids
 from lancestat.state.values import StoredPartials
+from tests.examples import examples
 from tests.state.conftest import files_under, fingerprint, partial, record, run, stored, summary
 
 X = frozenset({"x"})
@@ -187,7 +187,7 @@ def test_the_state_does_not_grow_with_the_number_of_runs(folder: Path) -> None:
     state = open_state(str(folder), retention=AT_ONCE)
     live = frozenset(map(fingerprint, range(3)))
     sizes = []
-    for number in range(60):
+    for number in range(40):
         state.add_partials("t", [stored(f"{number} {part}", x=number) for part in range(3)])
         state.add_partials("t", [stored(part, x=part) for part in range(3)])
         state.add_run(run(number, record("t", number + 1)))
@@ -196,10 +196,10 @@ def test_the_state_does_not_grow_with_the_number_of_runs(folder: Path) -> None:
         sizes.append((len(files), sum(file.stat().st_size for file in files)))
     most_files, most_bytes = map(max, zip(*sizes, strict=True))
     assert most_files < 200
-    # After half of the runs the state holds all it ever will but for the records of the runs.
-    assert most_bytes < 3 * max(size for _, size in sizes[:30])
+    # After 22 runs the state holds all it ever will but for the records of the runs.
+    assert most_bytes < 3 * max(size for _, size in sizes[:22])
     assert len(state.partial_index("t").singles) == 3 + 64
-    assert len(state.runs(100)) == 60
+    assert len(state.runs(100)) == 40
 
 
 def test_compaction_keeps_every_partial(folder: Path) -> None:
@@ -225,7 +225,7 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
         list(pool.map(add, range(140)))
 
     assert len(lance.dataset(partials_dataset(folder)).get_fragments()) <= 64 + 17
-    for number in range(140):
+    for number in range(0, 140, 7):
         [entry] = state.partials(f"t{number}", {(fingerprint(number),): X})
         assert entry == stored(number, x=number)
 
@@ -261,17 +261,19 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(filled: Path) ->
     assert not partials_dataset(filled, 2).exists()
 
 
-def test_old_runs_are_dropped_except_the_newest_record_of_every_table(folder: Path) -> None:
+def test_old_runs_are_dropped_except_the_newest_record_of_every_table(
+    folder: Path, few_runs_kept: int
+) -> None:
     state = open_state(str(folder))
     state.add_run(run(0, record("seldom", 1)))
-    for number in range(1, 260):
+    for number in range(1, 80):
         state.add_run(run(number, record("t", number)))
     state.expire({})
     run_ids = [stored_run.run_id for stored_run in state.runs(1000)]
-    assert run_ids == [f"run-{number}" for number in range(259, 259 - RUNS_KEPT, -1)] + ["run-0"]
+    assert run_ids == [f"run-{number}" for number in range(79, 79 - few_runs_kept, -1)] + ["run-0"]
     assert {name: table_record.version for name, table_record in state.records().items()} == {
         "seldom": 1,
-        "t": 259,
+        "t": 79,
     }
 
 
@@ -307,7 +309,7 @@ def test_runs_that_create_the_same_state_concurrently_lose_nothing(
         return location
 
     monkeypatch.setattr(StoredTable, "_next_location", once_all_found_no_dataset)
-    for round in range(40):
+    for round in range(examples(40)):
         folder = tmp_path / str(round)
 
         def work(number: int, folder: Path = folder) -> None:

@@ -138,16 +138,24 @@ def mix(word: int) -> int:
     return z ^ (z >> 31)
 
 
-def hash_value(value: Bound, *, is_decimal: bool = False) -> int:
-    """The documented hash of one canonical value."""
-    if isinstance(value, bytes):
-        return int(hash_bytes(pa.array([value], pa.binary_view()))[0])
+def hash_value(value: int | float, *, is_decimal: bool = False) -> int:
+    """The documented hash of one canonical value that is a number."""
     if isinstance(value, float):
         canonical = math.nan if math.isnan(value) else value + 0.0
         return mix(int.from_bytes(struct.pack("<d", canonical), "little"))
     if is_decimal and not -(2**63) <= value < 2**63:
         return mix(value % WORD ^ mix((value >> 64) % WORD))
     return mix(value % WORD)
+
+
+def hashes_of(values: set[Bound], *, is_decimal: bool) -> set[int]:
+    """The documented hashes of canonical values."""
+    texts = [value for value in values if isinstance(value, bytes)]
+    numbers = [value for value in values if not isinstance(value, bytes)]
+    return {
+        *hash_bytes(pa.array(texts, pa.binary_view())).tolist(),
+        *(hash_value(value, is_decimal=is_decimal) for value in numbers),
+    }
 
 
 def sketch_of(hashes: set[int]) -> Sketch:
@@ -176,7 +184,7 @@ def true_partial(column: Column, stored: Sequence[Any]) -> ColumnPartial:
         maximum=_true_upper(maximum),
         total_bytes=sum(lengths),
         max_bytes=max(lengths, default=0),
-        sketch=sketch_of({hash_value(value, is_decimal=is_decimal) for value in set(values)}),
+        sketch=sketch_of(hashes_of(set(values), is_decimal=is_decimal)),
         total_characters=sum(characters),
         max_characters=max(characters, default=0),
     )

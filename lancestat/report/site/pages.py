@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,7 +30,10 @@ from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import named
 
 if TYPE_CHECKING:
-    from jinja2 import Environment
+    from types import CodeType
+
+    from jinja2 import BytecodeCache, Environment
+    from jinja2.bccache import Bucket
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _RUNS_SHOWN = 30
@@ -178,6 +182,7 @@ def _environment(sanitizer: PageSanitizer) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         auto_reload=False,
+        bytecode_cache=_compiled_templates(),
     )
     environment.filters.update(
         {
@@ -192,6 +197,25 @@ def _environment(sanitizer: PageSanitizer) -> Environment:
     )
     environment.globals["health_words"] = {health.value: text for health, text in HEALTH.items()}
     return environment
+
+
+@cache
+def _compiled_templates() -> BytecodeCache:
+    """Compiled templates, which the environments of all reports in this process share."""
+    from jinja2 import BytecodeCache
+
+    class CompiledTemplates(BytecodeCache):
+        def __init__(self) -> None:
+            self._codes: dict[tuple[str, str], CodeType] = {}
+
+        def load_bytecode(self, bucket: Bucket) -> None:
+            bucket.code = self._codes.get((bucket.key, bucket.checksum))
+
+        def dump_bytecode(self, bucket: Bucket) -> None:
+            assert bucket.code is not None
+            self._codes[bucket.key, bucket.checksum] = bucket.code
+
+    return CompiledTemplates()
 
 
 def _chart(values: Mapping[str, object]) -> Markup:

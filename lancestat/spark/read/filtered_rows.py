@@ -56,7 +56,7 @@ class FilteredRows:
             return int(self.fragment.count_rows(self.filter))
         if self._can_be_masked():
             mask = row_mask(self.fragment.fragment_id, self.start, self.stop)
-            return int(self._scanner(1, mask=mask, with_row_id=True).count_rows())
+            return int(self._scanner(BATCH_ROWS, mask=mask, with_row_id=True).count_rows())
         return sum(batch.num_rows for batch in self._addressed(BATCH_ROWS))
 
     def batches(self) -> Iterator[pa.RecordBatch]:

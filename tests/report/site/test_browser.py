@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.site.build import build_site
+from lancestat.report.values import TableReport
 from tests.report.site.browser import Scheme, launched, visit
 from tests.report.site.conftest import YAML
 from tests.report.site.poison import PAYLOADS, poisoned
@@ -24,7 +25,13 @@ from tests.report.site.reports import (
 )
 
 PHONE, DESKTOP = 390, 1280
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
 LONG = "a_name_that_somebody_made_" + "very_" * 30 + "long"
+
+
+def brief(name: str) -> TableReport:
+    """A table with a short page."""
+    return table_report(name, histograms={}, fragments=(), runs=())
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         join_report(),
         table_report(LONG, problems=(f"about {LONG}",)),
         table_report("wide", status=table_status(columns=columns)),
-        *(table_report(f"t{at}") for at in range(40)),
+        *(brief(f"t{at}") for at in range(40)),
         reads={"similar_parts": ("orders", "part"), LONG: ("similar_parts",)},
     )
     return build_site(report, spec_of(report, root), root / "site").page.parent
@@ -83,17 +90,16 @@ def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path)
 
 
 @pytest.mark.parametrize("width", [DESKTOP, PHONE])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_no_page_is_wider_than_its_window(
-    width: int, scheme: Scheme, browser: Browser, site: Path
-) -> None:
-    with visit(browser, site, width=width, scheme=scheme) as visitor:
+def test_no_page_is_wider_than_its_window(width: int, browser: Browser, site: Path) -> None:
+    with visit(browser, site, width=width) as visitor:
         for path in sorted(site.rglob("*.html")):
             name = path.relative_to(site).as_posix()
             if name.startswith("tables/t"):
                 continue
-            visitor.open(name)
-            assert visitor.overflow <= 0, name
+            page = visitor.open(name)
+            for scheme in SCHEMES:
+                page.emulate_media(color_scheme=scheme)
+                assert visitor.overflow <= 0, (name, scheme)
 
 
 def test_charts_are_drawn_by_the_library_when_they_come_into_view(
@@ -197,18 +203,18 @@ def test_long_tables_are_filtered(browser: Browser, site: Path) -> None:
         expect(rows).to_contain_text("customer")
 
 
-def test_a_list_of_hundreds_is_folded_and_searchable(browser: Browser, tmp_path: Path) -> None:
-    report = project(*(table_report(f"t{at}") for at in range(250)))
+def test_a_long_list_is_folded_and_searchable(browser: Browser, tmp_path: Path) -> None:
+    report = project(*(brief(f"t{at}") for at in range(125)))
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
     with visit(browser, site) as visitor:
         page = visitor.open("index.html")
-        last = page.get_by_role("link", name="t249", exact=True)
+        last = page.get_by_role("link", name="t124", exact=True)
         expect(last).to_be_hidden()
-        page.get_by_label("Filter 250 tables").fill("t249")
+        page.get_by_label("Filter 125 tables").fill("t124")
         expect(last).to_be_visible()
-        page.get_by_label("Filter 250 tables").fill("")
+        page.get_by_label("Filter 125 tables").fill("")
         expect(last).to_be_hidden()
-        page.get_by_text("150 more tables").click()
+        page.get_by_text("25 more tables").click()
         expect(last).to_be_visible()
 
 
@@ -247,19 +253,19 @@ CONTRAST = """() => {
 }"""
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_from_its_background(scheme: Scheme, browser: Browser, site: Path) -> None:
+@pytest.mark.parametrize(
+    "name", ["index", "runs", "graph", "tables/orders", "tables/part", "joins/similar_parts"]
+)
+def test_text_stands_out_from_its_background(name: str, browser: Browser, site: Path) -> None:
     """By 4.5 to 1 at least, WCAG 2.2's level AA (success criterion 1.4.3)."""
-    with visit(browser, site, scheme=scheme) as visitor:
-        for name in (
-            "index",
-            "runs",
-            "graph",
-            "tables/orders",
-            "tables/part",
-            "joins/similar_parts",
-        ):
-            assert visitor.open(f"{name}.html").evaluate(CONTRAST) == []
+    backgrounds = set()
+    with visit(browser, site) as visitor:
+        page = visitor.open(f"{name}.html")
+        for scheme in SCHEMES:
+            page.emulate_media(color_scheme=scheme)
+            backgrounds.add(page.evaluate("getComputedStyle(document.body).backgroundColor"))
+            assert page.evaluate(CONTRAST) == []
+    assert len(backgrounds) == len(SCHEMES)
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
