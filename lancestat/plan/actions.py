@@ -12,7 +12,7 @@ from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
-from lancestat.plan.stages import JoinStage, ReadFragments, Scan, TableStage
+from lancestat.plan.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
 from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import InputRecord
@@ -127,6 +127,8 @@ class TableAction:
     """
 
     kind: ClassVar[str] = NodeKind.TABLE.value
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
     node: str
     verb: Verb
     reasons: tuple[Reason, ...]
@@ -145,6 +147,11 @@ class TableAction:
         """The fragments that are read."""
         return self.reading.scans if self.reading else ()
 
+    @property
+    def runs_on(self) -> RunsOn | None:
+        """Where fragments are read, None where nothing has to be read."""
+        return self.reading.runs_on if self.reading else None
+
 
 @dataclass(frozen=True, slots=True)
 class JoinAction:
@@ -156,13 +163,16 @@ class JoinAction:
     """
 
     kind: ClassVar[str] = NodeKind.KNN_JOIN.value
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
     node: str
     verb: Verb
     reasons: tuple[Reason, ...]
     work: JoinWork
     sides: JoinSize
     decision: Decision
-    stages: tuple[JoinStage, ...]
+    stages: JoinStages
     left: InputRecord | None = None
     right: InputRecord | None = None
     new_rows: int | None = None
@@ -191,13 +201,16 @@ class JoinAction:
 class Deferred:
     """A node reads what joins of this plan are about to write, and is planned again after them."""
 
+    error: ClassVar[None] = None
+    figures: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
     node: str
     kind: str
     verb: Verb
     reasons: tuple[Reason, ...]
     dependencies: tuple[str, ...]
     full_refresh: bool = False
-    figures: ClassVar[None] = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -220,6 +233,10 @@ class Skip:
     """Nothing to do. `kind` is the node's kind, and the figures are of that kind."""
 
     verb: ClassVar[Verb] = "skip"
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures | JoinFigures
@@ -232,12 +249,19 @@ class Blocked:
     """The node cannot be planned; the error says why. `kind` is the node's kind."""
 
     verb: ClassVar[Verb] = "blocked"
+    reasons: ClassVar[tuple[Reason, ...]] = ()
+    notes: ClassVar[tuple[str, ...]] = ()
+    dependencies: ClassVar[tuple[str, ...]] = ()
     figures: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
     node: str
     kind: str
     error: LancestatError
 
 
+# All of them have `node`, `kind`, `verb`, `reasons`, `notes`, `stages`, `figures`, `runs_on`,
+# `dependencies` and `error`, which is None unless the node is blocked.
 Action = TableAction | JoinAction | Deferred | Skip | Blocked
 
 
@@ -257,11 +281,6 @@ class Plan:
 def is_pending(action: Action) -> bool:
     """Whether a run would do something."""
     return not isinstance(action, Skip | Blocked)
-
-
-def blocked(plan: Plan) -> tuple[Blocked, ...]:
-    """The nodes that cannot be planned."""
-    return tuple(action for action in plan.actions if isinstance(action, Blocked))
 
 
 def table_figures(action: Action) -> Figures | None:

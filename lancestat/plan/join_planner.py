@@ -22,12 +22,13 @@ from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import JoinInput, SideChange, appended, change
 from lancestat.plan.stages import (
     CommitResult,
-    JoinStage,
+    JoinStages,
     LayOut,
     MeasureIndex,
     MergeNeighbours,
     PrepareSides,
     Probe,
+    SearchStage,
 )
 from lancestat.spec.model import KnnJoin
 from lancestat.state.values import InputRecord, JoinRecord
@@ -277,26 +278,29 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
-def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> tuple[JoinStage, ...]:
+def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> JoinStages:
     sides = (("left", work.left), ("right", work.right))
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
     may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT
     unless_light = ("right",) if may_be_light and "right" in written else ()
-    stages: list[JoinStage] = [PrepareSides(written, unless_light)]
+    search: list[SearchStage] = []
     match decision.strategy:
         case Strategy.PARTITIONED:
-            stages.append(LayOut(decision.lists))
+            search += [] if decision.lists is None else [LayOut(decision.lists)]
         case Strategy.INDEX:
-            stages.append(MeasureIndex())
+            search.append(MeasureIndex())
         case Strategy.EXACT | Strategy.SPARK:
             pass
         case _:
             assert_never(decision.strategy)
-    stages.append(Probe(decision.strategy, work.scope, decision.pairs))
+    search.append(Probe(decision.strategy, work.scope, decision.pairs))
     if work.scope is Scope.NEW_RIGHT:
-        stages.append(MergeNeighbours())
-    appends = work.scope is Scope.NEW_LEFT
-    return (*stages, CommitResult(work.output_format, work.output_uri, appends))
+        search.append(MergeNeighbours())
+    return JoinStages(
+        PrepareSides(written, unless_light),
+        tuple(search),
+        CommitResult(work.output_format, work.output_uri, appends=work.scope is Scope.NEW_LEFT),
+    )
 
 
 def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:

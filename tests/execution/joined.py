@@ -17,11 +17,11 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from lancestat.execution.evaluator import Evaluator, JoinSession, OpenJoin
+from lancestat.execution.evaluator import Evaluator, JoinSession, OpenJoin, PreparedJoin
 from lancestat.execution.result import Progress, RunResult, SilentProgress
-from lancestat.execution.scheduler import Scheduler
-from lancestat.knn.cost_model import JoinSize
-from lancestat.knn.request import JoinKind, OnStage, Stage, StageProgress, output_names
+from lancestat.execution.scheduler import RunRecorder, Scheduler
+from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.request import JoinKind, output_names
 from lancestat.knn.work import (
     JoinCounts,
     JoinOutcome,
@@ -36,7 +36,14 @@ from lancestat.output import result as output
 from lancestat.plan.actions import Action, JoinAction, Plan
 from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.observe import Observer
-from lancestat.plan.stages import CommitResult, Probe
+from lancestat.plan.stages import (
+    CommitResult,
+    LayOut,
+    OnStage,
+    PrepareSides,
+    Probe,
+    StageProgress,
+)
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
 from lancestat.state.memory import MemoryState
@@ -122,12 +129,10 @@ class JoinWorld:
             clock=self.clock,
             digests=digests,
             locations={},
-            on_stage=self.progress.joined,
+            on_stage=self.progress.at_stage,
         )
-        scheduler = Scheduler(
-            evaluator, self.state, self.progress, self.clock, digests, cancel=lambda: None
-        )
-        return scheduler.execute(plan)
+        recorder = RunRecorder(self.state, digests)
+        return Scheduler(evaluator, recorder, self.progress, lambda: None).execute(plan)
 
     def table(self, name: str) -> Table:
         node = self.spec.node(name)
@@ -145,7 +150,8 @@ class JoinWorld:
         if self.before is not None:
             self.before(work)
         self.works.append(work)
-        on_stage(StageProgress(Stage.PROBE, 1, 2, pairs_per_second=1e6))
+        probe = Probe(Strategy.EXACT, work.scope, None)
+        on_stage(StageProgress(probe, 1, 2, pairs_per_second=1e6))
         recall, nprobes = self.measured
         sides = {"left": work.left, "right": work.right}
         unproven = {name: self.unproven for name, side in sides.items() if side.sql is not None}
@@ -206,22 +212,27 @@ class _Session:
     work: JoinWork
     on_stage: OnStage
 
-    def prepare_sides(self) -> JoinFacts:
+    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+        return self
+
+    @property
+    def facts(self) -> JoinFacts:
         joining = _Joining(self.work)
         size = JoinSize(joining.left.num_rows, joining.right.num_rows, 2)
         return JoinFacts(size, cores=2)
 
-    def lay_out(self, lists: int) -> bool:
-        return True
+    def lay_out(self, stage: LayOut) -> PreparedJoin:
+        return self
 
-    def measure_index(self) -> bool:
-        return True
+    def measure_index(self) -> PreparedJoin:
+        return self
 
-    def probe(self, stage: Probe) -> None:
-        pass
+    def probe(self, stage: Probe) -> PreparedJoin:
+        return self
 
-    def merge_neighbours(self) -> None:
+    def merge_neighbours(self) -> PreparedJoin:
         assert self.work.scope is Scope.NEW_RIGHT
+        return self
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
         assert stage.appends == (self.work.scope is Scope.NEW_LEFT)
