@@ -338,16 +338,21 @@ class Evaluator:
             done, outcome = evaluation.run(action)
         except LancestatError as error:
             raise error.placed(self.locations.get(action.node)) from None
-        if outcome.recall is None and done.work.scope is not Scope.FULL:
+        if outcome.accuracy.recall is None and done.work.scope is not Scope.FULL:
             # An exact comparison of new rows does not change the recall of the others.
-            known = action.known
-            outcome = replace(outcome, recall=known.recall, nprobes=known.nprobes)
+            outcome = replace(outcome, accuracy=action.known)
         is_lance = done.work.output_format is OutputFormat.LANCE
         result = replace(
             planned(action),
             status=Status.SUCCESS,
             version_published=outcome.output.version if is_lance else None,
-            join=_join_figures(done.work, outcome),
+            join=JoinFigures(
+                outcome.strategy,
+                done.work.scope.value,
+                outcome.counts,
+                outcome.pairs,
+                outcome.accuracy,
+            ),
         )
         return NodeEnded(result, self._join_record(action, outcome))
 
@@ -358,21 +363,17 @@ class Evaluator:
         the next run joins again.
         """
         assert action.left is not None and action.right is not None, "declared sides are recorded"
-        made, counts = outcome.output, outcome.counts
+        made = outcome.output
         return JoinRecord(
             node=action.node,
             digest=self.digests[action.node],
             left=replace(action.left, unproven=outcome.unproven.get("left")),
             right=replace(action.right, unproven=outcome.unproven.get("right")),
             result=ResultRecord(made.rows, made.digest, made.version, made.generation),
-            left_rows=counts.left_rows,
-            right_rows=counts.right_rows,
-            unmatched_left_rows=counts.unmatched_left_rows,
-            excluded_right_rows=counts.excluded_right_rows,
+            counts=outcome.counts,
             strategy=outcome.strategy,
             finished_at=self.clock(),
-            recall=outcome.recall,
-            nprobes=outcome.nprobes,
+            accuracy=outcome.accuracy,
         )
 
 
@@ -398,19 +399,4 @@ def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> 
         rows_total=figures.rows_total,
         rows_scanned=scanned.rows,
         version_read=figures.version_read,
-    )
-
-
-def _join_figures(work: JoinWork, outcome: JoinOutcome) -> JoinFigures:
-    counts = outcome.counts
-    return JoinFigures(
-        strategy=outcome.strategy,
-        scope=work.scope.value,
-        left_rows=counts.left_rows,
-        right_rows=counts.right_rows,
-        unmatched_left_rows=counts.unmatched_left_rows,
-        excluded_right_rows=counts.excluded_right_rows,
-        pairs=outcome.pairs,
-        recall=outcome.recall,
-        nprobes=outcome.nprobes,
     )

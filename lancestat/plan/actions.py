@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Literal
 
+from lancestat import codec
 from lancestat.errors import LancestatError
 from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
@@ -15,7 +16,14 @@ from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
 from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
-from lancestat.state.values import InputRecord
+from lancestat.state.values import (
+    JOIN_MEASURES,
+    UNCOUNTED,
+    UNMEASURED,
+    Accuracy,
+    InputRecord,
+    JoinCounts,
+)
 
 
 class Reason(str, Enum):
@@ -58,24 +66,29 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class JoinFigures:
-    """The counts that plans and runs show for a join, None where they are not known (yet).
+    """The figures that plans and runs show for a join, None where they are not known (yet).
 
-    `left_rows` and `right_rows` are those of the whole sides; `pairs` are compared by this run, in
-    `scope`. `recall` and `nprobes` belong to approximate strategies; in a plan, as far as known.
-    Only a plan has `why` the strategy was chosen, and `estimated_seconds` of the run.
+    `pairs` are compared by this run, in `scope`. Only a plan has `why` the strategy was chosen, and
+    `estimated_seconds` of the run.
     """
 
     strategy: str | None = None
     scope: str | None = None
-    left_rows: int | None = None
-    right_rows: int | None = None
-    unmatched_left_rows: int | None = None
-    excluded_right_rows: int | None = None
+    counts: JoinCounts[int | None] = UNCOUNTED
     pairs: int | None = None
-    recall: float | None = None
-    nprobes: int | None = None
+    accuracy: Accuracy = UNMEASURED
     why: str | None = None
     estimated_seconds: float | None = None
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, object]) -> JoinFigures:
+        """Return the figures that the object of a node shows; raises ValueError on others."""
+        members = {**cls().to_json(), **stored}
+        return codec.convert(codec.nested(members, *JOIN_MEASURES), cls)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures as members of a node's object in the JSON of `plan` and `run`."""
+        return codec.flattened(codec.builtins(self), *JOIN_MEASURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +172,7 @@ class JoinAction:
 
     `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
     `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
-    `known` is what the last result has measured, as far as the join goes on from it.
+    `known` is the accuracy of the last result, as far as the join goes on from it.
     """
 
     kind: ClassVar[str] = NodeKind.KNN_JOIN.value
@@ -176,7 +189,7 @@ class JoinAction:
     left: InputRecord | None = None
     right: InputRecord | None = None
     new_rows: int | None = None
-    known: JoinFigures = JoinFigures()
+    known: Accuracy = UNMEASURED
     notes: tuple[str, ...] = ()
 
     @property
@@ -187,11 +200,9 @@ class JoinAction:
         return JoinFigures(
             strategy=decision.strategy.value,
             scope=self.work.scope.value,
-            left_rows=self.sides.left_rows,
-            right_rows=self.sides.right_rows,
+            counts=JoinCounts(self.sides.left_rows, self.sides.right_rows, None, None),
             pairs=decision.pairs,
-            recall=self.known.recall,
-            nprobes=self.known.nprobes,
+            accuracy=self.known,
             why=decision.why,
             estimated_seconds=seconds,
         )

@@ -10,7 +10,6 @@ from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import (
-    JoinCounts,
     JoinWork,
     OutputFormat,
     OutputState,
@@ -31,7 +30,7 @@ from lancestat.plan.stages import (
     SearchStage,
 )
 from lancestat.spec.model import KnnJoin
-from lancestat.state.values import InputRecord, JoinRecord
+from lancestat.state.values import Accuracy, InputRecord, JoinRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +153,12 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         scope=scope,
         new_fragments=narrowing.new,
         previous=assessment.output if goes_on else None,
-        known=_counts(record) if goes_on and record is not None else None,
+        known=record.counts if goes_on and record is not None else None,
         remembered=remembered_result(record, assessment.digest),
     )
-    known = JoinFigures(nprobes=spec.nprobes)
+    known = Accuracy(nprobes=spec.nprobes)
     if goes_on and record is not None:
-        known = JoinFigures(recall=record.recall, nprobes=record.nprobes)
+        known = record.accuracy
     sides = JoinSize(
         left.rows,
         right.rows,
@@ -250,7 +249,7 @@ def in_full(action: JoinAction) -> JoinAction:
         action.work, scope=Scope.FULL, new_fragments=frozenset(), previous=None, known=None
     )
     whole = plan_join(work, action.sides)
-    known = JoinFigures(nprobes=work.request.nprobes)
+    known = Accuracy(nprobes=work.request.nprobes)
     return replace(
         action,
         work=work,
@@ -338,24 +337,7 @@ def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
     return f"the {name} side may differ from run to run: its query {reasons}"
 
 
-def _counts(record: JoinRecord) -> JoinCounts:
-    return JoinCounts(
-        record.left_rows,
-        record.right_rows,
-        record.unmatched_left_rows,
-        record.excluded_right_rows,
-    )
-
-
 def _recorded(assessment: JoinAssessment) -> JoinFigures:
     record = assessment.record
     assert record is not None
-    return JoinFigures(
-        strategy=record.strategy,
-        left_rows=record.left_rows,
-        right_rows=record.right_rows,
-        unmatched_left_rows=record.unmatched_left_rows,
-        excluded_right_rows=record.excluded_right_rows,
-        recall=record.recall,
-        nprobes=record.nprobes,
-    )
+    return JoinFigures(record.strategy, counts=record.counts, accuracy=record.accuracy)

@@ -62,7 +62,7 @@ class NodeResult:
             result = codec.convert({**stored, "join": None}, cls)
             if result.kind != JoinAction.kind:
                 return result
-            return replace(result, join=codec.convert(stored, JoinFigures))
+            return replace(result, join=JoinFigures.from_json(stored))
         except ValueError as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
@@ -71,7 +71,7 @@ class NodeResult:
         members = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
         del members["join"]
         is_join = self.kind == JoinAction.kind
-        return {**members, **asdict(self.join or JoinFigures())} if is_join else members
+        return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
 
 
 def planned(action: Action) -> NodeResult:

@@ -181,7 +181,7 @@ _COMPARED = {
 
 def _compares(action: JoinAction) -> str:
     decision, new = action.decision, action.new_rows
-    left, right = action.figures.left_rows, action.figures.right_rows
+    left, right = action.sides.left_rows, action.sides.right_rows
     match action.work.scope:
         case Scope.NEW_LEFT:
             left = new

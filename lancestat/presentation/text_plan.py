@@ -133,7 +133,7 @@ def _compared(node: NodeRunFigures) -> str | None:
     join = node.result.join
     if join is None:
         return None
-    whole = f"{count(join.left_rows or 0)} x {count(join.right_rows or 0)} rows"
+    whole = f"{count(join.counts.left_rows or 0)} x {count(join.counts.right_rows or 0)} rows"
     rows = {"new_left": "new left rows", "new_right": "new right rows"}.get(join.scope or "", whole)
     return f"{join.strategy}, {rows}, {node.pairs}"
 

@@ -23,7 +23,6 @@ from lancestat.execution.scheduler import RunRecorder, Scheduler
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import JoinKind, output_names
 from lancestat.knn.work import (
-    JoinCounts,
     JoinOutcome,
     JoinWork,
     OutputState,
@@ -47,7 +46,7 @@ from lancestat.plan.stages import (
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
 from lancestat.state.memory import MemoryState
-from lancestat.state.values import StateWriter
+from lancestat.state.values import Accuracy, JoinCounts, StateWriter
 from tests.execution.world import PLACE, Clock, World
 
 Row = dict[str, Any]
@@ -152,10 +151,9 @@ class JoinWorld:
         self.works.append(work)
         probe = Probe(Strategy.EXACT, work.scope, None)
         on_stage(StageProgress(probe, 1, 2, pairs_per_second=1e6))
-        recall, nprobes = self.measured
         sides = {"left": work.left, "right": work.right}
         unproven = {name: self.unproven for name, side in sides.items() if side.sql is not None}
-        return replace(joined(work), recall=recall, nprobes=nprobes, unproven=unproven)
+        return replace(joined(work), accuracy=Accuracy(*self.measured), unproven=unproven)
 
     @property
     def scopes(self) -> list[str]:
@@ -254,7 +252,7 @@ class _Joining:
         self.sources = dict(zip(self.names.left, left, strict=True))
         self.right_values = dict(zip(self.names.right, right, strict=True))
 
-    def counts(self) -> JoinCounts:
+    def counts(self) -> JoinCounts[int]:
         known, work = self.work.known, self.work
         valid_left, valid_right = self._valid(work.left), self._valid(work.right)
         counted = JoinCounts(
@@ -282,7 +280,7 @@ class _Joining:
             )
         )
 
-    def _without_matches(self, counts: JoinCounts) -> JoinCounts:
+    def _without_matches(self, counts: JoinCounts[int]) -> JoinCounts[int]:
         if counts.right_rows > counts.excluded_right_rows:
             return counts
         return replace(counts, unmatched_left_rows=counts.left_rows)

@@ -14,7 +14,6 @@ from lancestat.execution.evaluator import JoinEvaluation, JoinSession, PreparedJ
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import (
-    JoinCounts,
     JoinOutcome,
     JoinWork,
     OutputFormat,
@@ -27,6 +26,7 @@ from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction
 from lancestat.plan.join_planner import JoinFacts, plan_join
 from lancestat.plan.stages import CommitResult, LayOut, OnStage, PrepareSides, Probe, StageProgress
+from lancestat.state.values import JoinCounts
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)

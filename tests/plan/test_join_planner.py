@@ -9,13 +9,14 @@ import pytest
 
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.work import JoinCounts, Scope
+from lancestat.knn.work import Scope
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.plan.join_planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.plan.join_sides import JoinInput
 from lancestat.plan.stages import LayOut
 from lancestat.presentation.plan_view import explain_stages
+from lancestat.state.values import JoinCounts
 from tests.plan.join_values import (
     LEFT,
     OUTPUT,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from lancestat.errors import JoinFailed, StaleBase
-from lancestat.knn.work import JoinCounts, JoinOutcome, JoinWork, Scope
+from lancestat.knn.work import JoinOutcome, JoinWork, Scope
 from lancestat.output import result as output
 from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.stages import CommitResult, LayOut, Probe, StageProgress
@@ -17,6 +17,7 @@ from lancestat.spark.knn.materialize import PreviousResult
 from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.session.failure import job_error
+from lancestat.state.values import JoinCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,7 @@ class PreparedJoin:
             self._counts(result.chunks),
             state,
             sum(chunk.pairs for chunk in result.chunks),
-            result.recall,
-            result.nprobes,
+            result.accuracy,
             self.unproven,
         )
 
@@ -113,7 +113,7 @@ class PreparedJoin:
             secrets = secret_values(self.searcher.materialize.writer.storage_options)
             raise job_error(error, JoinFailed, f"joining '{self.work.node}'", secrets) from None
 
-    def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts:
+    def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts[int]:
         left_rows = len(self.searcher.left.side.all_rows)
         counts = JoinCounts(
             left_rows,

@@ -43,6 +43,7 @@ from lancestat.spark.knn.tasks import (
 )
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.start import task_threads
+from lancestat.state.values import UNMEASURED, Accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,8 +296,7 @@ class SearchResult:
 
     strategy: Strategy
     chunks: list[WrittenChunk]
-    recall: float | None = None
-    nprobes: int | None = None
+    accuracy: Accuracy = UNMEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,7 +354,7 @@ class Searcher:
         parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
         probe = ExactProbe(self.left, self.right, parts, self.request.k)
         recall = 1.0 if self.request.mode is Mode.APPROX else None
-        return SearchResult(Strategy.EXACT, self._job(stages).run(probe), recall)
+        return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
 
     def _by_spark(self) -> SearchResult:
         k, threads = self.request.k, self._threads
@@ -366,13 +366,15 @@ class Searcher:
         parts = split_lists(layout.partitioned.list_rows, self.shares.parts)
         probe = PartitionProbe(self.left, layout, parts, self.request.k)
         chunks = self._job(stages).run(probe)
-        return SearchResult(Strategy.PARTITIONED, chunks, layout.recall, layout.nprobes)
+        accuracy = Accuracy(layout.recall, layout.nprobes)
+        return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
     def _indexed(self, search: IndexSearch, stages: tuple[Probe, CommitResult]) -> SearchResult:
         shares = self.shares.without_parts(self._context.defaultParallelism)
         probe = IndexProbe(self.left, self.right, search, self.request.k)
         chunks = replace(self._job(stages), shares=shares).run(probe)
-        return SearchResult(Strategy.INDEX, chunks, search.recall, search.parameters.nprobes)
+        accuracy = Accuracy(search.recall, search.parameters.nprobes)
+        return SearchResult(Strategy.INDEX, chunks, accuracy)
 
     def _job(self, stages: tuple[Probe, CommitResult]) -> SearchJob:
         return SearchJob(

@@ -30,7 +30,7 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
+from lancestat.state.values import Accuracy, InputRecord, JoinCounts, JoinRecord, ResultRecord
 from lancestat.statistics.histogram import Histogram, HistogramBin
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
@@ -175,9 +175,12 @@ def join(name: str = "similar_parts", **changes: object) -> KnnJoin:
     return KnnJoin(name, **{**given, **changes})  # type: ignore[arg-type]
 
 
+COUNTS, ACCURACY = JoinCounts(20_000, 180_000, 3, 41), Accuracy(0.968, 12)
+
+
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
     """Return the report of a join."""
-    figures = JoinFigures("partitioned", "new_left", 20_000, 180_000, 3, 41, 3.6e9, 0.968, 12)  # type: ignore[arg-type]
+    figures = JoinFigures("partitioned", "new_left", COUNTS, 3_600_000_000, ACCURACY)
     result = NodeResult(
         name,
         "knn_join",
@@ -200,14 +203,10 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
             InputRecord("left", 3, 2, 20_000),
             InputRecord("right", 0, -1, 180_000),
             ResultRecord(199_970, "result", 7),
-            20_000,
-            180_000,
-            3,
-            41,
+            COUNTS,
             "partitioned",
             NOW - timedelta(hours=7),
-            0.968,
-            12,
+            ACCURACY,
         ),
         "runs": (NodeRunReport("run-0", "run", "prod", NOW - timedelta(hours=7), result),),
     }
