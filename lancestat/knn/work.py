@@ -12,7 +12,7 @@ from lancestat.errors import Location
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
-from lancestat.state.values import UNMEASURED, Accuracy, JoinCounts
+from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts
 
 
 @dataclass(frozen=True, slots=True)

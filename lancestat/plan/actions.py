@@ -16,14 +16,8 @@ from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
 from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
-from lancestat.state.values import (
-    JOIN_MEASURES,
-    UNCOUNTED,
-    UNMEASURED,
-    Accuracy,
-    InputRecord,
-    JoinCounts,
-)
+from lancestat.state.join_counts import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
+from lancestat.state.values import InputRecord
 
 
 class Reason(str, Enum):

@@ -30,7 +30,8 @@ from lancestat.plan.stages import (
     SearchStage,
 )
 from lancestat.spec.model import KnnJoin
-from lancestat.state.values import Accuracy, InputRecord, JoinRecord
+from lancestat.state.join_counts import Accuracy
+from lancestat.state.values import InputRecord, JoinRecord
 
 
 @dataclass(frozen=True, slots=True)

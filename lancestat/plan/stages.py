@@ -9,12 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.knn.cost_model import Strategy
 from lancestat.knn.work import OutputFormat, Scope
-from lancestat.lake.fingerprint import Fingerprint
-from lancestat.plan.coverage import Coverage
+
+if TYPE_CHECKING:
+    # Spark's workers import this module.
+    from lancestat.lake.fingerprint import Fingerprint
+    from lancestat.plan.coverage import Coverage
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
-from lancestat.state.values import Accuracy, JoinCounts, NodeOutcome, StateReader
+from lancestat.state.join_counts import Accuracy, JoinCounts
+from lancestat.state.values import NodeOutcome, StateReader
 from lancestat.statistics.column_statistics import BOUNDS_FIRST
 
 if TYPE_CHECKING:

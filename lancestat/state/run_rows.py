@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.state.identity import join_identity
-from lancestat.state.values import JOIN_MEASURES, JoinRecord, NodeRun, RunRecord, TableRecord
+from lancestat.state.join_counts import JOIN_MEASURES
+from lancestat.state.values import JoinRecord, NodeRun, RunRecord, TableRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,8 @@ from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
-from lancestat.state.values import InputRecord, JoinCounts, JoinRecord, ResultRecord
+from lancestat.state.join_counts import JoinCounts
+from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 PLACE = Location("specs/shop.yml", 1, 1)

@@ -13,7 +13,7 @@ from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.state.garbage_collection import GarbageReport
-from lancestat.state.values import Accuracy, JoinCounts
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
 from tests.plan.plans import blocked, plan, refresh, restamp, skip

@@ -45,8 +45,9 @@ from lancestat.plan.stages import (
 )
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.memory import MemoryState
-from lancestat.state.values import Accuracy, JoinCounts, StateWriter
+from lancestat.state.values import StateWriter
 from tests.execution.world import PLACE, Clock, World
 
 Row = dict[str, Any]

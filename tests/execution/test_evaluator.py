@@ -26,7 +26,7 @@ from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction
 from lancestat.plan.join_planner import JoinFacts, plan_join
 from lancestat.plan.stages import CommitResult, LayOut, OnStage, PrepareSides, Probe, StageProgress
-from lancestat.state.values import JoinCounts
+from lancestat.state.join_counts import JoinCounts
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)

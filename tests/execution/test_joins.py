@@ -12,8 +12,9 @@ import pytest
 from lancestat.errors import StateUnreachable
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.memory import MemoryState
-from lancestat.state.values import Accuracy, JoinCounts, RunRecord
+from lancestat.state.values import RunRecord
 from tests.execution.joined import JoinWorld, vectors
 from tests.execution.world import PLACE
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.state.values import JOIN_MEASURES, Accuracy, JoinCounts
+from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
 
 COUNTS = st.none() | st.integers(0, 2**53)
 NUMBERS = st.none() | st.floats(0, 1e9)

@@ -139,6 +139,22 @@ knn_joins:
     assert {action.verb for action in project.plan().actions} == {"skip"}
 
 
+@pytest.mark.parametrize("changed", ["", "l", "r"])
+def test_progress_goes_through_the_stages_of_the_action(world: SparkWorld, changed: str) -> None:
+    world.declare(min_right_rows=0)
+    if changed:
+        converge(world)
+        name = "v" if changed == "l" else "w"
+        lance.write_dataset(vectors(100, 9, name=name), world.uri(changed), mode="append")
+    action = world.action()
+    assert isinstance(action, JoinAction)
+    reached: list[StageProgress] = []
+    done, _ = JoinEvaluation(world.open_join, reached.append).run(action)
+    assert done.work.scope.value == {"": "full", "l": "new_left", "r": "new_right"}[changed]
+    assert set(done.stages) == {progress.stage for progress in reached}
+    assert (reached[0].stage, reached[-1].stage) == (done.stages.prepare, done.stages.commit)
+
+
 def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
     target = Target("dev", "state", scratch=str(world.folder / "scratch"), spark_master="local[2]")
     world.declare(right=KnnSide("w", ("key",), ("r",), sql="select key, w from r"))

@@ -14,7 +14,8 @@ from lancestat.plan.actions import JoinAction, Skip
 from lancestat.plan.join_planner import JoinAssessment, decide_join
 from lancestat.plan.join_sides import JoinInput
 from lancestat.spec.model import KnnJoin, KnnSide
-from lancestat.state.values import JoinCounts, JoinRecord, ResultRecord
+from lancestat.state.join_counts import JoinCounts
+from lancestat.state.values import JoinRecord, ResultRecord
 
 SPEC = KnnJoin(
     "near",

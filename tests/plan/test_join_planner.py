@@ -16,7 +16,7 @@ from lancestat.plan.join_planner import JoinFacts, decide_join, plan_join, revis
 from lancestat.plan.join_sides import JoinInput
 from lancestat.plan.stages import LayOut
 from lancestat.presentation.plan_view import explain_stages
-from lancestat.state.values import JoinCounts
+from lancestat.state.join_counts import JoinCounts
 from tests.plan.join_values import (
     LEFT,
     OUTPUT,

@@ -21,7 +21,7 @@ from lancestat.plan.stages import CommitResult, LayOut, Probe, StageProgress
 from lancestat.spark.knn.prepared_join import PreparedJoin
 from lancestat.spark.knn.strategies import SearchResult
 from lancestat.spark.knn.tasks import WrittenChunk
-from lancestat.state.values import Accuracy, JoinCounts
+from lancestat.state.join_counts import Accuracy, JoinCounts
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})
 OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)

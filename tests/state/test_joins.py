@@ -16,14 +16,12 @@ from hypothesis import strategies as st
 
 from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.identity import join_identity
+from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
 from lancestat.state.retention import RUNS_KEPT
 from lancestat.state.run_rows import decode_join, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import (
-    JOIN_MEASURES,
-    Accuracy,
     InputRecord,
-    JoinCounts,
     JoinRecord,
     NodeRun,
     ResultRecord,

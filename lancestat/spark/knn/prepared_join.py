@@ -17,7 +17,7 @@ from lancestat.spark.knn.materialize import PreviousResult
 from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.session.failure import job_error
-from lancestat.state.values import JoinCounts
+from lancestat.state.join_counts import JoinCounts
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,7 +43,7 @@ from lancestat.spark.knn.tasks import (
 )
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.start import task_threads
-from lancestat.state.values import UNMEASURED, Accuracy
+from lancestat.state.join_counts import UNMEASURED, Accuracy
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class ProgressMeter:
         if self._on_stage is None:
             return
         try:
-            for stage in {step.stage for step in steps}:
+            for stage in dict.fromkeys(step.stage for step in steps):
                 self._on_stage(self._progress(stage))
         except Exception:
             # Spark's scheduler waits for this thread: a broken display must not stop the run.

@@ -30,7 +30,8 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.state.values import Accuracy, InputRecord, JoinCounts, JoinRecord, ResultRecord
+from lancestat.state.join_counts import Accuracy, JoinCounts
+from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 from lancestat.statistics.histogram import Histogram, HistogramBin
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
