@@ -32,9 +32,10 @@ from pyspark.sql.functions import col, vector_l2_distance
 
 import lancestat
 from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest, Stage, StageProgress
+from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.observe import snapshot
+from lancestat.plan.stages import Probe, StageProgress
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
@@ -163,7 +164,7 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
     rates = []
 
     def record_rate(progress: StageProgress) -> None:
-        if progress.stage is Stage.PROBE and progress.pairs_per_second:
+        if isinstance(progress.stage, Probe) and progress.pairs_per_second:
             rates.append(progress.pairs_per_second)
 
     left, right = (SideSource("emb", ("id",), pinned(uri)) for uri in uris)

@@ -101,9 +101,9 @@ def main() -> None:
         show("exact, s", exact)
         show(f"approx, by {outcome.strategy}, s", approx)
         show("approx / exact", approx / exact)
-        show("lists visited by each left row", outcome.nprobes or 0)
+        show("lists visited by each left row", outcome.accuracy.nprobes or 0)
         show("pairs compared, share of all", outcome.pairs / (left_rows * right_rows))
-        show(f"recall@{K} that the join reports", outcome.recall or 0)
+        show(f"recall@{K} that the join reports", outcome.accuracy.recall or 0)
         recall = measured_recall(folder / "exact.lance", folder / "approx.lance")
         show(f"recall@{K} of the whole result", recall)
 

@@ -9,6 +9,7 @@ stored values (`int("5")`, `str(None)`) where they must have the right type.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Annotated, Any, TypeVar
 
@@ -51,6 +52,24 @@ def convert(stored: object, form: type[Value]) -> Value:
         return msgspec.convert(stored, form)
     except msgspec.ValidationError as error:
         raise ValueError(str(error)) from None
+
+
+def flattened(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return an object in which some of its members, objects too, give place to their own members.
+
+    Args:
+        members: The object.
+        names: The members that are objects.
+    """
+    flat: dict[str, Any] = {}
+    for name, member in members.items():
+        flat.update(member if name in names else {name: member})
+    return flat
+
+
+def nested(stored: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """Return an object that `convert` understands where `flattened` took those members away."""
+    return {**stored, **dict.fromkeys(names, stored)}
 
 
 def _utc(instant: datetime) -> str:

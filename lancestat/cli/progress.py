@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from lancestat.execution.result import Progress, SilentProgress, TableProgress
 from lancestat.formats import count, large, size, visible
-from lancestat.knn.request import Stage, StageProgress
 from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.stages import LayOut, Probe, StageProgress
 
 if TYPE_CHECKING:
     import rich.progress as bars
@@ -45,7 +45,8 @@ def progress_display(*, quiet: bool) -> Iterator[Progress]:
 class TerminalProgress:
     """A line for all tables, then one for each that is being read, then one for each join.
 
-    Those of tables show fragments and bytes, those of joins the stage, rows and pairs per second.
+    Those of tables show fragments and bytes while these are read, and then the stage; those of
+    joins the stage, rows and pairs per second.
     """
 
     def __init__(self, display: bars.Progress) -> None:
@@ -55,13 +56,14 @@ class TerminalProgress:
         self._tasks: dict[str, bars.TaskID] = {}
         self._read: dict[str, tuple[int, int]] = {}
         self._all: bars.TaskID | None = None
-        self._joins: dict[str, bars.TaskID] = {}
+        self._joins: dict[str, bars.TaskID | None] = {}
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
         """Show that Spark is being started, if it has anything to do."""
         if not tables and not joins:
             return
         self._tables = {table.node: table for table in tables}
+        self._joins = dict.fromkeys(joins)
         self._all = self._display.add_task("starting Spark", total=None, counts="")
         for table in tables:
             self._tasks[table.node] = self._display.add_task(
@@ -86,19 +88,26 @@ class TerminalProgress:
             self._display.update(task, completed=bytes_done, counts=counts)
             self._show()
 
-    def joined(self, node: str, stage: StageProgress) -> None:
-        """Show a join's stage and how far it is."""
+    def at_stage(self, node: str, progress: StageProgress) -> None:
+        """Show the stage of a join, or of a table that has been read, and how far it is."""
         with self._lock:
-            if not self._tables and self._all is not None:
-                self._display.update(self._all, visible=False)
-            if node not in self._joins:
-                self._joins[node] = self._display.add_task(visible(node), total=None, counts="")
-            self._display.update(
-                self._joins[node],
-                total=stage.rows_total,
-                completed=stage.rows_done,
-                counts=stage_text(stage),
-            )
+            if node in self._joins:
+                self._show_join(node, progress)
+            elif node in self._tasks and node in self._read:
+                self._display.update(self._tasks[node], counts=stage_text(progress))
+
+    def _show_join(self, node: str, progress: StageProgress) -> None:
+        if not self._tables and self._all is not None:
+            self._display.update(self._all, visible=False)
+        task = self._joins[node]
+        if task is None:
+            task = self._joins[node] = self._display.add_task(visible(node), total=None, counts="")
+        self._display.update(
+            task,
+            total=progress.rows_total,
+            completed=progress.rows_done,
+            counts=stage_text(progress),
+        )
 
     def finished(self, result: NodeResult) -> None:
         """Take a node's bar away and let the next one be seen."""
@@ -138,18 +147,22 @@ class TerminalProgress:
         )
 
 
-def stage_text(stage: StageProgress) -> str:
-    """A stage in words: `probe, 2,000 of 10,000 rows, 1.2 billion pairs/s`."""
-    parts = [stage.stage.value]
-    if stage.rows_total is not None:
-        parts.append(f"{count(stage.rows_done)} of {count(stage.rows_total, 'row')}")
-    elif stage.rows_done:
-        parts.append(count(stage.rows_done, "row"))
-    if stage.pairs_per_second:
-        parts.append(f"{large(stage.pairs_per_second)} pairs/s")
-    if stage.note:
-        # The plan gives the reason for the decision.
-        parts.append(stage.note.partition(":")[0] if stage.stage is Stage.GATE else stage.note)
+def stage_text(progress: StageProgress) -> str:
+    """A stage in words: `probe, exact, 2,000 of 10,000 rows, 1.2 billion pairs/s`."""
+    stage = progress.stage
+    parts = [stage.name]
+    if isinstance(stage, Probe):
+        parts.append(stage.strategy.value)
+    elif isinstance(stage, LayOut):
+        parts.append(count(stage.lists, "list"))
+    if progress.rows_total is not None:
+        parts.append(f"{count(progress.rows_done)} of {count(progress.rows_total, 'row')}")
+    elif progress.rows_done:
+        parts.append(count(progress.rows_done, "row"))
+    if progress.pairs_per_second:
+        parts.append(f"{large(progress.pairs_per_second)} pairs/s")
+    if progress.note:
+        parts.append(progress.note)
     return ", ".join(parts)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
@@ -19,7 +20,6 @@ from lancestat.execution.assembly import (
     TableWorkspace,
 )
 from lancestat.formats import count
-from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
@@ -37,17 +37,19 @@ from lancestat.plan.join_planner import JoinFacts, in_full, revise, without_appr
 from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.plan.stages import (
     CommitResult,
-    JoinStage,
     LayOut,
     MeasureIndex,
     MergeNeighbours,
     MergePartials,
+    OnStage,
     PrepareSides,
     Probe,
     PublishStatistics,
     ReadFragments,
     RestampStatistics,
     ReusePartials,
+    SearchStage,
+    StageProgress,
 )
 from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
 
@@ -68,35 +70,33 @@ class NodeEnded:
     live: frozenset[Fingerprint] = frozenset()
 
 
-class JoinSession(Protocol):
-    """One join on Spark, whose methods are its stages.
+class PreparedJoin(Protocol):
+    """A join whose sides are prepared, and a way to search it: at first every pair is compared.
 
-    Searching and merging are lazy, like transformations of Spark: rows pass through both in the job
-    that `commit` runs. Every method raises a LancestatError where it cannot be done; readers of the
-    output see what they saw before.
+    Its methods are stages, of which every one but the last returns a join that goes on in another
+    way, and leaves this one as it is. Searching and merging are lazy, like transformations of
+    Spark: rows pass through both in the job that `commit` runs. Every method raises a
+    LancestatError where it cannot be done; readers of the output see what they saw before.
     """
 
-    def prepare_sides(self) -> JoinFacts:
-        """Open both sides, write to scratch those that are no tables, and count their rows.
-
-        Raises:
-            VectorLengthMismatch: the sides have vectors of different lengths.
-        """
+    @property
+    def facts(self) -> JoinFacts:
+        """The facts about the sides, by which the join is decided again."""
         ...
 
-    def lay_out(self, lists: int) -> bool:
-        """Write the right side to scratch in lists; False where no right row can match."""
+    def lay_out(self, stage: LayOut) -> PreparedJoin | None:
+        """Write the right side to scratch in lists; None where no right row can match."""
         ...
 
-    def measure_index(self) -> bool:
-        """Find how far the index has to be searched; False where no effort reaches the recall."""
+    def measure_index(self) -> PreparedJoin | None:
+        """Find how far the index has to be searched; None where no effort reaches the recall."""
         ...
 
-    def probe(self, stage: Probe) -> None:
-        """Search neighbours by the stage's strategy."""
+    def probe(self, stage: Probe) -> PreparedJoin:
+        """Search neighbours in that stage."""
         ...
 
-    def merge_neighbours(self) -> None:
+    def merge_neighbours(self) -> PreparedJoin:
         """Merge the neighbours with the last result.
 
         Raises:
@@ -105,10 +105,22 @@ class JoinSession(Protocol):
         ...
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
-        """Write the result and commit it in one step.
+        """Search, write the result and commit it in one step; nothing can be done after it.
 
         Raises:
             StaleBase: the last result is not what it was taken for; nothing was written.
+        """
+        ...
+
+
+class JoinSession(Protocol):
+    """One join on Spark."""
+
+    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+        """Open both sides, write to scratch those that are no tables, and count their rows.
+
+        Raises:
+            LancestatError: a side cannot be read, or the result cannot be written to its place.
         """
         ...
 
@@ -147,45 +159,39 @@ class JoinEvaluation:
             return self._run(whole)
 
     def _run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
-        facts: JoinFacts | None = None
-        # A join has one stage of each type; a revised one of a type that is done is not repeated.
-        done: set[type[JoinStage]] = set()
+        prepare = action.stages.prepare
         with self.open(action.work, self.on_stage) as session:
-            while True:
-                stage = next(stage for stage in action.stages if type(stage) not in done)
-                match stage:
-                    case PrepareSides():
-                        facts = session.prepare_sides()
-                        for side in facts.in_place:
-                            _log.info("'%s': the %s side is read in place", action.node, side)
-                        action = _revised(action, revise(action, facts))
-                        self._report_decision(action)
-                    case LayOut(lists=int() as lists):
-                        if not session.lay_out(lists):
-                            action = self._exact(action, facts, "no right row can match")
-                    case LayOut():
-                        raise AssertionError("the number of lists follows from the prepared sides")
-                    case MeasureIndex():
-                        if not session.measure_index():
-                            why = "the index does not reach the recall"
-                            action = self._exact(action, facts, why)
-                    case Probe():
-                        session.probe(stage)
-                    case MergeNeighbours():
-                        session.merge_neighbours()
-                    case CommitResult():
-                        return action, session.commit(stage)
-                    case _:
-                        assert_never(stage)
-                done.add(type(stage))
+            self.on_stage(StageProgress(prepare))
+            join = session.prepare_sides(prepare)
+            for side in join.facts.in_place:
+                _log.info("'%s': the %s side is read in place", action.node, side)
+            action = _revised(action, revise(action, join.facts))
+            left = deque(action.stages.search)
+            while left:
+                stage = left.popleft()
+                self.on_stage(StageProgress(stage))
+                changed, why = _search_stage(join, stage)
+                if changed is None:
+                    action = _revised(action, without_approximation(action, join.facts, why))
+                    left = deque(action.stages.search)
+                else:
+                    join = changed
+            return action, join.commit(action.stages.commit)
 
-    def _report_decision(self, action: JoinAction) -> None:
-        note = f"{action.decision.strategy.value}: {action.decision.why}"
-        self.on_stage(StageProgress(Stage.GATE, note=note))
 
-    def _exact(self, action: JoinAction, facts: JoinFacts | None, why: str) -> JoinAction:
-        assert facts is not None, "sides are prepared first"
-        return _revised(action, without_approximation(action, facts, why))
+def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin | None, str]:
+    """Return the join after a stage; None, and why, where it cannot be searched in this way."""
+    match stage:
+        case LayOut():
+            return join.lay_out(stage), "no right row can match"
+        case MeasureIndex():
+            return join.measure_index(), "the index does not reach the recall"
+        case Probe():
+            return join.probe(stage), ""
+        case MergeNeighbours():
+            return join.merge_neighbours(), ""
+        case _:
+            assert_never(stage)
 
 
 def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
@@ -217,7 +223,7 @@ class Evaluator:
         clock: Returns the time, an aware instant.
         digests: The digests of the nodes' meanings.
         locations: Where the nodes are declared.
-        on_stage: Receives how far a join is.
+        on_stage: Receives the stages that nodes reach, and how far they are in them.
     """
 
     state: StateWriter
@@ -293,6 +299,7 @@ class Evaluator:
             self.clock,
         )
         for stage in action.stages:
+            self.on_stage(action.node, StageProgress(stage))
             match stage:
                 case ReusePartials():
                     workspace.reuse(stage.coverage)
@@ -331,16 +338,21 @@ class Evaluator:
             done, outcome = evaluation.run(action)
         except LancestatError as error:
             raise error.placed(self.locations.get(action.node)) from None
-        if outcome.recall is None and done.work.scope is not Scope.FULL:
+        if outcome.accuracy.recall is None and done.work.scope is not Scope.FULL:
             # An exact comparison of new rows does not change the recall of the others.
-            known = action.known
-            outcome = replace(outcome, recall=known.recall, nprobes=known.nprobes)
+            outcome = replace(outcome, accuracy=action.known)
         is_lance = done.work.output_format is OutputFormat.LANCE
         result = replace(
             planned(action),
             status=Status.SUCCESS,
             version_published=outcome.output.version if is_lance else None,
-            join=_join_figures(done.work, outcome),
+            join=JoinFigures(
+                outcome.strategy,
+                done.work.scope.value,
+                outcome.counts,
+                outcome.pairs,
+                outcome.accuracy,
+            ),
         )
         return NodeEnded(result, self._join_record(action, outcome))
 
@@ -351,21 +363,17 @@ class Evaluator:
         the next run joins again.
         """
         assert action.left is not None and action.right is not None, "declared sides are recorded"
-        made, counts = outcome.output, outcome.counts
+        made = outcome.output
         return JoinRecord(
             node=action.node,
             digest=self.digests[action.node],
             left=replace(action.left, unproven=outcome.unproven.get("left")),
             right=replace(action.right, unproven=outcome.unproven.get("right")),
             result=ResultRecord(made.rows, made.digest, made.version, made.generation),
-            left_rows=counts.left_rows,
-            right_rows=counts.right_rows,
-            unmatched_left_rows=counts.unmatched_left_rows,
-            excluded_right_rows=counts.excluded_right_rows,
+            counts=outcome.counts,
             strategy=outcome.strategy,
             finished_at=self.clock(),
-            recall=outcome.recall,
-            nprobes=outcome.nprobes,
+            accuracy=outcome.accuracy,
         )
 
 
@@ -391,19 +399,4 @@ def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> 
         rows_total=figures.rows_total,
         rows_scanned=scanned.rows,
         version_read=figures.version_read,
-    )
-
-
-def _join_figures(work: JoinWork, outcome: JoinOutcome) -> JoinFigures:
-    counts = outcome.counts
-    return JoinFigures(
-        strategy=outcome.strategy,
-        scope=work.scope.value,
-        left_rows=counts.left_rows,
-        right_rows=counts.right_rows,
-        unmatched_left_rows=counts.unmatched_left_rows,
-        excluded_right_rows=counts.excluded_right_rows,
-        pairs=outcome.pairs,
-        recall=outcome.recall,
-        nprobes=outcome.nprobes,
     )

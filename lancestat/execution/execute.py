@@ -11,7 +11,7 @@ from typing_extensions import assert_never
 from lancestat.execution.assembly import ScannedPartials
 from lancestat.execution.evaluator import Evaluator
 from lancestat.execution.result import Progress, RunResult
-from lancestat.execution.scheduler import THREADS, Scheduler
+from lancestat.execution.scheduler import THREADS, NodeMessages, RunRecorder, Scheduler
 from lancestat.plan.actions import Action, Plan, TableVersion, is_join
 from lancestat.plan.observe import Observer
 from lancestat.plan.stages import ReadFragments, RunsOn
@@ -37,7 +37,7 @@ class Execution:
 
     def execute(self, plan: Plan, command: str) -> RunResult:
         """Execute a plan; the run's record names `command`."""
-        spec, clock = self.observer.spec, self.observer.clock
+        spec = self.observer.spec
         has_joins = any(map(is_join, plan.actions))
         advanced = self.progress.advanced
         with (
@@ -66,25 +66,21 @@ class Execution:
                 replan_table=self._replan_table,
                 storage_options=spec.target.storage_options,
                 run_id=uuid.uuid4().hex,
-                clock=clock,
+                clock=self.observer.clock,
                 digests=self.digests,
                 locations={node.name: node.location for node in spec.nodes},
-                on_stage=self.progress.joined,
+                on_stage=self.progress.at_stage,
             )
+            messages = NodeMessages(spec.redactor, spec.origins)
             scheduler = Scheduler(
                 evaluator,
-                self.state,
+                RunRecorder(self.state, self.digests, messages),
                 self.progress,
-                clock,
-                self.digests,
                 cancel,
                 self.threads or THREADS,
                 self.fail_fast,
-                command,
-                spec.redactor,
-                spec.origins,
             )
-            return scheduler.execute(plan)
+            return scheduler.execute(plan, command)
 
     def _replan_table(self, name: str, use_partials: bool) -> Action:
         table = self.observer.spec.node(name)

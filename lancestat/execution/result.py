@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from lancestat.knn.request import StageProgress
 from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.stages import StageProgress
 from lancestat.state.values import RunRecord, StateReader
 
 
@@ -31,8 +31,8 @@ class Progress(Protocol):
         """Totals read so far of one table."""
         ...
 
-    def joined(self, node: str, stage: StageProgress) -> None:
-        """Receive the stage of a join and how far it is."""
+    def at_stage(self, node: str, progress: StageProgress) -> None:
+        """A node has reached a stage of its action, or is further in it."""
         ...
 
     def finished(self, result: NodeResult) -> None:
@@ -49,7 +49,7 @@ class SilentProgress:
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
         pass
 
-    def joined(self, node: str, stage: StageProgress) -> None:
+    def at_stage(self, node: str, progress: StageProgress) -> None:
         pass
 
     def finished(self, result: NodeResult) -> None:

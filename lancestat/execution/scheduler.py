@@ -1,14 +1,13 @@
-"""Schedules the actions of a plan: side by side, each after the joins that it reads."""
+"""Schedules the actions of a plan, each after the joins that it reads, and records the run."""
 
 from __future__ import annotations
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from queue import SimpleQueue
 
 from lancestat.errors import (
@@ -22,9 +21,7 @@ from lancestat.execution.evaluator import Evaluator, NodeEnded
 from lancestat.execution.result import Progress, RunResult, TableProgress
 from lancestat.plan.actions import (
     Action,
-    Deferred,
     Plan,
-    Skip,
     is_join,
     is_pending,
     table_figures,
@@ -43,40 +40,128 @@ _QUOTING_QUERIES = (QueryFailed.code, SideUnreadable.code)
 
 
 @dataclass(frozen=True, slots=True)
-class Scheduler:
-    """Runs the actions of a plan, `threads` nodes at once.
+class NodeMessages:
+    """Messages about nodes, without what an audience must not see.
 
-    `digests` are those of the nodes' meanings, to be remembered; `cancel` stops all work on Spark.
-    `command` is what the run is remembered as. `redactor` takes out of messages what must not be
-    shown, and of what is remembered all that the environment gave. `origins` are those of the
-    nodes' values.
+    `redactor` takes out values of the environment; `origins` are those of the nodes' values.
     """
 
-    evaluator: Evaluator
-    state: StateWriter
-    progress: Progress
-    clock: Callable[[], datetime]
-    digests: Mapping[str, str]
-    cancel: Callable[[], None]
-    threads: int = THREADS
-    fail_fast: bool = False
-    command: str = "run"
     redactor: Redactor = EMPTY_REDACTOR
     origins: Mapping[str, Origins] = field(default_factory=dict)
 
-    def execute(self, plan: Plan) -> RunResult:
+    def shown(self, node: str, error: LancestatError) -> str:
+        """Return the message of an error for the person who runs the node."""
+        redacted = self.redactor.error(error, Audience.PERSON)
+        return self._without_query(node, str(redacted), Audience.PERSON)
+
+    def stored(self, node: str, message: str) -> str:
+        """Return a message that was shown as it may be remembered, without all that is secret."""
+        message = self._without_query(node, message, Audience.PUBLIC)
+        return self.redactor.text(message, Audience.PUBLIC)
+
+    def _without_query(self, node: str, message: str, audience: Audience) -> str:
+        """A message without Spark's words for a query that an audience must not see.
+
+        Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
+        """
+        variables = query_variables(self.origins.get(node, {}), audience)
+        if variables is None or not message.startswith(_QUOTING_QUERIES):
+            return message
+        code = message[: len(_QUOTING_QUERIES[0])]
+        return f"{code}  Spark cannot read a query of this join, of which {variables} is a part"
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecorder:
+    """Records runs in the state; `digests` are those of the nodes' meanings."""
+
+    state: StateWriter
+    digests: Mapping[str, str]
+    messages: NodeMessages = NodeMessages()
+
+    def record(self, plan: Plan, run: RunRecord, ended: Sequence[NodeEnded]) -> None:
+        """Record a run, but for its nodes, and these; expire old state.
+
+        The results are published already. A run that found nothing to do, as most scheduled ones
+        do, is not recorded.
+        """
+        if self._is_idle(plan):
+            return
+        nodes = tuple(self._node(node, plan.full_refresh) for node in ended)
+        live = {
+            node.record.table: node.live for node in ended if isinstance(node.record, TableRecord)
+        }
+        try:
+            self.state.add_run(replace(run, nodes=nodes))
+            self.state.expire(live)
+        except StateError as error:
+            # The results are published: without its record the next run is slower, not wrong.
+            _log.warning("the run is not recorded: %s", error)
+
+    def _node(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
+        result, record = ended.result, ended.record
+        members = result.to_json()
+        if result.message is not None:
+            members["message"] = self.messages.stored(result.name, result.message)
+        return NodeRun(
+            node=result.name,
+            kind=result.kind,
+            digest=self.digests[result.name],
+            table=record.table if isinstance(record, TableRecord) else None,
+            result=members,
+            record=record,
+            full_refresh=full_refresh,
+        )
+
+    def _is_idle(self, plan: Plan) -> bool:
+        """Whether there is nothing to remember."""
+        actions = plan.actions
+        if any(action.verb != "skip" for action in actions):
+            return False
+        known = self.state.digests()
+        if any(known.get(action.node) != self.digests[action.node] for action in actions):
+            return False
+        # The failure of a node stays its newest outcome until a later run records another.
+        ended = self.state.outcomes(plan.target, 1)
+        newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
+        return all(outcome.result.get("status") == Status.SUCCESS.value for outcome in newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """Runs the actions of a plan, `threads` nodes at once; `cancel` stops all that are running."""
+
+    evaluator: Evaluator
+    recorder: RunRecorder
+    progress: Progress
+    cancel: Callable[[], None]
+    threads: int = THREADS
+    fail_fast: bool = False
+
+    def execute(self, plan: Plan, command: str = "run") -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
 
-        A node that depends on joins runs after them, and not at all when one of them fails.
+        A node that depends on joins runs after them, and not at all when one of them fails. The run
+        is recorded as that of `command`.
         """
-        started_at = self.clock()
+        started_at = self.evaluator.clock()
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
         joins = [action.node for action in plan.actions if is_join(action) and is_pending(action)]
         self.progress.started(tables, joins)
         ended = self._run_all(plan.actions)
-        results = tuple(ended[action.node].result for action in plan.actions)
-        result = RunResult(plan.project, plan.target, results, self.command)
-        self._remember(plan, [ended[a.node] for a in plan.actions], started_at, result)
+        in_order = [ended[action.node] for action in plan.actions]
+        results = tuple(node.result for node in in_order)
+        result = RunResult(plan.project, plan.target, results, command)
+        run = RunRecord(
+            run_id=self.evaluator.run_id,
+            command=command,
+            target=plan.target,
+            started_at=started_at,
+            finished_at=self.evaluator.clock(),
+            status=result.status.value,
+            nodes=(),
+        )
+        self.recorder.record(plan, run, in_order)
         return result
 
     def _run_all(self, actions: Sequence[Action]) -> dict[str, NodeEnded]:
@@ -91,7 +176,9 @@ class Scheduler:
             try:
                 while waiting or running:
                     ready = [
-                        action for action in waiting if _dependencies(action, names) <= ended.keys()
+                        action
+                        for action in waiting
+                        if names.intersection(action.dependencies) <= ended.keys()
                     ]
                     # Joins that depend on each other in a cycle would never be ready.
                     ready = ready or ([] if running else waiting)
@@ -123,87 +210,15 @@ class Scheduler:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            redacted = self.redactor.error(_known(error), Audience.PERSON)
-            message = self._without_query(action.node, str(redacted), Audience.PERSON)
+            message = self.recorder.messages.shown(action.node, _known(error))
             failure = replace(planned(action), status=Status.ERROR, message=message)
             return NodeEnded(_timed(failure, started))
         return replace(done, result=_timed(done.result, started))
 
-    def _remember(
-        self, plan: Plan, ended: Sequence[NodeEnded], started_at: datetime, result: RunResult
-    ) -> None:
-        """Write the run's record and expire old state; the results are published already."""
-        if self._is_idle(plan):
-            return
-        run = RunRecord(
-            run_id=self.evaluator.run_id,
-            command=self.command,
-            target=plan.target,
-            started_at=started_at,
-            finished_at=self.clock(),
-            status=result.status.value,
-            nodes=tuple(self._remembered(node, plan.full_refresh) for node in ended),
-        )
-        live = {
-            node.record.table: node.live for node in ended if isinstance(node.record, TableRecord)
-        }
-        try:
-            self.state.add_run(run)
-            self.state.expire(live)
-        except StateError as error:
-            # The results are published: without its record the next run is slower, not wrong.
-            _log.warning("the run is not recorded: %s", error)
-
-    def _remembered(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
-        result, record = ended.result, ended.record
-        members = result.to_json()
-        if result.message is not None:
-            message = self._without_query(result.name, result.message, Audience.PUBLIC)
-            members["message"] = self.redactor.text(message, Audience.PUBLIC)
-        return NodeRun(
-            node=result.name,
-            kind=result.kind,
-            digest=self.digests[result.name],
-            table=record.table if isinstance(record, TableRecord) else None,
-            result=members,
-            record=record,
-            full_refresh=full_refresh,
-        )
-
-    def _without_query(self, node: str, message: str, audience: Audience) -> str:
-        """A message without Spark's words for a query that an audience must not see.
-
-        Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
-        """
-        variables = query_variables(self.origins.get(node, {}), audience)
-        if variables is None or not message.startswith(_QUOTING_QUERIES):
-            return message
-        code = message[: len(_QUOTING_QUERIES[0])]
-        return f"{code}  Spark cannot read a query of this join, of which {variables} is a part"
-
-    def _is_idle(self, plan: Plan) -> bool:
-        """Whether there is nothing to remember, as in most scheduled runs."""
-        actions = plan.actions
-        if not all(isinstance(action, Skip) for action in actions):
-            return False
-        known = self.state.digests()
-        if any(known.get(action.node) != self.digests[action.node] for action in actions):
-            return False
-        # The failure of a node stays its newest outcome until a later run records another.
-        ended = self.state.outcomes(plan.target, 1)
-        newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
-        return all(outcome.result.get("status") == Status.SUCCESS.value for outcome in newest)
-
-
-def _dependencies(action: Action, names: set[str]) -> set[str]:
-    return set(action.dependencies) & names if isinstance(action, Deferred) else set()
-
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
     """Return a join that did not succeed, of those that an action depends on."""
-    if not isinstance(action, Deferred):
-        return None
-    failed: Iterator[str] = (
+    failed = (
         name
         for name in action.dependencies
         if name in ended and ended[name].result.status is not Status.SUCCESS

@@ -1,8 +1,8 @@
-"""The request of a join: metric, mode, columns of the result, and the stages of its progress."""
+"""The request of a join: metric, mode, and columns of the result."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -174,36 +174,3 @@ def _check_side(side: str, names: Sequence[str], measures: Sequence[str]) -> Non
                 hint="leave one of them out of 'select'",
             )
         seen[folded] = name
-
-
-class Stage(str, Enum):
-    """The stages, in their order."""
-
-    GATE = "gate"
-    SCRATCH = "scratch"
-    PROBE = "probe"
-    MERGE = "merge"
-    MATERIALIZE = "materialize"
-
-
-@dataclass(frozen=True, slots=True)
-class StageProgress:
-    """The progress of a stage.
-
-    `rows_done` of `rows_total` rows (None where they are not counted yet) are done; when probing,
-    these are left rows times the parts of the right side that they meet, and `pairs_per_second`
-    is the rate at which distances are computed. `note` is a sentence about what was decided.
-    """
-
-    stage: Stage
-    rows_done: int = 0
-    rows_total: int | None = None
-    pairs_per_second: float | None = None
-    note: str | None = None
-
-
-OnStage = Callable[[StageProgress], None]
-
-
-def ignore_progress(progress: StageProgress) -> None:
-    """Ignore progress."""

@@ -12,6 +12,7 @@ from lancestat.errors import Location
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
+from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,38 +187,22 @@ class JoinWork:
     scope: Scope = Scope.FULL
     new_fragments: frozenset[int] = frozenset()
     previous: OutputState | None = None
-    known: JoinCounts | None = None
+    known: JoinCounts[int] | None = None
     remembered: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinCounts:
-    """Rows of a join, of both sides as a whole.
-
-    `unmatched_left_rows` have a vector that cannot match, or there was nothing to match;
-    `excluded_right_rows` have a vector that cannot match.
-    """
-
-    left_rows: int
-    right_rows: int
-    unmatched_left_rows: int
-    excluded_right_rows: int
 
 
 @dataclass(frozen=True, slots=True)
 class JoinOutcome:
     """The outcome of a join.
 
-    `strategy` is the value of a `cost_model.Strategy`. `nprobes` and `recall` (measured on a
-    sample, 1.0 where every pair was compared) tell of approximate ones. `pairs` were
-    compared. `unproven` has, for each side that is a query, what keeps it from being
-    proven that the query gives the same rows as long as the declared tables have theirs.
+    `strategy` is the value of a `cost_model.Strategy`, and `pairs` were compared. `unproven` has,
+    for each side that is a query, what keeps it from being proven that the query gives the same
+    rows as long as the declared tables have theirs.
     """
 
     strategy: str
-    counts: JoinCounts
+    counts: JoinCounts[int]
     output: OutputState
     pairs: int
-    recall: float | None = None
-    nprobes: int | None = None
+    accuracy: Accuracy = UNMEASURED
     unproven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -7,14 +7,16 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import ClassVar, Literal
 
+from lancestat import codec
 from lancestat.errors import LancestatError
 from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
-from lancestat.plan.stages import JoinStage, ReadFragments, Scan, TableStage
+from lancestat.plan.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
 from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
+from lancestat.state.join_counts import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
 from lancestat.state.values import InputRecord
 
 
@@ -58,24 +60,29 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class JoinFigures:
-    """The counts that plans and runs show for a join, None where they are not known (yet).
+    """The figures that plans and runs show for a join, None where they are not known (yet).
 
-    `left_rows` and `right_rows` are those of the whole sides; `pairs` are compared by this run, in
-    `scope`. `recall` and `nprobes` belong to approximate strategies; in a plan, as far as known.
-    Only a plan has `why` the strategy was chosen, and `estimated_seconds` of the run.
+    `pairs` are compared by this run, in `scope`. Only a plan has `why` the strategy was chosen, and
+    `estimated_seconds` of the run.
     """
 
     strategy: str | None = None
     scope: str | None = None
-    left_rows: int | None = None
-    right_rows: int | None = None
-    unmatched_left_rows: int | None = None
-    excluded_right_rows: int | None = None
+    counts: JoinCounts[int | None] = UNCOUNTED
     pairs: int | None = None
-    recall: float | None = None
-    nprobes: int | None = None
+    accuracy: Accuracy = UNMEASURED
     why: str | None = None
     estimated_seconds: float | None = None
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, object]) -> JoinFigures:
+        """Return the figures that the object of a node shows; raises ValueError on others."""
+        members = {**cls().to_json(), **stored}
+        return codec.convert(codec.nested(members, *JOIN_MEASURES), cls)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures as members of a node's object in the JSON of `plan` and `run`."""
+        return codec.flattened(codec.builtins(self), *JOIN_MEASURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,8 @@ class TableAction:
     """
 
     kind: ClassVar[str] = NodeKind.TABLE.value
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
     node: str
     verb: Verb
     reasons: tuple[Reason, ...]
@@ -145,6 +154,11 @@ class TableAction:
         """The fragments that are read."""
         return self.reading.scans if self.reading else ()
 
+    @property
+    def runs_on(self) -> RunsOn | None:
+        """Where fragments are read, None where nothing has to be read."""
+        return self.reading.runs_on if self.reading else None
+
 
 @dataclass(frozen=True, slots=True)
 class JoinAction:
@@ -152,21 +166,24 @@ class JoinAction:
 
     `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
     `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
-    `known` is what the last result has measured, as far as the join goes on from it.
+    `known` is the accuracy of the last result, as far as the join goes on from it.
     """
 
     kind: ClassVar[str] = NodeKind.KNN_JOIN.value
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
     node: str
     verb: Verb
     reasons: tuple[Reason, ...]
     work: JoinWork
     sides: JoinSize
     decision: Decision
-    stages: tuple[JoinStage, ...]
+    stages: JoinStages
     left: InputRecord | None = None
     right: InputRecord | None = None
     new_rows: int | None = None
-    known: JoinFigures = JoinFigures()
+    known: Accuracy = UNMEASURED
     notes: tuple[str, ...] = ()
 
     @property
@@ -177,11 +194,9 @@ class JoinAction:
         return JoinFigures(
             strategy=decision.strategy.value,
             scope=self.work.scope.value,
-            left_rows=self.sides.left_rows,
-            right_rows=self.sides.right_rows,
+            counts=JoinCounts(self.sides.left_rows, self.sides.right_rows, None, None),
             pairs=decision.pairs,
-            recall=self.known.recall,
-            nprobes=self.known.nprobes,
+            accuracy=self.known,
             why=decision.why,
             estimated_seconds=seconds,
         )
@@ -191,13 +206,16 @@ class JoinAction:
 class Deferred:
     """A node reads what joins of this plan are about to write, and is planned again after them."""
 
+    error: ClassVar[None] = None
+    figures: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
     node: str
     kind: str
     verb: Verb
     reasons: tuple[Reason, ...]
     dependencies: tuple[str, ...]
     full_refresh: bool = False
-    figures: ClassVar[None] = None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -220,6 +238,10 @@ class Skip:
     """Nothing to do. `kind` is the node's kind, and the figures are of that kind."""
 
     verb: ClassVar[Verb] = "skip"
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
     node: str
     reasons: tuple[Reason, ...]
     figures: Figures | JoinFigures
@@ -232,12 +254,19 @@ class Blocked:
     """The node cannot be planned; the error says why. `kind` is the node's kind."""
 
     verb: ClassVar[Verb] = "blocked"
+    reasons: ClassVar[tuple[Reason, ...]] = ()
+    notes: ClassVar[tuple[str, ...]] = ()
+    dependencies: ClassVar[tuple[str, ...]] = ()
     figures: ClassVar[None] = None
+    runs_on: ClassVar[None] = None
+    stages: ClassVar[tuple[()]] = ()
     node: str
     kind: str
     error: LancestatError
 
 
+# All of them have `node`, `kind`, `verb`, `reasons`, `notes`, `stages`, `figures`, `runs_on`,
+# `dependencies` and `error`, which is None unless the node is blocked.
 Action = TableAction | JoinAction | Deferred | Skip | Blocked
 
 
@@ -257,11 +286,6 @@ class Plan:
 def is_pending(action: Action) -> bool:
     """Whether a run would do something."""
     return not isinstance(action, Skip | Blocked)
-
-
-def blocked(plan: Plan) -> tuple[Blocked, ...]:
-    """The nodes that cannot be planned."""
-    return tuple(action for action in plan.actions if isinstance(action, Blocked))
 
 
 def table_figures(action: Action) -> Figures | None:

@@ -10,7 +10,6 @@ from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import (
-    JoinCounts,
     JoinWork,
     OutputFormat,
     OutputState,
@@ -22,14 +21,16 @@ from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import JoinInput, SideChange, appended, change
 from lancestat.plan.stages import (
     CommitResult,
-    JoinStage,
+    JoinStages,
     LayOut,
     MeasureIndex,
     MergeNeighbours,
     PrepareSides,
     Probe,
+    SearchStage,
 )
 from lancestat.spec.model import KnnJoin
+from lancestat.state.join_counts import Accuracy
 from lancestat.state.values import InputRecord, JoinRecord
 
 
@@ -153,12 +154,12 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         scope=scope,
         new_fragments=narrowing.new,
         previous=assessment.output if goes_on else None,
-        known=_counts(record) if goes_on and record is not None else None,
+        known=record.counts if goes_on and record is not None else None,
         remembered=remembered_result(record, assessment.digest),
     )
-    known = JoinFigures(nprobes=spec.nprobes)
+    known = Accuracy(nprobes=spec.nprobes)
     if goes_on and record is not None:
-        known = JoinFigures(recall=record.recall, nprobes=record.nprobes)
+        known = record.accuracy
     sides = JoinSize(
         left.rows,
         right.rows,
@@ -249,7 +250,7 @@ def in_full(action: JoinAction) -> JoinAction:
         action.work, scope=Scope.FULL, new_fragments=frozenset(), previous=None, known=None
     )
     whole = plan_join(work, action.sides)
-    known = JoinFigures(nprobes=work.request.nprobes)
+    known = Accuracy(nprobes=work.request.nprobes)
     return replace(
         action,
         work=work,
@@ -277,26 +278,29 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
 
 
-def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> tuple[JoinStage, ...]:
+def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> JoinStages:
     sides = (("left", work.left), ("right", work.right))
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
     may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT
     unless_light = ("right",) if may_be_light and "right" in written else ()
-    stages: list[JoinStage] = [PrepareSides(written, unless_light)]
+    search: list[SearchStage] = []
     match decision.strategy:
         case Strategy.PARTITIONED:
-            stages.append(LayOut(decision.lists))
+            search += [] if decision.lists is None else [LayOut(decision.lists)]
         case Strategy.INDEX:
-            stages.append(MeasureIndex())
+            search.append(MeasureIndex())
         case Strategy.EXACT | Strategy.SPARK:
             pass
         case _:
             assert_never(decision.strategy)
-    stages.append(Probe(decision.strategy, work.scope, decision.pairs))
+    search.append(Probe(decision.strategy, work.scope, decision.pairs))
     if work.scope is Scope.NEW_RIGHT:
-        stages.append(MergeNeighbours())
-    appends = work.scope is Scope.NEW_LEFT
-    return (*stages, CommitResult(work.output_format, work.output_uri, appends))
+        search.append(MergeNeighbours())
+    return JoinStages(
+        PrepareSides(written, unless_light),
+        tuple(search),
+        CommitResult(work.output_format, work.output_uri, appends=work.scope is Scope.NEW_LEFT),
+    )
 
 
 def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:
@@ -334,24 +338,7 @@ def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
     return f"the {name} side may differ from run to run: its query {reasons}"
 
 
-def _counts(record: JoinRecord) -> JoinCounts:
-    return JoinCounts(
-        record.left_rows,
-        record.right_rows,
-        record.unmatched_left_rows,
-        record.excluded_right_rows,
-    )
-
-
 def _recorded(assessment: JoinAssessment) -> JoinFigures:
     record = assessment.record
     assert record is not None
-    return JoinFigures(
-        strategy=record.strategy,
-        left_rows=record.left_rows,
-        right_rows=record.right_rows,
-        unmatched_left_rows=record.unmatched_left_rows,
-        excluded_right_rows=record.excluded_right_rows,
-        recall=record.recall,
-        nprobes=record.nprobes,
-    )
+    return JoinFigures(record.strategy, counts=record.counts, accuracy=record.accuracy)

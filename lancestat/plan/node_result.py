@@ -9,10 +9,8 @@ from enum import Enum
 from lancestat import codec
 from lancestat.plan.actions import (
     Action,
-    Blocked,
     JoinAction,
     JoinFigures,
-    TableAction,
     is_join,
     join_figures,
     table_figures,
@@ -64,7 +62,7 @@ class NodeResult:
             result = codec.convert({**stored, "join": None}, cls)
             if result.kind != JoinAction.kind:
                 return result
-            return replace(result, join=codec.convert(stored, JoinFigures))
+            return replace(result, join=JoinFigures.from_json(stored))
         except ValueError as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
@@ -73,7 +71,7 @@ class NodeResult:
         members = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
         del members["join"]
         is_join = self.kind == JoinAction.kind
-        return {**members, **asdict(self.join or JoinFigures())} if is_join else members
+        return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
 
 
 def planned(action: Action) -> NodeResult:
@@ -82,13 +80,12 @@ def planned(action: Action) -> NodeResult:
         name=action.node,
         kind=action.kind,
         action=action.verb,
-        reasons=() if isinstance(action, Blocked) else tuple(r.value for r in action.reasons),
-        status=Status.ERROR if isinstance(action, Blocked) else Status.PLANNED,
-        message=str(action.error) if isinstance(action, Blocked) else None,
+        reasons=tuple(reason.value for reason in action.reasons),
+        status=Status.ERROR if action.error else Status.PLANNED,
+        message=str(action.error) if action.error else None,
+        runs_on=action.runs_on.value if action.runs_on else None,
         join=join_figures(action) or JoinFigures() if is_join(action) else None,
     )
-    if isinstance(action, TableAction) and action.reading is not None:
-        result = replace(result, runs_on=action.reading.runs_on.value)
     figures = table_figures(action)
     if figures is None:
         return result

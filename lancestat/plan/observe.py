@@ -13,7 +13,7 @@ from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
 from lancestat.lake.open import REPLACED, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
-from lancestat.plan.actions import Action, Blocked, Deferred, JoinAction, Plan, deferred
+from lancestat.plan.actions import Action, Blocked, Plan, deferred, is_pending
 from lancestat.plan.assessment import TableAssessment, TableChanges, assess
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencies, lance_uris
@@ -73,7 +73,7 @@ class Observer:
         planned = self._plan_joins(
             joins, dependencies, JoinObserver(self.spec, snapshots, made), full_refresh
         )
-        busy = {name for name, action in planned.items() if _writes(action)}
+        busy = {name for name, action in planned.items() if is_pending(action)}
 
         def plan_node(node: Node) -> Action:
             if isinstance(node, KnnJoin):
@@ -106,7 +106,7 @@ class Observer:
             alone = pool.map(lambda join: observer.plan(join, full_refresh=full_refresh), joins)
             planned = {action.node: action for action in alone}
         for join in in_order(joins, dependencies):
-            pending = tuple(name for name in dependencies[join.name] if _writes(planned[name]))
+            pending = tuple(name for name in dependencies[join.name] if is_pending(planned[name]))
             if pending:
                 is_known = join.name in observer.records
                 planned[join.name] = deferred(
@@ -160,7 +160,7 @@ class Observer:
     ) -> Action:
         for _ in range(_MOST_OBSERVATIONS - 1):
             action = self._planned(table, snapshot, records, full_refresh, use_partials)
-            if not (isinstance(action, Blocked) and isinstance(action.error, REPLACED)):
+            if not isinstance(action.error, REPLACED):
                 return action
             [snapshot] = self._observe(table).values()
         return self._planned(table, snapshot, records, full_refresh, use_partials)
@@ -236,11 +236,6 @@ class Observer:
             base = snapshot_at(newest, version, now.uri, options)
             # Without a base the version was cleaned up: only the state's record remains.
             return base, commits_since(newest, version)
-
-
-def _writes(action: Action) -> bool:
-    """Whether a join is about to write its result."""
-    return isinstance(action, JoinAction | Deferred)
 
 
 def _described_version(assessment: TableAssessment) -> int | None:

@@ -19,7 +19,7 @@ from lancestat.knn.cost_model import Decision
 from lancestat.knn.work import OutputFormat
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.output import result as output
-from lancestat.plan.actions import Action, Blocked, TableVersion
+from lancestat.plan.actions import Action, TableVersion
 from lancestat.plan.coverage import Carry, Coverage
 from lancestat.plan.join_observe import lance_uris
 from lancestat.plan.join_planner import remembered_result
@@ -59,7 +59,7 @@ def action_digest(action: Action) -> str:
     Notes, estimates of time and options that may be secret have no part in it: the options belong
     to the node's meaning (`spec.digest`). A blocked node is known by the code of its error.
     """
-    if isinstance(action, Blocked):
+    if action.error is not None:
         return value_digest((action.node, action.kind, action.error.code))
     return value_digest(action)
 
@@ -299,9 +299,7 @@ class Saver:
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, observed),
-            output=None
-            if isinstance(action, Blocked)
-            else _output(node, self.spec.target, observed),
+            output=None if action.error else _output(node, self.spec.target, observed),
             inputs=tuple(
                 self._observed(uri, observed.snapshots[uri])
                 for uri in dict.fromkeys(lance_uris(self.spec, node))

@@ -1,18 +1,23 @@
 """The stages of an action: the work of a run for one node, in order, with all that was decided.
 
-`lancestat plan` explains the list of stages, and a run evaluates the same list
-(`execution.evaluator`).
+`lancestat plan` explains the list of stages, a run evaluates the same list
+(`execution.evaluator`), and its progress names the stage that it has reached.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.knn.cost_model import Strategy
 from lancestat.knn.work import OutputFormat, Scope
-from lancestat.lake.fingerprint import Fingerprint
-from lancestat.plan.coverage import Coverage
+
+if TYPE_CHECKING:
+    # Spark's workers import this module.
+    from lancestat.lake.fingerprint import Fingerprint
+    from lancestat.plan.coverage import Coverage
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +38,7 @@ class Scan:
 class ReusePartials:
     """Fetch the stored partials of content that is known, and sum up those of compacted content."""
 
+    name: ClassVar[str] = "reuse"
     coverage: Coverage
 
 
@@ -47,6 +53,7 @@ class RunsOn(str, Enum):
 class ReadFragments:
     """Read fragments, and store their partials."""
 
+    name: ClassVar[str] = "read"
     scans: tuple[Scan, ...]
     runs_on: RunsOn = RunsOn.SPARK
 
@@ -55,6 +62,7 @@ class ReadFragments:
 class MergePartials:
     """Merge all partials into the statistics of the table, as those of a version."""
 
+    name: ClassVar[str] = "merge"
     version: int
 
 
@@ -65,6 +73,7 @@ class RestampStatistics:
     `values` are entries of the manifest, `bounds` those that only the state holds.
     """
 
+    name: ClassVar[str] = "restamp"
     version: int
     values: tuple[tuple[str, str], ...]
     bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
@@ -74,6 +83,7 @@ class RestampStatistics:
 class PublishStatistics:
     """Commit the statistics to the manifest, or keep them in the state alone (`publish: none`)."""
 
+    name: ClassVar[str] = "publish"
     to_manifest: bool
 
 
@@ -88,6 +98,7 @@ class PrepareSides:
     it, which only opening it tells.
     """
 
+    name: ClassVar[str] = "prepare"
     written: tuple[str, ...]
     unless_light: tuple[str, ...] = ()
 
@@ -96,21 +107,26 @@ class PrepareSides:
 class LayOut:
     """Write the right side to scratch in lists by centroid.
 
-    `lists` is None where the size of the sides is not known before they are prepared.
+    How many lists suit it follows from the sizes of the sides: where these are not known yet, a
+    plan has no such stage, and gets one when the sides are prepared.
     """
 
-    lists: int | None
+    name: ClassVar[str] = "lay out"
+    lists: int
 
 
 @dataclass(frozen=True, slots=True)
 class MeasureIndex:
     """Find out on a sample how far the vector index of the right side has to be searched."""
 
+    name: ClassVar[str] = "measure"
+
 
 @dataclass(frozen=True, slots=True)
 class Probe:
     """Search neighbours for the pairs of a scope; `pairs` is None where it is not known."""
 
+    name: ClassVar[str] = "probe"
     strategy: Strategy
     scope: Scope
     pairs: int | None
@@ -120,14 +136,56 @@ class Probe:
 class MergeNeighbours:
     """Merge the neighbours that were found with those of the last result."""
 
+    name: ClassVar[str] = "merge"
+
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """Write the result and commit it in one step, appending to the last result or replacing it."""
 
+    name: ClassVar[str] = "commit"
     format: OutputFormat
     uri: str
     appends: bool
 
 
-JoinStage = PrepareSides | LayOut | MeasureIndex | Probe | MergeNeighbours | CommitResult
+SearchStage = LayOut | MeasureIndex | Probe | MergeNeighbours
+JoinStage = PrepareSides | SearchStage | CommitResult
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStages:
+    """The stages of a join: sides are prepared first and the result is committed last."""
+
+    prepare: PrepareSides
+    search: tuple[SearchStage, ...]
+    commit: CommitResult
+
+    def __iter__(self) -> Iterator[JoinStage]:
+        """Yield the stages in their order."""
+        yield self.prepare
+        yield from self.search
+        yield self.commit
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """The stage that a node has reached, and how far it is.
+
+    `rows_done` of `rows_total` rows (None where they are not counted yet) are done; when probing,
+    these are left rows times the parts of the right side that they meet, and `pairs_per_second`
+    is the rate at which distances are computed. `note` is a sentence about what is being done.
+    """
+
+    stage: TableStage | JoinStage
+    rows_done: int = 0
+    rows_total: int | None = None
+    pairs_per_second: float | None = None
+    note: str | None = None
+
+
+OnStage = Callable[[StageProgress], None]
+
+
+def ignore_progress(progress: StageProgress) -> None:
+    """Ignore progress."""

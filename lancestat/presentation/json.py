@@ -239,6 +239,16 @@ def _freshness(node: TableReport) -> Payload | None:
     }
 
 
+_JOIN_MEASURES = (
+    "left_rows",
+    "right_rows",
+    "unmatched_left_rows",
+    "excluded_right_rows",
+    "recall",
+    "nprobes",
+)
+
+
 def _join(node: JoinReport, now: datetime) -> Payload:
     record = node.record
     made_at = record.finished_at if record else None
@@ -250,12 +260,11 @@ def _join(node: JoinReport, now: datetime) -> Payload:
         "age_seconds": _age(made_at, now),
         "rows": record.result.rows if record else None,
         "strategy": record.strategy if record else None,
-        "left_rows": record.left_rows if record else None,
-        "right_rows": record.right_rows if record else None,
-        "unmatched_left_rows": record.unmatched_left_rows if record else None,
-        "excluded_right_rows": record.excluded_right_rows if record else None,
-        "recall": record.recall if record else None,
-        "nprobes": record.nprobes if record else None,
+        **(
+            {**asdict(record.counts), **asdict(record.accuracy)}
+            if record
+            else dict.fromkeys(_JOIN_MEASURES)
+        ),
     }
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 
 from typing_extensions import assert_never
 
@@ -11,16 +13,15 @@ from lancestat.formats import count, duration, large, size
 from lancestat.knn.work import Scope
 from lancestat.plan.actions import (
     Action,
-    Blocked,
     JoinAction,
     Plan,
     TableAction,
-    blocked,
     is_join,
     is_pending,
     join_figures,
     table_figures,
 )
+from lancestat.plan.coverage import Coverage
 from lancestat.plan.node_result import planned
 from lancestat.plan.stages import (
     CommitResult,
@@ -28,10 +29,15 @@ from lancestat.plan.stages import (
     LayOut,
     MeasureIndex,
     MergeNeighbours,
+    MergePartials,
     PrepareSides,
     Probe,
+    PublishStatistics,
     ReadFragments,
+    RestampStatistics,
+    ReusePartials,
     RunsOn,
+    TableStage,
 )
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
 from lancestat.redact import redact_line
@@ -47,7 +53,7 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
         tuple(_action(action, policies.get(action.node)) for action in plan.actions),
         tuple((SYMBOLS[verb], verb, verbs[verb]) for verb in SYMBOLS if verbs[verb]),
         _total(plan.actions),
-        bool(blocked(plan)),
+        any(action.error for action in plan.actions),
         any(map(join_figures, plan.actions)),
     )
 
@@ -55,9 +61,6 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
 def _action(action: Action, policy: Policy | None) -> ActionView:
     accepted = (policy.template or policy.accepted_staleness) if policy else ""
     result = planned(action)
-    if isinstance(action, Blocked):
-        error = str(action.error)
-        return ActionView(result, SYMBOLS[action.verb], "", False, accepted=accepted, error=error)
     view = ActionView(
         result,
         SYMBOLS[action.verb],
@@ -66,12 +69,13 @@ def _action(action: Action, policy: Policy | None) -> ActionView:
         result.reasons,
         action.notes,
         accepted,
+        stages=tuple(explain_stages(action)),
+        error=str(action.error) if action.error else None,
     )
     if not isinstance(action, JoinAction):
         return view
     choice = f"{action.decision.strategy.value}: {action.decision.why}"
-    is_whole = action.work.scope is Scope.FULL
-    return view._replace(choice=choice, method=tuple(explain_join(action)), is_whole=is_whole)
+    return view._replace(choice=choice, is_whole=action.work.scope is Scope.FULL)
 
 
 def _reads(action: Action) -> str:
@@ -96,37 +100,76 @@ def _reads(action: Action) -> str:
 _WHERE = {RunsOn.PROCESS: "in this process", RunsOn.SPARK: "on Spark"}
 
 
-def explain_join(action: JoinAction) -> list[str]:
-    """A line for the decision of a join, and one for each of its stages that does any work."""
-    decision = action.decision
-    lines = [f"gate: {decision.strategy.value}, {decision.why}"]
-    lines += [line for stage in action.stages if (line := _explain(stage)) is not None]
+def explain_stages(action: Action) -> list[str]:
+    """A line for each stage of an action, the decision on the strategy of a join before them."""
+    lines = [f"{stage.name}: {_explain(stage)}" for stage in action.stages if not _is_plain(stage)]
+    if isinstance(action, JoinAction):
+        lines.insert(0, f"strategy: {action.decision.strategy.value}, {action.decision.why}")
     return lines
 
 
-def _explain(stage: JoinStage) -> str | None:
+def _is_plain(stage: TableStage | JoinStage) -> bool:
+    """Whether a stage needs no words: sides that are tables are opened where they are."""
+    return isinstance(stage, PrepareSides) and not stage.written
+
+
+def _explain(stage: TableStage | JoinStage) -> str:
     match stage:
-        case PrepareSides(written=()):
-            return None
+        case ReusePartials():
+            return _reused(stage.coverage)
+        case ReadFragments():
+            return (
+                f"{_fragments(scan.fragment_id for scan in stage.scans)}, {_WHERE[stage.runs_on]}"
+            )
+        case MergePartials():
+            return f"all partials, into the statistics of version {stage.version}"
+        case RestampStatistics():
+            return f"the statistics stay as they are, for version {stage.version}"
+        case PublishStatistics():
+            return "in the table's manifest" if stage.to_manifest else "in the state alone"
         case PrepareSides():
             sides = " and ".join(stage.written)
             unless = ", or read in place" if stage.unless_light else ""
-            return f"scratch: the {sides} side is written once, as a Lance dataset{unless}"
+            return f"the {sides} side is written once, as a Lance dataset{unless}"
         case LayOut():
-            lists = count(stage.lists, "list") if stage.lists else "lists"
-            return f"scratch: the right side is laid out in {lists} by centroid"
+            lists = count(stage.lists, "list")
+            return f"the right side is written to scratch in {lists} by centroid"
         case MeasureIndex():
-            return None
+            return "how far the index has to be searched, on a sample of left rows"
         case Probe():
             pairs = f", {large(stage.pairs)} pairs" if stage.pairs is not None else ""
-            return f"probe: {_COMPARED[stage.scope]}{pairs}"
+            return f"{_COMPARED[stage.scope]}{pairs}"
         case MergeNeighbours():
-            return "merge: with the neighbours that the last run found"
+            return "with the neighbours that the last run found"
         case CommitResult():
             how = "appended to" if stage.appends else "written to"
-            return f"materialize: {how} {redact_line(stage.uri)} as {stage.format.value}"
+            return f"{how} {redact_line(stage.uri)} as {stage.format.value}"
         case _:
             assert_never(stage)
+
+
+# Runs of consecutive fragments that are named; there may be thousands.
+_RUNS_NAMED = 4
+
+
+def _fragments(ids: Iterable[int]) -> str:
+    """Return the ids of fragments: `fragment 3`, or `fragments 0 to 2, 5, 7, 9 and 120 more`."""
+    numbers = sorted(set(ids))
+    # Consecutive numbers are as far from their places.
+    runs = [list(run) for _, run in groupby(numbers, lambda n: n - bisect_left(numbers, n))]
+    named = [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    rest = sum(map(len, runs[_RUNS_NAMED:]))
+    listed = ", ".join(named[:_RUNS_NAMED]) + (f" and {count(rest)} more" if rest else "")
+    return f"{'fragment' if len(numbers) == 1 else 'fragments'} {listed}"
+
+
+def _reused(coverage: Coverage) -> str:
+    """Return how much is reused: `240 stored partials, and 32 of fragments since compacted`."""
+    as_they_are = sum(len(item.fields) for item in coverage.reuse)
+    summed_up = sum(len(carry.fields) * len(carry.sources) for carry in coverage.carries)
+    parts = [count(as_they_are, "stored partial")] if as_they_are else []
+    parts += [f"{count(summed_up)} of fragments since compacted"] if summed_up else []
+    return ", and ".join(parts)
 
 
 _COMPARED = {
@@ -138,7 +181,7 @@ _COMPARED = {
 
 def _compares(action: JoinAction) -> str:
     decision, new = action.decision, action.new_rows
-    left, right = action.figures.left_rows, action.figures.right_rows
+    left, right = action.sides.left_rows, action.sides.right_rows
     match action.work.scope:
         case Scope.NEW_LEFT:
             left = new

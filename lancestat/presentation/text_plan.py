@@ -72,15 +72,15 @@ def _below_action(action: ActionView, page: Page) -> list[str]:
     if action.verb == "skip" and not page.verbose:
         return []
     texts: list[str] = []
-    if action.choice is not None and page.verbose:
-        texts += action.method
-    elif action.choice is not None and action.is_whole:
-        # What a narrowed scope does is in its note.
-        texts.append(action.choice)
     result = action.result
     if page.verbose and result.version_read is not None:
         analyzed = count(result.columns or 0, "column")
         texts.append(f"version {result.version_read}, {analyzed} analyzed")
+    if page.verbose:
+        texts += action.stages
+    elif action.choice is not None and action.is_whole:
+        # What a narrowed scope does is in its note.
+        texts.append(action.choice)
     texts += [f"note: {note}" for note in action.notes]
     return [paint(line, "note") for text in texts for line in indented(text, page.width)]
 
@@ -132,7 +132,7 @@ def _compared(node: NodeRunFigures) -> str | None:
     join = node.result.join
     if join is None:
         return None
-    whole = f"{count(join.left_rows or 0)} x {count(join.right_rows or 0)} rows"
+    whole = f"{count(join.counts.left_rows or 0)} x {count(join.counts.right_rows or 0)} rows"
     rows = {"new_left": "new left rows", "new_right": "new right rows"}.get(join.scope or "", whole)
     return f"{join.strategy}, {rows}, {node.pairs}"
 

@@ -74,8 +74,8 @@ class ActionView(NamedTuple):
     """An action of a plan.
 
     `reads` has what it reads or compares, `reasons` are machine words, `accepted` is the
-    staleness that readers accept. `choice` has how a join is done and why, `method` the same in
-    as many lines as it takes; `is_whole` where no narrowed scope does. `error` is set of blocked
+    staleness that readers accept. `stages` has a line for each stage that needs words. `choice` has
+    how a join is done and why; `is_whole` where no narrowed scope does. `error` is set of blocked
     nodes alone.
     """
 
@@ -86,8 +86,8 @@ class ActionView(NamedTuple):
     reasons: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     accepted: str = ""
+    stages: tuple[str, ...] = ()
     choice: str | None = None
-    method: tuple[str, ...] = ()
     is_whole: bool = True
     error: str | None = None
 

@@ -17,7 +17,7 @@ from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.optimizer.groups import load_groups
-from lancestat.plan.actions import Action, Blocked, Skip
+from lancestat.plan.actions import Action, Reason
 from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.coverage import cover
 from lancestat.plan.join_observe import join_dependencies
@@ -191,42 +191,42 @@ def join_report(
 ) -> JoinReport:
     """The report of a join, from what a run would do to it now and what the last ones did."""
     verdict = _verdict(action)
-    error = action.error if isinstance(action, Blocked) else None
-    problems = [*_shortcomings(action, verdict), *failed(runs, now, error)]
+    problems = [*_shortcomings(action, verdict), *failed(runs, now, action.error)]
     return JoinReport(
         spec=join,
         health=worst(problems),
         problems=tuple(problem.sentence for problem in problems),
         verdict=verdict,
-        reasons=_reasons(action),
+        reasons=tuple(reason.value for reason in action.reasons),
         record=record,
-        error=error,
+        error=action.error,
         runs=runs,
     )
 
 
 def _verdict(action: Action) -> str:
-    if isinstance(action, Blocked):
-        return "blocked"
-    if isinstance(action, Skip):
-        return "current"
-    # Only a join without a usable result is analyzed.
-    return "absent" if action.verb == "analyze" else "behind"
-
-
-def _reasons(action: Action) -> tuple[str, ...]:
-    return () if isinstance(action, Blocked) else tuple(reason.value for reason in action.reasons)
+    match action.verb:
+        case "blocked":
+            return "blocked"
+        case "skip":
+            return "current"
+        case "analyze":
+            # What has no usable result is analyzed.
+            return "absent"
+        case "refresh" | "restamp":
+            return "behind"
+        case _:
+            assert_never(action.verb)
 
 
 def _shortcomings(action: Action, verdict: str) -> list[Problem]:
-    if isinstance(action, Blocked):
+    if action.error is not None:
         return [unreadable(action.error)]
-    reasons = _reasons(action)
-    why = ", ".join(reason.replace("_", " ") for reason in reasons)
+    why = ", ".join(reason.value.replace("_", " ") for reason in action.reasons)
     if verdict == "behind":
         return [problem(Health.WARN, f"its result is behind: {why}")]
     if verdict == "absent":
-        is_new = "new" in reasons
+        is_new = Reason.NEW in action.reasons
         text = "it has no result yet" if is_new else f"its result is not there: {why}"
         return [problem(Health.ERROR, text)]
     return []

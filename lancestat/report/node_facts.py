@@ -115,12 +115,13 @@ def node_run(result: NodeResult) -> NodeRunFigures:
 
 def _quality(join: JoinFigures) -> list[str]:
     parts = []
-    if join.unmatched_left_rows:
-        parts.append(f"{count(join.unmatched_left_rows, 'left row')} without neighbours")
-    if join.excluded_right_rows:
-        parts.append(excluded_rows(join.excluded_right_rows))
-    if join.recall is not None and join.recall < 1:
-        parts.append(f"recall {measured_recall(join.recall, join.nprobes)}")
+    if join.counts.unmatched_left_rows:
+        parts.append(f"{count(join.counts.unmatched_left_rows, 'left row')} without neighbours")
+    if join.counts.excluded_right_rows:
+        parts.append(excluded_rows(join.counts.excluded_right_rows))
+    recall = join.accuracy.recall
+    if recall is not None and recall < 1:
+        parts.append(f"recall {measured_recall(recall, join.accuracy.nprobes)}")
     return parts
 
 

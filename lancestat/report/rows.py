@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from enum import Enum
 from typing import TYPE_CHECKING
 
@@ -12,6 +12,7 @@ from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.values import NodeOutcome, StateReader
 from lancestat.statistics.column_statistics import BOUNDS_FIRST
 
@@ -115,16 +116,18 @@ STATISTICS = RowShape(
 )
 
 # What a run's row begins with, and what only plans have.
+_MEASURES = {"counts": JoinCounts, "accuracy": Accuracy}
 _ELSEWHERE = frozenset({"name", "kind", "join", "why", "estimated_seconds"})
-_CELLS = {"int": _COUNT, "float": _NUMBER, "tuple[str, ...]": _TEXTS}
+_CELLS = {"int": _COUNT, "Rows": _COUNT, "float": _NUMBER, "tuple[str, ...]": _TEXTS}
 
 
 def _result_columns() -> Iterator[tuple[str, CellType]]:
     """Return the members of a node in the JSON of runs, less those of the columns before them."""
     for field in (*fields(NodeResult), *fields(JoinFigures)):
-        if field.name not in _ELSEWHERE:
-            # Annotations are texts here.
-            yield field.name, _CELLS.get(str(field.type).removesuffix(" | None"), _TEXT)
+        for member in fields(_MEASURES[field.name]) if field.name in _MEASURES else (field,):
+            if member.name not in _ELSEWHERE:
+                # Annotations are texts here.
+                yield member.name, _CELLS.get(str(member.type).removesuffix(" | None"), _TEXT)
 
 
 RUNS = RowShape(
@@ -186,7 +189,7 @@ def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
     """A row per run of a node."""
     for run in runs:
         result = run.result
-        figures = asdict(result.join or JoinFigures())
+        figures = (result.join or JoinFigures()).to_json()
         yield {
             **figures,
             **result.to_json(),

@@ -10,10 +10,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from lancestat.errors import Cancelled
-from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
-from lancestat.plan.stages import Scan
+from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import require_shared, scratch_root
 from lancestat.spark.session.start import running_session, start_session

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from lancestat import codec
 from lancestat.codec import Instant
 from lancestat.state.identity import join_identity
+from lancestat.state.join_counts import JOIN_MEASURES
 from lancestat.state.values import JoinRecord, NodeRun, RunRecord, TableRecord
 
 if TYPE_CHECKING:
@@ -122,7 +123,8 @@ def _node(row: _NodeColumns) -> NodeRun:
 
 def encode_record(record: TableRecord | JoinRecord) -> str:
     """Return the stored form of a record: JSON."""
-    return codec.encode(record, separators=(",", ":"))
+    members = codec.flattened(codec.builtins(record), *JOIN_MEASURES)
+    return codec.encode(members, separators=(",", ":"))
 
 
 def decode_record(stored: str) -> TableRecord:
@@ -132,4 +134,4 @@ def decode_record(stored: str) -> TableRecord:
 
 def decode_join(stored: str) -> JoinRecord:
     """Return the join record of a stored form; raises ValueError on anything else."""
-    return codec.decode(stored, JoinRecord)
+    return codec.convert(codec.nested(codec.decode(stored, dict), *JOIN_MEASURES), JoinRecord)

@@ -9,6 +9,7 @@ from typing import Protocol
 from lancestat.codec import Instant
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
+from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts
 from lancestat.statistics.partial import ColumnPartial
 
 
@@ -104,8 +105,7 @@ class ResultRecord:
 class JoinRecord:
     """The last result that a run made of a join.
 
-    `node` is its name in the project, `digest` that of its meaning. The counts are of the whole
-    sides, whatever the run compared; `recall` and `nprobes` belong to approximate strategies.
+    `node` is its name in the project, `digest` that of its meaning.
     """
 
     node: str
@@ -113,14 +113,10 @@ class JoinRecord:
     left: InputRecord
     right: InputRecord
     result: ResultRecord
-    left_rows: int
-    right_rows: int
-    unmatched_left_rows: int
-    excluded_right_rows: int
+    counts: JoinCounts[int]
     strategy: str
     finished_at: Instant
-    recall: float | None = None
-    nprobes: int | None = None
+    accuracy: Accuracy = UNMEASURED
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
+from lancestat.state.join_counts import JoinCounts
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
@@ -96,10 +97,7 @@ def join(name: str, *problems: str, health: Health = Health.OK, **changes: objec
         InputRecord("l"),
         InputRecord("r"),
         ResultRecord(592, "o", 4),
-        200,
-        20_000,
-        4,
-        0,
+        JoinCounts(200, 20_000, 4, 0),
         "exact",
         NOW - 7 * HOUR,
     )
@@ -110,7 +108,7 @@ def join(name: str, *problems: str, health: Health = Health.OK, **changes: objec
         ("new",),
         Status.SUCCESS,
         elapsed_seconds=2.9,
-        join=JoinFigures("exact", "full", 200, 20_000, 4, 0, 4_000_000),
+        join=JoinFigures("exact", "full", record.counts, 4_000_000),
     )
     report = JoinReport(
         spec=spec,

@@ -13,6 +13,7 @@ from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
 from tests.plan.plans import blocked, plan, refresh, restamp, skip
@@ -125,7 +126,7 @@ def result_of(status: Status) -> RunResult:
 
 
 def result_of_joins() -> RunResult:
-    figures = JoinFigures("exact", "full", 10_000, 200_000, 0, 0, 2_000_000_000)
+    figures = JoinFigures("exact", "full", JoinCounts(10_000, 200_000, 0, 0), 2_000_000_000)
     made = NodeResult(
         name="similar_parts",
         kind="knn_join",
@@ -142,7 +143,13 @@ def result_of_joins() -> RunResult:
         action="refresh",
         reasons=("input_changed",),
         version_published=None,
-        join=JoinFigures("partitioned", "full", 10_000, 2_000_000, 12, 1, 312_000_000, 0.9634, 14),
+        join=JoinFigures(
+            "partitioned",
+            "full",
+            JoinCounts(10_000, 2_000_000, 12, 1),
+            312_000_000,
+            Accuracy(0.9634, 14),
+        ),
     )
     more = replace(
         made,

@@ -3,14 +3,29 @@ from __future__ import annotations
 import io
 import re
 
+import pytest
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
-from lancestat.cli.progress import TerminalProgress, progress_display
+from lancestat.cli.progress import TerminalProgress, progress_display, stage_text
 from lancestat.execution.result import SilentProgress, TableProgress
-from lancestat.knn.request import Stage, StageProgress
+from lancestat.knn.cost_model import Strategy
+from lancestat.knn.work import OutputFormat, Scope
 from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.stages import (
+    CommitResult,
+    JoinStage,
+    LayOut,
+    MergeNeighbours,
+    MergePartials,
+    PrepareSides,
+    Probe,
+    PublishStatistics,
+    ReadFragments,
+    StageProgress,
+    TableStage,
+)
 
 
 class Terminal:
@@ -103,22 +118,54 @@ def test_a_join_shows_its_stage_rows_and_rate() -> None:
     terminal = Terminal()
     terminal.progress.started([], ["near", "other"])
     assert terminal.lines == ["starting Spark"]
-    terminal.progress.joined("near", StageProgress(Stage.SCRATCH))
-    assert terminal.lines == ["near scratch"]
-    terminal.progress.joined("near", StageProgress(Stage.PROBE, 2_000, 10_000, 1.24e9))
-    terminal.progress.joined("other", StageProgress(Stage.SCRATCH, 7))
+    prepare, probe = PrepareSides(("right",)), Probe(Strategy.EXACT, Scope.FULL, None)
+    terminal.progress.at_stage("near", StageProgress(prepare, note="writing the right side"))
+    assert terminal.lines == ["near prepare, writing the right side"]
+    terminal.progress.at_stage("near", StageProgress(probe, 2_000, 10_000, 1.24e9))
+    terminal.progress.at_stage("other", StageProgress(prepare, 7))
     assert terminal.lines == [
-        "near probe, 2,000 of 10,000 rows, 1.2 billion pairs/s",
-        "other scratch, 7 rows",
+        "near probe, exact, 2,000 of 10,000 rows, 1.2 billion pairs/s",
+        "other prepare, 7 rows",
     ]
     terminal.progress.finished(ended("near"))
-    assert terminal.lines == ["other scratch, 7 rows"]
+    assert terminal.lines == ["other prepare, 7 rows"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "line"),
+    [
+        (PrepareSides(()), "prepare"),
+        (LayOut(1_024), "lay out, 1,024 lists"),
+        (Probe(Strategy.PARTITIONED, Scope.FULL, 7), "probe, partitioned"),
+        (MergeNeighbours(), "merge"),
+        (CommitResult(OutputFormat.LANCE, "near.lance", appends=True), "commit"),
+    ],
+)
+def test_a_stage_has_the_name_that_the_plan_gives_it(stage: JoinStage, line: str) -> None:
+    assert stage_text(StageProgress(stage)) == line
+    assert line.startswith(stage.name)
+
+
+def test_a_table_that_has_been_read_shows_the_stages_that_follow() -> None:
+    stages: list[TableStage] = [
+        ReadFragments(()), MergePartials(2), PublishStatistics(to_manifest=True)
+    ]  # fmt: skip
+    terminal = Terminal()
+    terminal.progress.started(TABLES, [])
+    terminal.progress.at_stage("a", StageProgress(stages[0]))
+    terminal.progress.at_stage("gone", StageProgress(stages[1]))
+    assert terminal.lines == ["starting Spark"]
+    terminal.progress.advanced("a", 4, 4_000)
+    for stage in stages:
+        terminal.progress.at_stage("a", StageProgress(stage))
+        assert terminal.lines[1:] == [f"a {stage.name}"]
 
 
 def test_joins_stand_below_tables() -> None:
     terminal = Terminal()
     terminal.progress.started(TABLES, ["near"])
     terminal.progress.advanced("a", 1, 1_000)
-    terminal.progress.joined("near", StageProgress(Stage.MERGE, 1, 2, note="with the last result"))
+    merging = StageProgress(MergeNeighbours(), 1, 2, note="with the last result")
+    terminal.progress.at_stage("near", merging)
     assert [line.split()[0] for line in terminal.lines] == ["3", "a", "near"]
     assert terminal.lines[-1] == "near merge, 1 of 2 rows, with the last result"

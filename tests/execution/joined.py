@@ -17,13 +17,12 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from lancestat.execution.evaluator import Evaluator, JoinSession, OpenJoin
+from lancestat.execution.evaluator import Evaluator, JoinSession, OpenJoin, PreparedJoin
 from lancestat.execution.result import Progress, RunResult, SilentProgress
-from lancestat.execution.scheduler import Scheduler
-from lancestat.knn.cost_model import JoinSize
-from lancestat.knn.request import JoinKind, OnStage, Stage, StageProgress, output_names
+from lancestat.execution.scheduler import RunRecorder, Scheduler
+from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.request import JoinKind, output_names
 from lancestat.knn.work import (
-    JoinCounts,
     JoinOutcome,
     JoinWork,
     OutputState,
@@ -36,9 +35,17 @@ from lancestat.output import result as output
 from lancestat.plan.actions import Action, JoinAction, Plan
 from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.observe import Observer
-from lancestat.plan.stages import CommitResult, Probe
+from lancestat.plan.stages import (
+    CommitResult,
+    LayOut,
+    OnStage,
+    PrepareSides,
+    Probe,
+    StageProgress,
+)
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.memory import MemoryState
 from lancestat.state.values import StateWriter
 from tests.execution.world import PLACE, Clock, World
@@ -122,12 +129,10 @@ class JoinWorld:
             clock=self.clock,
             digests=digests,
             locations={},
-            on_stage=self.progress.joined,
+            on_stage=self.progress.at_stage,
         )
-        scheduler = Scheduler(
-            evaluator, self.state, self.progress, self.clock, digests, cancel=lambda: None
-        )
-        return scheduler.execute(plan)
+        recorder = RunRecorder(self.state, digests)
+        return Scheduler(evaluator, recorder, self.progress, lambda: None).execute(plan)
 
     def table(self, name: str) -> Table:
         node = self.spec.node(name)
@@ -145,11 +150,11 @@ class JoinWorld:
         if self.before is not None:
             self.before(work)
         self.works.append(work)
-        on_stage(StageProgress(Stage.PROBE, 1, 2, pairs_per_second=1e6))
-        recall, nprobes = self.measured
+        probe = Probe(Strategy.EXACT, work.scope, None)
+        on_stage(StageProgress(probe, 1, 2, pairs_per_second=1e6))
         sides = {"left": work.left, "right": work.right}
         unproven = {name: self.unproven for name, side in sides.items() if side.sql is not None}
-        return replace(joined(work), recall=recall, nprobes=nprobes, unproven=unproven)
+        return replace(joined(work), accuracy=Accuracy(*self.measured), unproven=unproven)
 
     @property
     def scopes(self) -> list[str]:
@@ -206,22 +211,27 @@ class _Session:
     work: JoinWork
     on_stage: OnStage
 
-    def prepare_sides(self) -> JoinFacts:
+    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+        return self
+
+    @property
+    def facts(self) -> JoinFacts:
         joining = _Joining(self.work)
         size = JoinSize(joining.left.num_rows, joining.right.num_rows, 2)
         return JoinFacts(size, cores=2)
 
-    def lay_out(self, lists: int) -> bool:
-        return True
+    def lay_out(self, stage: LayOut) -> PreparedJoin:
+        return self
 
-    def measure_index(self) -> bool:
-        return True
+    def measure_index(self) -> PreparedJoin:
+        return self
 
-    def probe(self, stage: Probe) -> None:
-        pass
+    def probe(self, stage: Probe) -> PreparedJoin:
+        return self
 
-    def merge_neighbours(self) -> None:
+    def merge_neighbours(self) -> PreparedJoin:
         assert self.work.scope is Scope.NEW_RIGHT
+        return self
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
         assert stage.appends == (self.work.scope is Scope.NEW_LEFT)
@@ -243,7 +253,7 @@ class _Joining:
         self.sources = dict(zip(self.names.left, left, strict=True))
         self.right_values = dict(zip(self.names.right, right, strict=True))
 
-    def counts(self) -> JoinCounts:
+    def counts(self) -> JoinCounts[int]:
         known, work = self.work.known, self.work
         valid_left, valid_right = self._valid(work.left), self._valid(work.right)
         counted = JoinCounts(
@@ -271,7 +281,7 @@ class _Joining:
             )
         )
 
-    def _without_matches(self, counts: JoinCounts) -> JoinCounts:
+    def _without_matches(self, counts: JoinCounts[int]) -> JoinCounts[int]:
         if counts.right_rows > counts.excluded_right_rows:
             return counts
         return replace(counts, unmatched_left_rows=counts.left_rows)

@@ -10,10 +10,9 @@ import pytest
 
 import lancestat.execution.execute
 from lancestat.execution.evaluator import JoinSession, OpenJoin
-from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
-from lancestat.plan.stages import ReadFragments, Scan
+from lancestat.plan.stages import OnStage, ReadFragments, Scan
 from lancestat.statistics.partial import ColumnPartial
 from tests.execution.world import World, no_join
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from lancestat.errors import StaleBase
-from lancestat.execution.evaluator import JoinEvaluation, JoinSession
-from lancestat.knn.cost_model import JoinSize
-from lancestat.knn.request import JoinRequest, Mode, OnStage, Stage, StageProgress
+from lancestat.execution.evaluator import JoinEvaluation, JoinSession, PreparedJoin
+from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import (
-    JoinCounts,
     JoinOutcome,
     JoinWork,
     OutputFormat,
@@ -26,7 +25,8 @@ from lancestat.knn.work import (
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction
 from lancestat.plan.join_planner import JoinFacts, plan_join
-from lancestat.plan.stages import CommitResult, PrepareSides, Probe
+from lancestat.plan.stages import CommitResult, LayOut, OnStage, PrepareSides, Probe, StageProgress
+from lancestat.state.join_counts import JoinCounts
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
@@ -39,7 +39,7 @@ FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
 class Session:
     """A session that records the executed stages."""
 
-    facts: JoinSize
+    sizes: JoinSize
     works: list[JoinWork] = field(default_factory=list)
     done: list[str] = field(default_factory=list)
     finds_rows: bool = True
@@ -53,25 +53,31 @@ class Session:
         yield self
         self.done.append("closed")
 
-    def prepare_sides(self) -> JoinFacts:
+    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
         self.done.append("prepare")
-        return JoinFacts(self.facts, 2, self.in_place)
+        return self
 
-    def lay_out(self, lists: int) -> bool:
+    @property
+    def facts(self) -> JoinFacts:
+        return JoinFacts(self.sizes, 2, self.in_place)
+
+    def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         self.done.append("lay out")
-        return self.finds_rows
+        return self if self.finds_rows else None
 
-    def measure_index(self) -> bool:
+    def measure_index(self) -> PreparedJoin | None:
         self.done.append("measure")
-        return self.reaches_recall
+        return self if self.reaches_recall else None
 
-    def probe(self, stage: Probe) -> None:
+    def probe(self, stage: Probe) -> PreparedJoin:
         self.done.append(f"probe {stage.strategy.value}")
+        return self
 
-    def merge_neighbours(self) -> None:
+    def merge_neighbours(self) -> PreparedJoin:
         if not self.has_last_result:
             raise StaleBase("the result has gone")
         self.done.append("merge")
+        return self
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
         self.done.append("append" if stage.appends else "replace")
@@ -118,7 +124,7 @@ def test_a_join_goes_through_the_stages_of_its_plan(
     session = Session(sizes)
     done, progress = run(planned, session)
     assert session.done == [*stages, "closed"]
-    assert [stage.stage for stage in progress] == [Stage.GATE]
+    assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
     if scope is Scope.FULL:
         assert done == planned
     assert not caplog.records
@@ -138,7 +144,8 @@ def test_facts_that_contradict_a_decision_replan_the_join(
     assert record.levelno == logging.WARNING
     lists = f"partitioned in {done.decision.lists:,} lists"
     assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
-    assert progress[0].note == f"partitioned: {done.decision.why}"
+    assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
+    assert progress[-1].stage == Probe(Strategy.PARTITIONED, Scope.FULL, done.decision.pairs)
 
 
 def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:
@@ -208,11 +215,11 @@ def test_a_parquet_side_is_planned_and_reported_as_read_in_place(
     parquet = SideSource("w", ("id",), format="parquet", uri="right.parquet")
     work = replace(planned.work, right=parquet)
     planned = plan_join(work, MANY, cores=2)
-    assert planned.stages[0] == PrepareSides(("right",), unless_light=("right",))
+    assert planned.stages.prepare == PrepareSides(("right",), unless_light=("right",))
     session = Session(MANY, in_place=("right",))
     with caplog.at_level(logging.INFO, "lancestat.run"):
         done, _ = run(planned, session)
-    assert done.stages[0] == PrepareSides(())
+    assert done.stages.prepare == PrepareSides(())
     assert session.done == ["prepare", "probe exact", "replace", "closed"]
     assert [record.getMessage() for record in caplog.records] == [
         "'near': the right side is read in place"

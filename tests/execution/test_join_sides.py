@@ -89,7 +89,7 @@ def test_without_a_selection_all_columns_are_shown(world: JoinWorld) -> None:
 def test_files_are_joined_again_only_when_their_listing_changes(
     world: JoinWorld, rows: Path
 ) -> None:
-    assert planned(world).figures.left_rows == 20
+    assert planned(world).figures.counts.left_rows == 20
     world.run()
     assert isinstance(world.action(), Skip)
     (rows / "_SUCCESS").touch()

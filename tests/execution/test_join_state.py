@@ -34,7 +34,8 @@ def test_another_process_reads_the_record_of_a_join(world: JoinWorld) -> None:
     world.run("l", "near")
     assert world.scopes == ["full", "new_left"]
     record = world.state.joins()["near"]
-    assert (record.left_rows, record.right_rows, record.unmatched_left_rows) == (25, 30, 6)
+    counts = record.counts
+    assert (counts.left_rows, counts.right_rows, counts.unmatched_left_rows) == (25, 30, 6)
     assert (record.left.fragments, record.left.last_fragment) == (2, 1)
 
 

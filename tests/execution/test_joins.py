@@ -12,6 +12,7 @@ import pytest
 from lancestat.errors import StateUnreachable
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.memory import MemoryState
 from lancestat.state.values import RunRecord
 from tests.execution.joined import JoinWorld, vectors
@@ -51,7 +52,7 @@ def planned(world: JoinWorld) -> JoinAction:
 def test_the_first_run_joins_in_full(world: JoinWorld) -> None:
     action = planned(world)
     assert (action.verb, action.reasons) == ("analyze", (Reason.NEW,))
-    assert (action.figures.left_rows, action.figures.right_rows) == (20, 30)
+    assert action.figures.counts == JoinCounts(20, 30, None, None)
     check_converged(world)
     assert world.scopes == ["full"]
 
@@ -304,14 +305,14 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
     append(world, "r", 100, 4)
     [result] = world.run().nodes
     assert result.join is not None
-    assert (result.join.scope, result.join.recall, result.join.nprobes) == ("new_right", 0.93, 7)
+    assert (result.join.scope, result.join.accuracy) == ("new_right", Accuracy(0.93, 7))
     record = world.state.joins()["near"]
-    assert (record.recall, record.nprobes) == (0.93, 7)
+    assert record.accuracy == Accuracy(0.93, 7)
     append(world, "l", 100, 4)
     world.measured = (0.95, 8)
     world.run()
     record = world.state.joins()["near"]
-    assert (record.recall, record.nprobes) == (0.95, 8)
+    assert record.accuracy == Accuracy(0.95, 8)
 
 
 def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) -> None:

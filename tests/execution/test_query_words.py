@@ -9,8 +9,8 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import SideUnreadable
-from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.plan.stages import OnStage
 from tests.execution.joined import opened, vectors
 from tests.execution.local import scan_locally
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
+from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
 
 COUNTS = st.none() | st.integers(0, 2**53)
 NUMBERS = st.none() | st.floats(0, 1e9)
@@ -25,7 +26,14 @@ REQUIRED = {
     "status": st.sampled_from(Status),
 }
 FIGURES = st.builds(
-    JoinFigures, **{field.name: BY_TYPE[str(field.type)] for field in fields(JoinFigures)}
+    JoinFigures,
+    counts=st.builds(JoinCounts, COUNTS, COUNTS, COUNTS, COUNTS),
+    accuracy=st.builds(Accuracy, NUMBERS, COUNTS),
+    **{
+        field.name: BY_TYPE[str(field.type)]
+        for field in fields(JoinFigures)
+        if field.name not in JOIN_MEASURES
+    },
 )
 TABLES = st.builds(
     NodeResult,

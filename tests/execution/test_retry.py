@@ -14,9 +14,9 @@ import pytest
 from lancestat import Project
 from lancestat.errors import FragmentNotAnalyzed
 from lancestat.execution.result import RunResult, UnfinishedNodes
-from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.stages import OnStage
 from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord
 from tests.execution.joined import JoinWorld, opened, vectors

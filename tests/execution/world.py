@@ -14,14 +14,13 @@ import pyarrow as pa
 from lancestat.errors import Location
 from lancestat.execution.evaluator import Evaluator, JoinSession
 from lancestat.execution.result import RunResult, SilentProgress
-from lancestat.execution.scheduler import Scheduler
-from lancestat.knn.request import OnStage
+from lancestat.execution.scheduler import RunRecorder, Scheduler
 from lancestat.knn.work import JoinWork
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.manifest.wire import unstamped
 from lancestat.plan.actions import Action, Plan, TableVersion
 from lancestat.plan.observe import Observer
-from lancestat.plan.stages import ReadFragments, Scan
+from lancestat.plan.stages import OnStage, ReadFragments, Scan
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
@@ -105,12 +104,10 @@ class World:
             clock=self.clock,
             digests=digests,
             locations={},
-            on_stage=SilentProgress().joined,
+            on_stage=SilentProgress().at_stage,
         )
-        scheduler = Scheduler(
-            evaluator, self.state, SilentProgress(), self.clock, digests, cancel=lambda: None
-        )
-        return scheduler.execute(plan)
+        recorder = RunRecorder(self.state, digests)
+        return Scheduler(evaluator, recorder, SilentProgress(), lambda: None).execute(plan)
 
     def scan(
         self, node: str, table: TableVersion, stage: ReadFragments

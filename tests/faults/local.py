@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import JobFailed
-from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
+from lancestat.plan.stages import OnStage
 from lancestat.scratch.folder import scratch
 from tests.execution.joined import joined, opened, rows_of
 from tests.execution.local import scan_locally

@@ -17,8 +17,8 @@ import pytest
 
 from lancestat.execution import table_summary
 from lancestat.execution.evaluator import JoinSession
-from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinWork
+from lancestat.plan.stages import OnStage
 from lancestat.state.grouping import MOST_GROUPS
 from tests.execution.local import scan_locally
 from tests.histories.readers import Finding, Readers

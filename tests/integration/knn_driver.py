@@ -82,7 +82,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
     ]
     return {
         "strategy": by if outcome.strategy == strategy.value else outcome.strategy,
-        "recall": outcome.recall,
+        "recall": outcome.accuracy.recall,
         "failed": sum(stage.numFailedTasks for stage in stages if stage),
     }
 

@@ -121,7 +121,7 @@ def test_awkward_rows_have_the_neighbours_of_brute_force(
     outcome = tables.run(request(7, metric, kind, strategy))
 
     assert outcome.strategy == strategy
-    assert outcome.recall == (1.0 if strategy == "partitioned" else None)
+    assert outcome.accuracy.recall == (1.0 if strategy == "partitioned" else None)
     assert_same(tables.rows(), joined(left, right, 7, metric, kind))
 
 
@@ -331,7 +331,7 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
     both = distances.keys() & truth.keys()
     recall = len(both) / len(truth)
     assert recall >= 0.85
-    assert outcome.recall == pytest.approx(recall, abs=0.1)
+    assert outcome.accuracy.recall == pytest.approx(recall, abs=0.1)
     assert all(distances[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
     assert len(distances) == len(truth)
 

@@ -17,9 +17,9 @@ from pyarrow import parquet
 from lancestat import Project
 from lancestat.errors import RunError
 from lancestat.execution.evaluator import JoinEvaluation, JoinSession
-from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import JoinAction, Skip
+from lancestat.plan.stages import OnStage, StageProgress
 from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
@@ -139,6 +139,22 @@ knn_joins:
     assert {action.verb for action in project.plan().actions} == {"skip"}
 
 
+@pytest.mark.parametrize("changed", ["", "l", "r"])
+def test_progress_goes_through_the_stages_of_the_action(world: SparkWorld, changed: str) -> None:
+    world.declare(min_right_rows=0)
+    if changed:
+        converge(world)
+        name = "v" if changed == "l" else "w"
+        lance.write_dataset(vectors(100, 9, name=name), world.uri(changed), mode="append")
+    action = world.action()
+    assert isinstance(action, JoinAction)
+    reached: list[StageProgress] = []
+    done, _ = JoinEvaluation(world.open_join, reached.append).run(action)
+    assert done.work.scope.value == {"": "full", "l": "new_left", "r": "new_right"}[changed]
+    assert set(done.stages) == {progress.stage for progress in reached}
+    assert (reached[0].stage, reached[-1].stage) == (done.stages.prepare, done.stages.commit)
+
+
 def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
     target = Target("dev", "state", scratch=str(world.folder / "scratch"), spark_master="local[2]")
     world.declare(right=KnnSide("w", ("key",), ("r",), sql="select key, w from r"))
@@ -156,7 +172,7 @@ def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
                 evaluation = JoinEvaluation(scanner.join, cancel)
                 pool.submit(evaluation.run, action).result()
             assert caught.value.code == "LS512"
-    assert stages == [Stage.SCRATCH]
+    assert set(stages) == {action.stages.prepare}
     assert not Path(world.join.output_uri).exists()
     assert not list(world.folder.glob("scratch/**/*.lance"))
     assert world.spark.range(3).count() == 3, "a session that was there goes on"

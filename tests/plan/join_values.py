@@ -14,6 +14,7 @@ from lancestat.plan.actions import JoinAction, Skip
 from lancestat.plan.join_planner import JoinAssessment, decide_join
 from lancestat.plan.join_sides import JoinInput
 from lancestat.spec.model import KnnJoin, KnnSide
+from lancestat.state.join_counts import JoinCounts
 from lancestat.state.values import JoinRecord, ResultRecord
 
 SPEC = KnnJoin(
@@ -49,10 +50,7 @@ def recorded(left: JoinInput, right: JoinInput) -> JoinRecord:
         left=left.to_record(),
         right=right.to_record(),
         result=ResultRecord(900, "made", 3),
-        left_rows=300,
-        right_rows=20_000,
-        unmatched_left_rows=2,
-        excluded_right_rows=1,
+        counts=JoinCounts(300, 20_000, 2, 1),
         strategy="exact",
         finished_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     )

@@ -7,12 +7,16 @@ from typing import Any
 
 import pytest
 
-from lancestat.knn.work import JoinCounts, Scope
+from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.request import JoinRequest, Mode
+from lancestat.knn.work import Scope
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.plan.actions import JoinAction, Reason, Skip
-from lancestat.plan.join_planner import decide_join
+from lancestat.plan.join_planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.plan.join_sides import JoinInput
-from lancestat.presentation.plan_view import explain_join
+from lancestat.plan.stages import LayOut
+from lancestat.presentation.plan_view import explain_stages
+from lancestat.state.join_counts import JoinCounts
 from tests.plan.join_values import (
     LEFT,
     OUTPUT,
@@ -180,13 +184,23 @@ def test_without_known_cores_no_time_is_estimated() -> None:
 
 
 def test_stages_describe_the_phases_of_the_join() -> None:
-    lines = explain_join(planned(files(), record=None))
-    assert [line.partition(":")[0] for line in lines] == [
-        "gate",
-        "scratch",
-        "probe",
-        "materialize",
-    ]
-    assert [
-        line.partition(":")[0] for line in explain_join(planned(right=table(0, 1, 2, rows=10_000)))
-    ][-2:] == ["merge", "materialize"]
+    action = planned(files(), record=None)
+    words = [line.partition(":")[0] for line in explain_stages(action)]
+    assert words == ["strategy", "prepare", "probe", "commit"]
+    assert words[1:] == [stage.name for stage in action.stages]
+    action = planned(right=table(0, 1, 2, rows=10_000))
+    words = [line.partition(":")[0] for line in explain_stages(action)]
+    # Tables are opened where they are, which needs no words.
+    assert words[1:] == [stage.name for stage in action.stages][1:]
+    assert words[-2:] == ["merge", "commit"]
+
+
+def test_lists_are_planned_once_the_sides_are_counted() -> None:
+    request = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
+    work = replace(planned(record=None).work, request=request)
+    action = plan_join(work, JoinSize(None, None, None))
+    assert action.decision.strategy is Strategy.PARTITIONED
+    assert [stage.name for stage in action.stages] == ["prepare", "probe", "commit"]
+    revised = revise(action, JoinFacts(JoinSize(20_000, 20_000_000, 8), cores=2))
+    assert revised.decision.lists is not None
+    assert revised.stages.search[0] == LayOut(revised.decision.lists)

@@ -1,13 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
+
 from lancestat.errors import UnsupportedColumn
-from lancestat.presentation.plan_view import plan_view
+from lancestat.plan.coverage import Carry, Coverage, Reuse
+from lancestat.plan.stages import (
+    MergePartials,
+    PublishStatistics,
+    ReadFragments,
+    ReusePartials,
+    RunsOn,
+    Scan,
+    TableStage,
+)
+from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint
 from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines
 from tests.conftest import Golden
 from tests.plan.joins import every_join
-from tests.plan.plans import analyze, blocked, every_action, plan, refresh, restamp, skip
+from tests.plan.plans import KEYS, analyze, blocked, every_action, plan, refresh, restamp, skip
 from tests.presentation.rendering import as_text
 
 
@@ -23,6 +37,44 @@ def test_in_a_narrow_terminal_reasons_are_below_the_names(golden: Golden) -> Non
 
 def test_verbose_adds_versions_and_notes_of_unchanged_tables(golden: Golden) -> None:
     golden("plan/every_action_verbose.txt", as_text(every_action(), verbose=True, width=120) + "\n")
+
+
+def lines_of(*stages: TableStage) -> list[str]:
+    return explain_stages(replace(refresh(), stages=stages))
+
+
+def test_verbose_tells_what_is_reused() -> None:
+    known = tuple(Reuse((bytes([n]),), KEYS) for n in range(3))
+    carry = Carry(((b"a",), (b"b",)), (b"c",), frozenset({"1:bigint", "2:bigint"}))
+    assert lines_of(
+        ReusePartials(Coverage(known, (), ())), ReusePartials(Coverage((), (carry,), ()))
+    ) == ["reuse: 48 stored partials", "reuse: 4 of fragments since compacted"]
+    assert lines_of(ReusePartials(Coverage(known[:1], (carry,), ()))) == [
+        "reuse: 16 stored partials, and 4 of fragments since compacted"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ids", "named"),
+    [
+        ((3,), "fragment 3"),
+        ((3, 3), "fragment 3"),
+        ((0, 2, 1), "fragments 0 to 2"),
+        ((9, 1, 2, 5), "fragments 1 to 2, 5, 9"),
+        ((1, 3, 5, 7, 8), "fragments 1, 3, 5, 7 to 8"),
+        ((1, 3, 5, 7, 9, 11, 12), "fragments 1, 3, 5, 7 and 3 more"),
+    ],
+)
+def test_verbose_names_the_fragments_that_are_read(ids: tuple[int, ...], named: str) -> None:
+    scans = tuple(Scan(id, bytes(16), KEYS, 1, 1) for id in ids)
+    assert lines_of(ReadFragments(scans, RunsOn.PROCESS)) == [f"read: {named}, in this process"]
+
+
+def test_verbose_tells_where_statistics_go() -> None:
+    assert lines_of(MergePartials(3), PublishStatistics(to_manifest=False)) == [
+        "merge: all partials, into the statistics of version 3",
+        "publish: in the state alone",
+    ]
 
 
 def test_many_unchanged_tables_fold_into_one_line() -> None:

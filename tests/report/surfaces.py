@@ -81,7 +81,7 @@ def check_surfaces(table: JudgedTable, allow_stale: bool | StaleBounds) -> Verdi
 
 def check_action(table: JudgedTable, action: Action, verdict: Verdict) -> None:
     """Check that a run skips statistics that readers may use, and only these."""
-    assert isinstance(action, Skip) or not hasattr(action, "error"), action
+    assert action.error is None, action
     accepted = action.reasons == (Reason.POLICY_ACCEPTS,)
     if accepted or table.world.publish is Publish.NONE:
         # What only the state keeps is brought up to date whenever the table moved on.

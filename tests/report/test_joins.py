@@ -41,7 +41,7 @@ def test_a_join_after_a_run_is_healthy(joins: JoinWorld) -> None:
     node = report(joins)
     assert (node.health, node.verdict, node.problems) == (Health.OK, "current", ())
     assert node.record is not None
-    assert (node.record.left_rows, node.record.right_rows) == (20, 30)
+    assert (node.record.counts.left_rows, node.record.counts.right_rows) == (20, 30)
     [run] = node.runs
     assert run.result.status is Status.SUCCESS
     assert run.result.join is not None

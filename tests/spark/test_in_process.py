@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,6 +118,128 @@ def test_a_cancelled_scan_ends_and_further_ones_are_refused(
         for _ in range(2):
             with pytest.raises(Cancelled, match=f"reading {table} was cancelled"):
                 list(scanner.scan("orders", work.table, work.scans))
+
+
+def test_nothing_that_waits_is_read_once_a_scan_is_cancelled(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = whole_table(table)
+    target = replace(TARGET, spark_master="local[1]")
+    started: list[int] = []
+    with ProcessScanner(target) as scanner:
+        read = ScanTask.read
+
+        def cancelling(task: ScanTask, part: ScanRange) -> RangePartials:
+            started.append(part.rows.fragment_id)
+            scanner.cancel()
+            return read(task, part)
+
+        monkeypatch.setattr(ScanTask, "read", cancelling)
+        with pytest.raises(Cancelled):
+            list(scanner.scan("orders", work.table, work.scans))
+    assert len(started) == 1
+
+
+def test_scans_end_when_the_scanner_is_left_by_an_exception(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = whole_table(table)
+    read, reading, left = ScanTask.read, threading.Event(), threading.Event()
+
+    def slow(task: ScanTask, part: ScanRange) -> RangePartials:
+        reading.set()
+        assert left.wait(60)
+        return read(task, part)
+
+    class Interrupted(ProcessScanner):
+        def cancel(self) -> None:
+            super().cancel()
+            left.set()
+
+    monkeypatch.setattr(ScanTask, "read", slow)
+    with ThreadPoolExecutor(1) as node:
+        with pytest.raises(KeyboardInterrupt), Interrupted(TARGET) as scanner:
+            scan = node.submit(lambda: list(scanner.scan("orders", work.table, work.scans)))
+            assert reading.wait(60)
+            raise KeyboardInterrupt
+        with pytest.raises(Cancelled):
+            scan.result()
+
+
+def test_the_first_error_keeps_fragments_that_wait_from_being_read(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = whole_table(table)
+    scans = [replace(scan, size_bytes=1 << 30) for scan in work.scans]
+    parts: list[ScanRange] = []
+    raised = threading.Event()
+
+    def failing(task: ScanTask, part: ScanRange) -> RangePartials:
+        parts.append(part)
+        if part != parts[0]:
+            assert raised.wait(60)
+        raise FragmentNotAnalyzed("the disk was away")
+
+    monkeypatch.setattr(ScanTask, "read", failing)
+    with ProcessScanner(replace(TARGET, spark_master="local[1]")) as scanner:
+        with pytest.raises(FragmentNotAnalyzed):
+            list(scanner.scan("orders", work.table, scans))
+        raised.set()
+    others = [part for part in parts if part != parts[0]]
+    # One may have begun before the others were taken out of the queue.
+    assert len(set(others)) <= 1
+    assert len(parts) - len(others) == LOCAL_ATTEMPTS
+
+
+def test_a_fragment_counts_once_in_the_progress_however_often_it_is_read(
+    table: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = whole_table(table)
+    Failing(monkeypatch, LOCAL_ATTEMPTS - 1)
+    progress: list[tuple[str, int, int]] = []
+    target = replace(TARGET, spark_master="local[1]")
+    with ProcessScanner(target, lambda *step: progress.append(step)) as scanner:
+        list(scanner.scan("orders", work.table, work.scans))
+    assert progress[-1] == ("orders", 4, sum(scan.size_bytes for scan in work.scans))
+
+
+def test_a_display_that_fails_does_not_end_the_scan(table: str) -> None:
+    work = whole_table(table)
+    reports = []
+
+    def fail(node: str, fragments: int, size_bytes: int) -> None:
+        reports.append(fragments)
+        raise OSError("the terminal is gone")
+
+    with ProcessScanner(TARGET, fail) as scanner:
+        assert len(list(scanner.scan("orders", work.table, work.scans))) == 4
+    assert len(reports) == 1
+
+
+def test_tables_share_the_cores(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    work = whole_table(table)
+    scans = [replace(scan, size_bytes=1 << 30) for scan in work.scans]
+    read, lock = ScanTask.read, threading.Lock()
+    busy = most = 0
+
+    def counted(task: ScanTask, part: ScanRange) -> RangePartials:
+        nonlocal busy, most
+        with lock:
+            busy += 1
+            most = max(most, busy)
+        try:
+            return read(task, part)
+        finally:
+            with lock:
+                busy -= 1
+
+    monkeypatch.setattr(ScanTask, "read", counted)
+    with ProcessScanner(TARGET) as scanner, ThreadPoolExecutor(4) as nodes:
+        tables = [
+            nodes.submit(lambda: list(scanner.scan("orders", work.table, scans))) for _ in range(4)
+        ]
+        assert [len(scanned.result()) for scanned in tables] == [4] * 4
+    assert most <= 2
 
 
 def test_a_damaged_fragment_is_named(table: str) -> None:

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.identity import join_identity
+from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
 from lancestat.state.run_rows import decode_join, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import (
@@ -36,10 +37,7 @@ JOIN = JoinRecord(
     left=InputRecord("aa", 3, 7, 300),
     right=InputRecord("bb"),
     result=ResultRecord(900, "cc", 4),
-    left_rows=300,
-    right_rows=1000,
-    unmatched_left_rows=2,
-    excluded_right_rows=1,
+    counts=JoinCounts(300, 1000, 2, 1),
     strategy="exact",
     finished_at=EPOCH,
 )
@@ -57,7 +55,7 @@ def join_run(number: int, *joins: JoinRecord) -> RunRecord:
 
 def test_the_newest_record_of_every_join_is_kept(make_state: MakeState) -> None:
     state = make_state()
-    newer = replace(JOIN, strategy="partitioned", recall=0.97, nprobes=12)
+    newer = replace(JOIN, strategy="partitioned", accuracy=Accuracy(0.97, 12))
     other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
     state.add_run(join_run(2, JOIN, other))
     state.add_run(join_run(1, newer))
@@ -113,8 +111,10 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
         result=st.builds(ResultRecord),
         strategy=st.text(),
         finished_at=st.integers(0, 10**9).map(lambda seconds: EPOCH + timedelta(seconds=seconds)),
-        recall=st.none() | st.floats(0, 1),
-        nprobes=st.none() | st.integers(1, 10**5),
+        counts=st.builds(JoinCounts, *[st.integers(0, 2**53)] * 4),
+        accuracy=st.builds(
+            Accuracy, st.none() | st.floats(0, 1), st.none() | st.integers(1, 10**5)
+        ),
     )
 )
 def test_records_round_trip(record: JoinRecord) -> None:
@@ -123,7 +123,13 @@ def test_records_round_trip(record: JoinRecord) -> None:
 
 WRONG = [[], {}, True, "x", 1.5]
 NULLS = {"generation": str, "recall": float, "unproven": list, "rows": int, "version": int}
-PARTS = {None: JoinRecord, "left": InputRecord, "right": InputRecord, "result": ResultRecord}
+MEMBERS = [field for field in fields(JoinRecord) if field.name not in JOIN_MEASURES]
+PARTS = {
+    None: (*MEMBERS, *fields(JoinCounts), *fields(Accuracy)),
+    "left": fields(InputRecord),
+    "right": fields(InputRecord),
+    "result": fields(ResultRecord),
+}
 
 
 @given(st.data())
@@ -131,7 +137,7 @@ def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None
     stored = json.loads(encode_record(JOIN))
     part = data.draw(st.sampled_from([*PARTS]))
     place = stored if part is None else stored[part]
-    field = data.draw(st.sampled_from(fields(PARTS[part])))
+    field = data.draw(st.sampled_from(PARTS[part]))
     right = NULLS.get(field.name, type(place[field.name]))
     wrong = [value for value in WRONG if type(value) is not right]
     if field.default is MISSING and data.draw(st.booleans()):
@@ -152,7 +158,7 @@ def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() 
 
 
 def test_the_stored_form_of_a_record_is_stable() -> None:
-    assert encode_record(replace(JOIN, recall=0.5)) == (
+    assert encode_record(replace(JOIN, accuracy=Accuracy(0.5))) == (
         '{"node":"j","digest":"d1",'
         '"left":{"digest":"aa","fragments":3,"last_fragment":7,"rows":300,"unproven":null},'
         '"right":{"digest":"bb","fragments":0,"last_fragment":-1,"rows":null,"unproven":null},'

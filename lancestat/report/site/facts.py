@@ -118,24 +118,25 @@ def _mode(spec: KnnJoin) -> str:
 
 
 def _made(record: JoinRecord, now: datetime) -> list[Fact]:
+    counts, accuracy = record.counts, record.accuracy
     facts = [
         ("Made", f"{instant(record.finished_at)}, {ago(record.finished_at, now)}"),
         ("Strategy", spoken([record.strategy])),
         ("Result", count(record.result.rows, "row")),
-        ("Compared", f"{count(record.left_rows)} x {count(record.right_rows)} rows"),
-        ("Unmatched", count(record.unmatched_left_rows, "left row")),
-        ("Excluded", excluded_rows(record.excluded_right_rows)),
+        ("Compared", f"{count(counts.left_rows)} x {count(counts.right_rows)} rows"),
+        ("Unmatched", count(counts.unmatched_left_rows, "left row")),
+        ("Excluded", excluded_rows(counts.excluded_right_rows)),
     ]
-    if record.recall is not None:
-        facts.append(("Recall", measured_recall(record.recall, record.nprobes)))
+    if accuracy.recall is not None:
+        facts.append(("Recall", measured_recall(accuracy.recall, accuracy.nprobes)))
     return facts
 
 
 def side_facts(report: JoinReport) -> list[SideFacts]:
     """Return the facts of the left and the right side."""
     spec, record = report.spec, report.record
-    left = (record.left, record.left_rows) if record else None
-    right = (record.right, record.right_rows) if record else None
+    left = (record.left, record.counts.left_rows) if record else None
+    right = (record.right, record.counts.right_rows) if record else None
     return [_side("Left", spec.left, left), _side("Right", spec.right, right)]
 
 

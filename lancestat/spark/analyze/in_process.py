@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from types import TracebackType
 
 from lancestat.errors import Cancelled, LancestatError
 from lancestat.plan.actions import TableVersion
@@ -15,6 +16,9 @@ from lancestat.spark.analyze.work import TableScan, WorkItem
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
 from lancestat.statistics.partial import ColumnPartial
+
+# Receives the scans of ranges that have been read.
+Listener = Callable[[Sequence[int]], None]
 
 
 class ProcessScanner:
@@ -40,7 +44,14 @@ class ProcessScanner:
     def __enter__(self) -> ProcessScanner:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.cancel()
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def scan(
@@ -52,51 +63,52 @@ class ProcessScanner:
             LancestatError: What reading a fragment raised, after as many attempts as on Spark;
                 `Cancelled` when it was cancelled.
         """
-        uri = table.uri
-
-        def read(task: ScanTask, item: WorkItem, listener: _Listener) -> list[RangePartials]:
-            for attempt in range(1, LOCAL_ATTEMPTS + 1):
-                try:
-                    done = []
-                    for part in item.ranges:
-                        self._refuse_when_cancelled(uri)
-                        done.append(task.read(part))
-                    break
-                except Cancelled:
-                    raise
-                except LancestatError:
-                    if attempt == LOCAL_ATTEMPTS:
-                        raise
-            listener([partials.range.scan for partials in done])
-            return done
-
-        def run(
-            task: ScanTask, items: Sequence[WorkItem], listener: _Listener, _: str
-        ) -> list[RangePartials]:
-            lock = threading.Lock()
-
-            def one_at_a_time(scans_done: Sequence[int]) -> None:
-                with lock:
-                    listener(scans_done)
-
-            self._refuse_when_cancelled(uri)
-            futures = [self._pool.submit(read, task, item, one_at_a_time) for item in items]
-            try:
-                wait(futures, return_when=FIRST_EXCEPTION)
-                return [partials for future in futures for partials in future.result()]
-            finally:
-                for future in futures:
-                    future.cancel()
-
         for scanned in scan_table(
             TableScan(node, table, tuple(scans)),
             self._options,
-            run,
+            self._run,
             cores=self._cores,
             on_progress=lambda fragments, size: self._advance(node, fragments, size),
         ):
-            self._refuse_when_cancelled(uri)
+            self._refuse_when_cancelled(table.uri)
             yield scanned.scan, scanned.partials
+
+    def _run(
+        self, task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
+    ) -> list[RangePartials]:
+        lock = threading.Lock()
+
+        def read(item: WorkItem) -> list[RangePartials]:
+            done = self._read(task, item)
+            with lock:
+                listener([partials.range.scan for partials in done])
+            return done
+
+        self._refuse_when_cancelled(task.pin.uri)
+        futures = [self._pool.submit(read, item) for item in items]
+        try:
+            wait(futures, return_when=FIRST_EXCEPTION)
+            return [partials for future in futures for partials in future.result()]
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def _read(self, task: ScanTask, item: WorkItem) -> list[RangePartials]:
+        for _ in range(LOCAL_ATTEMPTS - 1):
+            try:
+                return self._attempt(task, item)
+            except Cancelled:
+                raise
+            except LancestatError:
+                continue
+        return self._attempt(task, item)
+
+    def _attempt(self, task: ScanTask, item: WorkItem) -> list[RangePartials]:
+        done = []
+        for part in item.ranges:
+            self._refuse_when_cancelled(task.pin.uri)
+            done.append(task.read(part))
+        return done
 
     def cancel(self) -> None:
         """End every scan after the ranges that are being read, and refuse further ones."""
@@ -109,6 +121,3 @@ class ProcessScanner:
     def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
         if self._on_progress is not None:
             self._on_progress(node, fragments, size_bytes)
-
-
-_Listener = Callable[[Sequence[int]], None]

@@ -1,4 +1,4 @@
-"""Runs the stages of one join on Spark."""
+"""Opens joins on Spark, and prepares their sides."""
 
 from __future__ import annotations
 
@@ -6,44 +6,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from lancestat.errors import Cancelled, StaleBase, VectorLengthMismatch
+from lancestat.errors import Cancelled, VectorLengthMismatch
 from lancestat.knn.cost_model import JoinSize, Strategy
-from lancestat.knn.request import (
-    JoinRequest,
-    Mode,
-    OnStage,
-    OutputNames,
-    Stage,
-    StageProgress,
-    ignore_progress,
-    output_names,
-)
-from lancestat.knn.work import (
-    JoinCounts,
-    JoinOutcome,
-    JoinWork,
-    PinnedTable,
-    Scope,
-    SideSource,
-    VectorSide,
-)
+from lancestat.knn.request import JoinRequest, Mode, OutputNames, output_names
+from lancestat.knn.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
 from lancestat.lake.snapshot import index_metric
 from lancestat.output import result as output
 from lancestat.output.writer import OutputWriter
 from lancestat.plan.join_planner import JoinFacts
-from lancestat.plan.stages import CommitResult, Probe
-from lancestat.redact import secret_values
+from lancestat.plan.stages import OnStage, PrepareSides, Probe, StageProgress, ignore_progress
 from lancestat.scratch.folder import scratch
 from lancestat.spark.knn.grid import grid
-from lancestat.spark.knn.materialize import Materializer, PreviousResult, output_schema
+from lancestat.spark.knn.materialize import Materializer, output_schema
 from lancestat.spark.knn.parquet_side import ParquetSide, parquet_scan
-from lancestat.spark.knn.reader import VectorReader
+from lancestat.spark.knn.prepared_join import PreparedJoin
+from lancestat.spark.knn.reader import Side, VectorReader
 from lancestat.spark.knn.sides import (
     OpenedSide,
     QuerySide,
@@ -51,211 +33,86 @@ from lancestat.spark.knn.sides import (
     read_in_place,
     source_rows,
 )
-from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
-from lancestat.spark.knn.tasks import WrittenChunk, count_valid
+from lancestat.spark.knn.strategies import Searcher
 from lancestat.spark.knn.written_side import SideWriteOptions, with_numbered_columns, write_side
 from lancestat.spark.read.fragment_reader import pinned_dataset
-from lancestat.spark.session.failure import job_error
 from lancestat.spark.session.jobs import job_group
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@dataclass(frozen=True, slots=True)
 class SparkJoin:
-    """A join whose methods are the stages of `execution.evaluator.JoinSession`, on Spark."""
+    """A join as `execution.evaluator.JoinSession` has it, on Spark.
 
-    def __init__(
-        self,
-        engine: Engine,
-        work: JoinWork,
-        sources: tuple[_Source, _Source],
-        names: OutputNames,
-        unproven: Mapping[str, tuple[str, ...]],
-        folder: _LazyScratch,
-    ) -> None:
-        self._engine = engine
-        self._work = work
-        self._sources = sources
-        self._names = names
-        self._unproven = unproven
-        self._folder = folder
-        self._sides: _Sides | None = None
-        self._writer: OutputWriter | None = None
-        self._prepared: Layout | IndexSearch | None = None
-        self._strategy = Strategy.EXACT
-        self._previous: PreviousResult | None = None
+    `cleanup` is closed when the join is.
+    """
 
-    def prepare_sides(self) -> JoinFacts:
-        engine, work = self._engine, self._work
-        left, right = engine.open_sides(*self._sources, work.request, self._folder)
-        dimension, metric = _common_dimension(left, right), work.request.metric
-        self._sides = _Sides(
-            left,
-            right,
-            VectorReader(left.side, dimension, metric, "left"),
-            VectorReader(right.side, dimension, metric, "right"),
-        )
-        self._writer = output.begin(
+    engine: Engine
+    work: JoinWork
+    sources: tuple[_Source, _Source]
+    names: OutputNames
+    unproven: Mapping[str, tuple[str, ...]]
+    folder: _LazyScratch
+    cleanup: ExitStack
+
+    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+        engine, work = self.engine, self.work
+        left, right = engine.open_sides(*self.sources, work.request, self.folder, stage)
+        dimension = _common_dimension(left, right)
+        writer = output.begin(
             work.output_format,
             work.output_uri,
             engine.run_id,
             engine.storage_options,
             work.remembered,
         )
+        rollback = self.cleanup.enter_context(ExitStack())
+        rollback.callback(output.discard, writer, [])
         rows = len(left.side.all_rows), len(right.side.all_rows)
         opened = (("left", left), ("right", right))
         in_place = tuple(name for name, side in opened if isinstance(side.side, ParquetSide))
         size = JoinSize(*rows, dimension, self._has_index(right))
-        return JoinFacts(size, engine.cores, in_place)
-
-    def lay_out(self, lists: int) -> bool:
-        with self._task_errors():
-            self._prepared = self._searcher.lay_out(self._folder.path("partitions"), lists)
-        return self._prepared is not None
-
-    def measure_index(self) -> bool:
-        with self._task_errors():
-            self._prepared = self._searcher.measure_index()
-        return self._prepared is not None
-
-    def probe(self, stage: Probe) -> None:
-        self._strategy = stage.strategy
-
-    def merge_neighbours(self) -> None:
-        known, state = self._work.known, self._work.previous
-        assert known is not None and state is not None, "there is a result to go on from"
-        searcher = self._searcher
-        left, shares, materialize = searcher.left, searcher.shares, searcher.materialize
-        width = min(self._work.request.k, known.right_rows - known.excluded_right_rows)
-        with self._task_errors():
-            valid = count_valid(self._engine.spark.sparkContext, left, shares.chunks)
-        lines = [
-            materialize.line_count(matching, len(rows) - matching, width)
-            for matching, rows in zip(valid, shares.chunks, strict=True)
-        ]
-        if sum(lines) != state.rows:
-            raise StaleBase(
-                f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
-            )
-        self._previous = PreviousResult(state, width, tuple(accumulate(lines[:-1], initial=0)))
-
-    def commit(self, stage: CommitResult) -> JoinOutcome:
-        searcher = self._searcher
-        with self._task_errors():
-            result = searcher.search(self._strategy, self._prepared)
-        writer, self._writer = self._writer, None
-        assert writer is not None, "sides are prepared first"
-        written = [chunk.written for chunk in result.chunks]
-        schema, previous = searcher.materialize.schema, self._work.previous
-        try:
-            if stage.appends:
-                assert previous is not None, "there is a result to go on from"
-                state = output.append(writer, schema, previous, written)
-            else:
-                state = output.replace(writer, schema, written)
-        except BaseException:
-            output.discard(writer, written)
-            raise
-        return JoinOutcome(
-            self._strategy.value,
-            self._counts(result.chunks),
-            state,
-            sum(chunk.pairs for chunk in result.chunks),
-            result.recall,
-            result.nprobes,
-            self._unproven,
+        return PreparedJoin(
+            work,
+            JoinFacts(size, engine.cores, in_place),
+            self._searcher(left.side, right.side, dimension, writer),
+            right.excluded,
+            self.unproven,
+            lambda: self.folder.path("partitions"),
+            rollback,
+            Probe(Strategy.EXACT, work.scope, None),
         )
 
-    def discard(self) -> None:
-        """Remove what was written and not committed."""
-        if self._writer is not None:
-            output.discard(self._writer, [])
-
-    @property
-    def _opened(self) -> _Sides:
-        assert self._sides is not None, "sides are prepared first"
-        return self._sides
-
-    @contextmanager
-    def _task_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception as error:
-            secrets = secret_values(self._engine.storage_options)
-            raise job_error(error, f"joining '{self._work.node}'", secrets) from None
+    def _searcher(self, left: Side, right: Side, dimension: int, writer: OutputWriter) -> Searcher:
+        engine, request = self.engine, self.work.request
+        schema = output_schema(left, right, self.names, request.kind)
+        return Searcher(
+            engine.spark,
+            VectorReader(left, dimension, request.metric, "left"),
+            VectorReader(right, dimension, request.metric, "right"),
+            request,
+            grid(
+                left.all_rows,
+                len(right.all_rows),
+                dimension=dimension,
+                k=request.k,
+                cores=engine.cores,
+            ),
+            Materializer(left, right, self.names, request.kind, schema, writer),
+            engine.on_stage,
+        )
 
     def _has_index(self, opened: OpenedSide) -> bool:
         """Whether the right side is a table with a vector index of the metric."""
-        right = self._work.right
-        if right.table is None or self._work.request.mode is Mode.EXACT:
+        right = self.work.right
+        if right.table is None or self.work.request.mode is Mode.EXACT:
             return False
         side = opened.side
         assert isinstance(side, VectorSide)
         dataset = pinned_dataset(side.pin, side.storage_options)
-        return index_metric(dataset, right.vector) == self._work.request.metric.value
-
-    @property
-    def _searcher(self) -> Searcher:
-        sides, request, engine = self._opened, self._work.request, self._engine
-        left, right = sides.left.side, sides.right.side
-        schema = output_schema(left, right, self._names, request.kind)
-        assert self._writer is not None, "sides are prepared first"
-        materialize = Materializer(
-            left, right, self._names, request.kind, schema, self._writer, self._previous
-        )
-        shares = grid(
-            left.all_rows,
-            len(right.all_rows),
-            dimension=sides.left_reader.dimension,
-            k=request.k,
-            cores=engine.cores,
-        )
-        return Searcher(
-            engine.spark,
-            sides.left_reader,
-            sides.right_reader,
-            request,
-            shares,
-            materialize,
-            engine.on_stage,
-        )
-
-    def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts:
-        left, right = self._opened.left, self._opened.right
-        left_rows = len(left.side.all_rows)
-        # Every chunk has met the whole right side.
-        excluded = right.excluded + chunks[0].excluded
-        counts = JoinCounts(
-            left_rows,
-            len(right.side.all_rows) + right.excluded,
-            left_rows - sum(chunk.matched for chunk in chunks),
-            excluded,
-        )
-        known = self._work.known
-        if known is None or self._work.scope is Scope.FULL:
-            return counts
-        if self._work.scope is Scope.NEW_LEFT:
-            return replace(
-                known,
-                left_rows=known.left_rows + counts.left_rows,
-                unmatched_left_rows=known.unmatched_left_rows + counts.unmatched_left_rows,
-            )
-        return replace(
-            counts,
-            right_rows=known.right_rows + counts.right_rows,
-            excluded_right_rows=known.excluded_right_rows + counts.excluded_right_rows,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class _Sides:
-    """Both sides of a join, opened, and the readers of their vectors."""
-
-    left: OpenedSide
-    right: OpenedSide
-    left_reader: VectorReader
-    right_reader: VectorReader
+        return index_metric(dataset, right.vector) == self.work.request.metric.value
 
 
 def _common_dimension(left: OpenedSide, right: OpenedSide) -> int:
@@ -327,12 +184,7 @@ class Engine:
             job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),
         ):
             scratch = _LazyScratch(self, stack)
-            join = SparkJoin(self, work, (left, right), names, unproven, scratch)
-            try:
-                yield join
-            except BaseException:
-                join.discard()
-                raise
+            yield SparkJoin(self, work, (left, right), names, unproven, scratch, stack)
 
     def _source(self, name: str, side: SideSource, frame: DataFrame | None) -> _Source:
         if side.table is None and frame is None:
@@ -344,7 +196,12 @@ class Engine:
         return _Source(name, side.vector, select, side.table, frame)
 
     def open_sides(
-        self, left: _Source, right: _Source, request: JoinRequest, folder: _LazyScratch
+        self,
+        left: _Source,
+        right: _Source,
+        request: JoinRequest,
+        folder: _LazyScratch,
+        stage: PrepareSides,
     ) -> tuple[OpenedSide, OpenedSide]:
         """Open both sides; those that have to be written are written side by side."""
         from pyspark.util import inheritable_thread_target
@@ -352,8 +209,8 @@ class Engine:
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
             open_side = inheritable_thread_target(self.spark)(self._opened)
-            first = pool.submit(open_side, left, request, folder, None)
-            sides = [first, pool.submit(open_side, right, request, folder, first)]
+            first = pool.submit(open_side, left, request, folder, stage, None)
+            sides = [first, pool.submit(open_side, right, request, folder, stage, first)]
             try:
                 wait(sides, return_when=FIRST_EXCEPTION)
                 if any(side.done() and side.exception() for side in sides):
@@ -377,6 +234,7 @@ class Engine:
         source: _Source,
         request: JoinRequest,
         folder: _LazyScratch,
+        stage: PrepareSides,
         left: Future[OpenedSide] | None,
     ) -> OpenedSide:
         """Open a side; a right one may be read where it is, depending on the left one."""
@@ -391,14 +249,14 @@ class Engine:
             in_place = read_in_place(scan, request, left.result(), cores)
             if in_place is not None:
                 note = f"the {name} side is read where it is"
-                self.on_stage(StageProgress(Stage.SCRATCH, note=note))
+                self.on_stage(StageProgress(stage, note=note))
                 return in_place
-        self.on_stage(StageProgress(Stage.SCRATCH, note=f"writing the {name} side"))
+        self.on_stage(StageProgress(stage, note=f"writing the {name} side"))
         uri = folder.path(name)
         writing = SideWriteOptions(uri, name, request.metric, name == "left", self.storage_options)
         opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)
-        self.on_stage(StageProgress(Stage.SCRATCH, count, count))
+        self.on_stage(StageProgress(stage, count, count))
         return opened
 
 

@@ -25,9 +25,10 @@ from lancestat.knn.partitions import (
     search_lists,
     write_partition,
 )
-from lancestat.knn.request import JoinRequest, Mode, OnStage, Stage, StageProgress
+from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows, VectorSide
+from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.spark.knn.grid import Grid, cut
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
@@ -42,6 +43,7 @@ from lancestat.spark.knn.tasks import (
 )
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.start import task_threads
+from lancestat.state.join_counts import UNMEASURED, Accuracy
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,9 +294,9 @@ class _CountedBlocks:
 class SearchResult:
     """The neighbours that a strategy found, written but not committed."""
 
+    strategy: Strategy
     chunks: list[WrittenChunk]
-    recall: float | None = None
-    nprobes: int | None = None
+    accuracy: Accuracy = UNMEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,7 +317,6 @@ class Searcher:
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
-        self._report(Stage.SCRATCH, f"laying the right side out in {lists:,} lists")
         partitioning = Partitioning(
             self._context, self.left, self.right, self.request, self._threads
         )
@@ -323,65 +324,66 @@ class Searcher:
 
     def measure_index(self) -> IndexSearch | None:
         """Find how far the index has to be searched; None where no effort reaches the recall."""
-        self._report(Stage.PROBE, "measuring the recall of the index")
         indexing = IndexTuning(self._context, self.left, self.right, self.request, self._threads)
         return indexing.search()
 
-    def search(self, strategy: Strategy, prepared: Layout | IndexSearch | None) -> SearchResult:
-        """Search by a strategy.
+    def search(
+        self, probe: Probe, commit: CommitResult, method: Layout | IndexSearch | None
+    ) -> SearchResult:
+        """Search neighbours, and write the rows of the result.
 
         Args:
-            strategy: How to search.
-            prepared: What `lay_out` or `measure_index` returned, for the strategies that need it.
+            probe: The stage of the search; Spark's own join is taken where it says so.
+            commit: The stage that commits what is written here.
+            method: What `lay_out` or `measure_index` returned; every pair is compared without it.
         """
-        match strategy:
-            case Strategy.EXACT:
-                return self._exact()
-            case Strategy.SPARK:
+        stages = (probe, commit)
+        match method:
+            case Layout():
+                return self._partitioned(method, stages)
+            case IndexSearch():
+                return self._indexed(method, stages)
+            case None if probe.strategy is Strategy.SPARK:
                 return self._by_spark()
-            case Strategy.PARTITIONED:
-                assert isinstance(prepared, Layout), "the right side is laid out first"
-                return self._partitioned(prepared)
-            case Strategy.INDEX:
-                assert isinstance(prepared, IndexSearch), "the index is measured first"
-                return self._indexed(prepared)
+            case None:
+                return self._exact(stages)
             case _:
-                assert_never(strategy)
+                assert_never(method)
 
-    def _exact(self) -> SearchResult:
+    def _exact(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
         parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
-        chunks = self._job.run(ExactProbe(self.left, self.right, parts, self.request.k))
-        return SearchResult(chunks, 1.0 if self.request.mode is Mode.APPROX else None)
+        probe = ExactProbe(self.left, self.right, parts, self.request.k)
+        recall = 1.0 if self.request.mode is Mode.APPROX else None
+        return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
 
     def _by_spark(self) -> SearchResult:
         k, threads = self.request.k, self._threads
-        self._report(Stage.PROBE, "Spark's nearestByJoin")
         nearest = NearestByJoin(self.spark, self.left, self.right, self.materialize, k, threads)
         parts = cut(self.right.side.all_rows, self.shares.parts)
-        return SearchResult(nearest.search(self.shares.chunks, parts))
+        return SearchResult(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
 
-    def _partitioned(self, layout: Layout) -> SearchResult:
+    def _partitioned(self, layout: Layout, stages: tuple[Probe, CommitResult]) -> SearchResult:
         parts = split_lists(layout.partitioned.list_rows, self.shares.parts)
-        chunks = self._job.run(PartitionProbe(self.left, layout, parts, self.request.k))
-        return SearchResult(chunks, layout.recall, layout.nprobes)
+        probe = PartitionProbe(self.left, layout, parts, self.request.k)
+        chunks = self._job(stages).run(probe)
+        accuracy = Accuracy(layout.recall, layout.nprobes)
+        return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
-    def _indexed(self, search: IndexSearch) -> SearchResult:
+    def _indexed(self, search: IndexSearch, stages: tuple[Probe, CommitResult]) -> SearchResult:
         shares = self.shares.without_parts(self._context.defaultParallelism)
         probe = IndexProbe(self.left, self.right, search, self.request.k)
-        chunks = replace(self._job, shares=shares).run(probe)
-        return SearchResult(chunks, search.recall, search.parameters.nprobes)
+        chunks = replace(self._job(stages), shares=shares).run(probe)
+        accuracy = Accuracy(search.recall, search.parameters.nprobes)
+        return SearchResult(Strategy.INDEX, chunks, accuracy)
 
-    def _report(self, stage: Stage, note: str) -> None:
-        self.on_stage(StageProgress(stage, note=note))
-
-    @property
-    def _job(self) -> SearchJob:
+    def _job(self, stages: tuple[Probe, CommitResult]) -> SearchJob:
         return SearchJob(
             self._context,
             self.shares,
             self.materialize,
             self.request.k,
             self._threads,
+            stages,
             self.on_stage,
         )
 

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
-from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.output.writer import Written
+from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe, StageProgress
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 class TaskProgress:
     """Rows and pairs that a task has processed, and the seconds that its pairs took."""
 
-    stage: Stage
+    stage: JoinStage
     rows: int
     pairs: int = 0
     seconds: float = 0.0
@@ -50,10 +50,10 @@ class ProgressMeter:
         tasks: The number of tasks that run at once.
     """
 
-    def __init__(self, on_stage: OnStage, totals: Mapping[Stage, int], tasks: int) -> None:
+    def __init__(self, on_stage: OnStage, totals: Mapping[JoinStage, int], tasks: int) -> None:
         self._on_stage: OnStage | None = on_stage
         self._totals = totals
-        self._rows: Counter[Stage] = Counter()
+        self._rows: Counter[JoinStage] = Counter()
         self._tasks = tasks
         self._pairs = 0
         self._seconds = 0.0
@@ -70,15 +70,15 @@ class ProgressMeter:
         if self._on_stage is None:
             return
         try:
-            for stage in {step.stage for step in steps}:
+            for stage in dict.fromkeys(step.stage for step in steps):
                 self._on_stage(self._progress(stage))
         except Exception:
             # Spark's scheduler waits for this thread: a broken display must not stop the run.
             self._on_stage = None
 
-    def _progress(self, stage: Stage) -> StageProgress:
+    def _progress(self, stage: JoinStage) -> StageProgress:
         rate = None
-        if stage is Stage.PROBE and self._seconds:
+        if isinstance(stage, Probe) and self._seconds:
             rate = self._pairs * self._tasks / self._seconds
         return StageProgress(stage, self._rows[stage], self._totals.get(stage), rate)
 
@@ -183,7 +183,7 @@ class Prober(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SearchJob:
-    """The job over every chunk and part of a grid.
+    """The job over every chunk and part of a grid, which is the work of two `stages`.
 
     Where there is one part there is no shuffle: a task does all three stages for its chunk. Few
     neighbours are merged by the driver, sooner than tasks for that would start.
@@ -194,6 +194,7 @@ class SearchJob:
     materialize: Materializer
     k: int
     threads: int
+    stages: tuple[Probe, CommitResult]
     on_stage: OnStage
 
     def run(self, probe: Prober) -> list[WrittenChunk]:
@@ -203,7 +204,7 @@ class SearchJob:
             WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
         """
         shares, materialize, threads = self.shares, self.materialize, self.threads
-        options = materialize.writer.storage_options
+        options, (probing, committing) = materialize.writer.storage_options, self.stages
         cells = [
             Cell(number, chunk, part)
             for number, chunk in enumerate(shares.chunks)
@@ -216,7 +217,7 @@ class SearchJob:
                 for cell in task_cells:
                     done = probe(cell)
                     yield cell.chunk, done
-                    steps.add([TaskProgress(Stage.PROBE, len(cell.left), done.pairs, done.seconds)])
+                    steps.add([TaskProgress(probing, len(cell.left), done.pairs, done.seconds)])
 
         def written(
             task_results: Iterable[tuple[int, ProbeResult]],
@@ -225,7 +226,7 @@ class SearchJob:
                 for number, done in task_results:
                     rows = shares.chunks[number]
                     yield number, written_chunk(materialize, number, rows, done)
-                    steps.add([TaskProgress(Stage.MATERIALIZE, len(rows))])
+                    steps.add([TaskProgress(committing, len(rows))])
 
         rdd = self.context.parallelize(cells, len(cells)).mapPartitions(probed)
         if shares.merges_on_driver:
@@ -237,9 +238,10 @@ class SearchJob:
         return [done[number] for number in range(len(shares.chunks))]
 
     def _meter(self, cells: Sequence[Cell]) -> ProgressMeter:
-        totals = {
-            Stage.PROBE: sum(len(cell.left) for cell in cells),
-            Stage.MATERIALIZE: sum(map(len, self.shares.chunks)),
+        probing, committing = self.stages
+        totals: dict[JoinStage, int] = {
+            probing: sum(len(cell.left) for cell in cells),
+            committing: sum(map(len, self.shares.chunks)),
         }
         return ProgressMeter(
             self.on_stage, totals, min(len(cells), self.context.defaultParallelism)

@@ -30,6 +30,7 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
+from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 from lancestat.statistics.histogram import Histogram, HistogramBin
 
@@ -175,9 +176,12 @@ def join(name: str = "similar_parts", **changes: object) -> KnnJoin:
     return KnnJoin(name, **{**given, **changes})  # type: ignore[arg-type]
 
 
+COUNTS, ACCURACY = JoinCounts(20_000, 180_000, 3, 41), Accuracy(0.968, 12)
+
+
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
     """Return the report of a join."""
-    figures = JoinFigures("partitioned", "new_left", 20_000, 180_000, 3, 41, 3.6e9, 0.968, 12)  # type: ignore[arg-type]
+    figures = JoinFigures("partitioned", "new_left", COUNTS, 3_600_000_000, ACCURACY)
     result = NodeResult(
         name,
         "knn_join",
@@ -200,14 +204,10 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
             InputRecord("left", 3, 2, 20_000),
             InputRecord("right", 0, -1, 180_000),
             ResultRecord(199_970, "result", 7),
-            20_000,
-            180_000,
-            3,
-            41,
+            COUNTS,
             "partitioned",
             NOW - timedelta(hours=7),
-            0.968,
-            12,
+            ACCURACY,
         ),
         "runs": (NodeRunReport("run-0", "run", "prod", NOW - timedelta(hours=7), result),),
     }

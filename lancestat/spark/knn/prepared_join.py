@@ -1,0 +1,138 @@
+"""A join on Spark whose sides are prepared: its search, the commit, and the counts of both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate
+
+from lancestat.errors import StaleBase
+from lancestat.knn.work import JoinOutcome, JoinWork, Scope
+from lancestat.output import result as output
+from lancestat.plan.join_planner import JoinFacts
+from lancestat.plan.stages import CommitResult, LayOut, Probe, StageProgress
+from lancestat.redact import secret_values
+from lancestat.spark.knn.materialize import PreviousResult
+from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
+from lancestat.spark.knn.tasks import WrittenChunk, count_valid
+from lancestat.spark.session.failure import job_error
+from lancestat.state.join_counts import JoinCounts
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJoin:
+    """A join as `execution.evaluator.PreparedJoin` has it, on Spark.
+
+    Args:
+        work: The rows to compare, and the place of the result.
+        facts: The facts about the sides.
+        searcher: Searches both sides.
+        excluded: The right rows that were left out when that side was written.
+        unproven: As in `JoinOutcome`.
+        layout_uri: Makes a place in scratch for the right side by list.
+        rollback: Removes what was written, when it is closed.
+        probing: The stage that searches.
+        method: How to search; every pair is compared without it.
+    """
+
+    work: JoinWork
+    facts: JoinFacts
+    searcher: Searcher
+    excluded: int
+    unproven: Mapping[str, tuple[str, ...]]
+    layout_uri: Callable[[], str]
+    rollback: ExitStack
+    probing: Probe
+    method: Layout | IndexSearch | None = None
+
+    def lay_out(self, stage: LayOut) -> PreparedJoin | None:
+        with self._task_errors():
+            layout = self.searcher.lay_out(self.layout_uri(), stage.lists)
+        return None if layout is None else replace(self, method=layout)
+
+    def measure_index(self) -> PreparedJoin | None:
+        with self._task_errors():
+            search = self.searcher.measure_index()
+        return None if search is None else replace(self, method=search)
+
+    def probe(self, stage: Probe) -> PreparedJoin:
+        return replace(self, probing=stage)
+
+    def merge_neighbours(self) -> PreparedJoin:
+        known, state = self.work.known, self.work.previous
+        assert known is not None and state is not None, "there is a result to go on from"
+        searcher = self.searcher
+        left, shares, materialize = searcher.left, searcher.shares, searcher.materialize
+        width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
+        with self._task_errors():
+            valid = count_valid(searcher.spark.sparkContext, left, shares.chunks)
+        lines = [
+            materialize.line_count(matching, len(rows) - matching, width)
+            for matching, rows in zip(valid, shares.chunks, strict=True)
+        ]
+        if sum(lines) != state.rows:
+            raise StaleBase(
+                f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
+            )
+        previous = PreviousResult(state, width, tuple(accumulate(lines[:-1], initial=0)))
+        merging = replace(materialize, previous=previous)
+        return replace(self, searcher=replace(searcher, materialize=merging))
+
+    def commit(self, stage: CommitResult) -> JoinOutcome:
+        with self._task_errors():
+            result = self.searcher.search(self.probing, stage, self.method)
+        self.searcher.on_stage(StageProgress(stage))
+        materialize, previous = self.searcher.materialize, self.work.previous
+        written = [chunk.written for chunk in result.chunks]
+        # From here on the writer commits or discards.
+        self.rollback.pop_all()
+        try:
+            if stage.appends:
+                assert previous is not None, "there is a result to go on from"
+                state = output.append(materialize.writer, materialize.schema, previous, written)
+            else:
+                state = output.replace(materialize.writer, materialize.schema, written)
+        except BaseException:
+            output.discard(materialize.writer, written)
+            raise
+        return JoinOutcome(
+            result.strategy.value,
+            self._counts(result.chunks),
+            state,
+            sum(chunk.pairs for chunk in result.chunks),
+            result.accuracy,
+            self.unproven,
+        )
+
+    @contextmanager
+    def _task_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:
+            secrets = secret_values(self.searcher.materialize.writer.storage_options)
+            raise job_error(error, f"joining '{self.work.node}'", secrets) from None
+
+    def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts[int]:
+        left_rows = len(self.searcher.left.side.all_rows)
+        counts = JoinCounts(
+            left_rows,
+            len(self.searcher.right.side.all_rows) + self.excluded,
+            left_rows - sum(chunk.matched for chunk in chunks),
+            # Every chunk has met the whole right side.
+            self.excluded + chunks[0].excluded,
+        )
+        known = self.work.known
+        if known is None or self.work.scope is Scope.FULL:
+            return counts
+        if self.work.scope is Scope.NEW_LEFT:
+            return replace(
+                known,
+                left_rows=known.left_rows + counts.left_rows,
+                unmatched_left_rows=known.unmatched_left_rows + counts.unmatched_left_rows,
+            )
+        return replace(
+            counts,
+            right_rows=known.right_rows + counts.right_rows,
+            excluded_right_rows=known.excluded_right_rows + counts.excluded_right_rows,
+        )
