@@ -1,7 +1,7 @@
 """Compare a full analysis on Spark with the analysis of Spark and with a plain scan.
 
     python benchmarks/analyze.py                # TPC-H lineitem at scale 1, local[2]
-    python benchmarks/analyze.py --tiny         # a smoke run at scale 0.01
+    python benchmarks/analyze.py --tiny         # a smoke run at scale 0.001
     python benchmarks/analyze.py --data FOLDER  # with a lineitem.parquet at hand
 
 Three sides take turns over the same rows and all their columns: lancestat's job over Lance, from
@@ -75,7 +75,7 @@ def main() -> None:
     arguments = parse_arguments(__doc__, runs=5)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         project = Path(folder)
-        parquet = arguments.data or generate("0.01" if arguments.tiny else arguments.scale, project)
+        parquet = arguments.data or generate(arguments.scale, project)
         work = declare(parquet / "lineitem.parquet", project)
         target = Target("dev", "state", spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
@@ -91,7 +91,8 @@ def main() -> None:
                 f"lineitem: {table.rows:,} rows, {len(table.fields)} columns, "
                 f"{arguments.cores} cores"
             )
-            show(take_turns(sides, 1 if arguments.tiny else arguments.runs))
+            warm_ups, runs = (0, 1) if arguments.tiny else (WARM_UPS, arguments.runs)
+            show(take_turns(sides, warm_ups, runs))
             peak = max(process.peak_megabytes for process in processes() if process.is_worker)
             print(f"{'peak of a Python worker, MB':<40} {peak:8.0f}")
         spark.stop()
@@ -150,10 +151,10 @@ def read(uri: str, threads: int) -> int:
     return len(fragments[0].schema)
 
 
-def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost]:
+def take_turns(sides: dict[str, Callable[[], int]], warm_ups: int, runs: int) -> dict[str, Cost]:
     """Median costs of each side; all must have dealt with as many columns."""
     costs: dict[str, list[Cost]] = {name: [] for name in sides}
-    for _ in range(WARM_UPS + runs):
+    for _ in range(warm_ups + runs):
         columns = set()
         for name, side in sides.items():
             before = sum(process.cpu_seconds for process in processes())
@@ -162,7 +163,7 @@ def take_turns(sides: dict[str, Callable[[], int]], runs: int) -> dict[str, Cost
             costs[name].append(Cost(elapsed, cpu))
             columns.add(count)
         assert len(columns) == 1, columns
-    return {name: middle(seconds[WARM_UPS:]) for name, seconds in costs.items()}
+    return {name: middle(seconds[warm_ups:]) for name, seconds in costs.items()}
 
 
 def middle(costs: list[Cost]) -> Cost:

@@ -1,7 +1,7 @@
 """Measure the cost of a run after a change and of a full analysis of the same table.
 
     python benchmarks/incremental.py                # TPC-H lineitem at scale 1, local[2]
-    python benchmarks/incremental.py --tiny         # a smoke run at scale 0.01
+    python benchmarks/incremental.py --tiny         # a smoke run at scale 0.001
     python benchmarks/incremental.py --data FOLDER  # with a lineitem.parquet at hand
 
 One Spark session serves all runs, warmed by two full analyses, so that the figures are those of the
@@ -37,21 +37,22 @@ TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"
 def main() -> None:
     """Prepare the table, change it in turns, print."""
     arguments = parse_arguments(__doc__, runs=3)
+    warm_ups, runs = (0, 1) if arguments.tiny else (WARM_UPS, arguments.runs)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        parquet = arguments.data or generate("0.01" if arguments.tiny else arguments.scale, folder)
+        parquet = arguments.data or generate(arguments.scale, folder)
         uri = folder / "lineitem.lance"
         write_lance(parquet / "lineitem.parquet", uri, fragments=FRAGMENTS)
         (folder / "lancestat_project.yml").write_text(PROJECT.format(cores=arguments.cores))
         (folder / "specs").mkdir()
         (folder / "specs" / "tables.yml").write_text(TABLE)
         spark = start_session(lancestat.Project.load(folder).spec.target, "benchmark")
-        for _ in range(WARM_UPS):
+        for _ in range(warm_ups):
             run(folder, full_refresh=True)
-        full = measure(folder, lambda: None, arguments.runs, full_refresh=True)
+        full = measure(folder, lambda: None, runs, full_refresh=True)
         show("full analysis", *full, full[0])
         for title, change in changes(str(uri)).items():
-            show(title, *measure(folder, change, arguments.runs), full[0])
+            show(title, *measure(folder, change, runs), full[0])
         spark.stop()
 
 

@@ -1,7 +1,7 @@
 """Joins of three and more tables, planned with statistics and without.
 
     python benchmarks/joins.py                  # TPC-H at scale 1, local[2]
-    python benchmarks/joins.py --tiny           # a smoke run at scale 0.01
+    python benchmarks/joins.py --tiny           # a smoke run of one query at scale 0.001
     python benchmarks/joins.py --data FOLDER    # with the tables as Parquet at hand
     python benchmarks/joins.py --queries 5 9    # some of the queries
     python benchmarks/joins.py --plans FOLDER   # also writes each side's plan with its estimates
@@ -22,13 +22,14 @@ must find the same rows.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lineitem import generate, make_parser, write_lance
+from lineitem import TINY, generate, make_parser, write_lance
 from measure import timed
 
 import lancestat
@@ -82,13 +83,14 @@ def main() -> None:
     given = arguments()
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        parquet = given.data or generate("0.01" if given.tiny else given.scale, folder, FRAGMENTS)
-        project = declare(parquet, folder, given.cores)
+        queries = {number: read_query(number) for number in given.queries}
+        tables = tables_of(queries.values()) if given.tiny else list(FRAGMENTS)
+        parquet = given.data or generate(given.scale, folder, tables)
+        project = declare(parquet, tables, folder, given.cores)
         spark = start_session(project.spec.target, "benchmark")
         result = project.run()
         assert result.status == "success", result
         sides = {side: session(spark, project, parquet, side) for side in given.sides}
-        queries = {number: read_query(number) for number in given.queries}
         if given.plans:
             write_plans(given.plans, sides, queries)
         show(list(sides), take_all_turns(sides, queries, given.runs))
@@ -103,18 +105,25 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--plans", type=Path, help="where to write the plans")
     options = parser.parse_args()
     if options.tiny:
-        options.runs, options.queries = 1, options.queries[:1]
+        options.runs, options.queries, options.scale = 1, options.queries[:1], TINY
     return options
 
 
-def declare(parquet: Path, folder: Path, cores: int) -> lancestat.Project:
+def tables_of(queries: Iterable[str]) -> list[str]:
+    """The tables that queries name."""
+    words = set(re.findall(r"\w+", " ".join(queries)))
+    return [table for table in FRAGMENTS if table in words]
+
+
+def declare(parquet: Path, tables: Sequence[str], folder: Path, cores: int) -> lancestat.Project:
     """Write the tables as Lance, in a new project that declares them."""
-    for table, fragments in FRAGMENTS.items():
-        write_lance(parquet / f"{table}.parquet", folder / f"{table}.lance", fragments=fragments)
+    for table in tables:
+        uri = folder / f"{table}.lance"
+        write_lance(parquet / f"{table}.parquet", uri, fragments=FRAGMENTS[table])
     project = PROJECT.format(cores=cores, partitions=4 * cores, folder=folder)
     (folder / "lancestat_project.yml").write_text(project)
     (folder / "specs").mkdir()
-    declared = "".join(TABLE.format(name=table) for table in FRAGMENTS)
+    declared = "".join(TABLE.format(name=table) for table in tables)
     (folder / "specs" / "tables.yml").write_text(f"tables:\n{declared}")
     return lancestat.Project.load(folder)
 
@@ -127,17 +136,17 @@ def session(
     for key, value in SIDES[side].items():
         new_session.conf.set(key, value)
     if side == "parquet":
-        analyze(new_session, parquet)
+        analyze(new_session, parquet, [table.name for table in project.spec.tables])
     else:
         project.attach(new_session)
     return new_session
 
 
-def analyze(spark: SparkSession, parquet: Path) -> None:
+def analyze(spark: SparkSession, parquet: Path, tables: Sequence[str]) -> None:
     """Spark's own tables over Parquet, with its own statistics."""
     spark.sql("create database analyzed")
     spark.sql("use analyzed")
-    for table in FRAGMENTS:
+    for table in tables:
         place = parquet / f"{table}.parquet"
         spark.sql(f"create table {table} using parquet location '{place}'")
         spark.sql(f"analyze table {table} compute statistics for all columns")

@@ -23,14 +23,13 @@ from typing import NamedTuple
 
 import lance
 import pyarrow as pa
-from lineitem import generate, write_lance
+from lineitem import TINY, generate, write_lance
 
 from lancestat.spark.session.arrow_types import BATCH_ROWS
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.histogram import HISTOGRAM_KINDS
 from lancestat.statistics.kernel import analyze
 
-TINY = "0.01"
 FRAGMENTS = 6
 
 

@@ -69,7 +69,7 @@ def show(name: str, value: float) -> None:
 def main() -> None:
     """Measure, and print."""
     arguments = spark_parser(__doc__, runs=3).parse_args()
-    left_rows, right_rows = (500, 20_000) if arguments.tiny else (10_000, 1_000_000)
+    left_rows, right_rows = (100, 10_000) if arguments.tiny else (10_000, 1_000_000)
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
         clusters = right_rows // 500

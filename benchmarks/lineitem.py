@@ -14,6 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import spark_parser
 
+# The scale of smoke runs.
+TINY = "0.001"
+
 
 def generate(scale: str, folder: Path, tables: Sequence[str] = ("lineitem",)) -> Path:
     """Tables as `<table>.parquet` in a folder; returns the folder."""
@@ -44,8 +47,11 @@ def write_lance(parquet: Path, uri: Path, *, fragments: int) -> lance.LanceDatas
 
 
 def parse_arguments(doc: str, *, runs: int) -> argparse.Namespace:
-    """The command line of a benchmark that reads lineitem on Spark."""
-    return make_parser(doc, runs=runs).parse_args()
+    """The command line of a benchmark that reads lineitem on Spark; `--tiny` sets the scale."""
+    arguments = make_parser(doc, runs=runs).parse_args()
+    if arguments.tiny:
+        arguments.scale = TINY
+    return arguments
 
 
 def make_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:

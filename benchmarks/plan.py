@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """The help page, which imports next to nothing."""
-    runs = 3 if tiny else 21
+    runs = 1 if tiny else 21
     yield "lancestat --help, s", median_seconds([LANCESTAT, "--help"], folder, runs)
     yield "  of which python itself, s", median_seconds([sys.executable, "-c", ""], folder, runs)
 
@@ -44,7 +44,7 @@ def many(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     for step, value in run_case("publish", folder, tiny).items():
         yield f"{step}, {tables:,} tables", value
     assert "Nothing to do" in process([LANCESTAT, "plan"], folder).stdout
-    seconds = median_seconds([LANCESTAT, "plan"], folder, 2 if tiny else 5)
+    seconds = median_seconds([LANCESTAT, "plan"], folder, 1 if tiny else 5)
     yield f"lancestat plan, {tables:,} tables, nothing changed, s", seconds
     for step, value in run_case("steps", folder, tiny).items():
         yield f"  {step}", value

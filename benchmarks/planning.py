@@ -28,15 +28,20 @@ import lancestat
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TABLES = 8
+TABLE_COUNTS = (1, 2, 4, 8)
 OPTIMIZER = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
 
 
 def queries(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """Planning time of queries over ever more tables."""
-    write_project(folder, TABLES)
+    write_project(folder, table_counts(tiny)[-1])
     run_case("publish", folder, tiny)
     yield from run_case("plans", folder, tiny).items()
+
+
+def table_counts(tiny: bool) -> tuple[int, ...]:
+    """Numbers of tables of a query."""
+    return TABLE_COUNTS[:2] if tiny else TABLE_COUNTS
 
 
 def plans(folder: Path, tiny: bool) -> Measures:
@@ -50,7 +55,8 @@ def plans(folder: Path, tiny: bool) -> Measures:
     analyze(parquet, lance, [table.name for table in project.spec.tables], folder)
     asked = record_answers()
     measures, slopes = {}, {}
-    for tables in (1, 2, 4, TABLES):
+    counts = table_counts(tiny)
+    for tables in counts:
         text = query([table.name for table in project.spec.tables[:tables]])
         for side, session in (("lance", lance), ("parquet", parquet)):
             seconds = [plan(session, text) for _ in range(3 if tiny else 40)][1 if tiny else 20 :]
@@ -59,10 +65,10 @@ def plans(folder: Path, tiny: bool) -> Measures:
         asked.clear()
         plan(lance, text)
         measures[f"  of which answering {len(asked)} questions, ms"] = 1000 * sum(asked)
-    extra = {n: slopes["lance", n] - slopes["parquet", n] for n in (1, TABLES)}
+    extra = {n: slopes["lance", n] - slopes["parquet", n] for n in counts}
     measures["lance more than parquet, one table, ms"] = 1000 * extra[1]
     measures["lance more than parquet, each further table, ms"] = (
-        1000 * (extra[TABLES] - extra[1]) / (TABLES - 1)
+        1000 * (extra[counts[-1]] - extra[1]) / (counts[-1] - 1)
     )
     spark.stop()
     return measures

@@ -1,7 +1,7 @@
 """Scan throughput: Lance through lancestat's relation against Spark's own Parquet reader.
 
     python benchmarks/read.py                   # lineitem of TPC-H at scale 1, local[2]
-    python benchmarks/read.py --tiny            # a smoke run at scale 0.01
+    python benchmarks/read.py --tiny            # a smoke run at scale 0.001
     python benchmarks/read.py --data FOLDER     # with lineitem.parquet at hand
 
 All rows go into Spark's noop sink. The two sides take turns in one JVM; the first turn is not
@@ -74,10 +74,9 @@ def show(name: str, value: float) -> None:
 def main() -> None:
     """Measure, and print."""
     arguments = parse_arguments(__doc__, runs=7)
-    scale = "0.01" if arguments.tiny else arguments.scale
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
-        parquet = (arguments.data or generate(scale, folder)) / "lineitem.parquet"
+        parquet = (arguments.data or generate(arguments.scale, folder)) / "lineitem.parquet"
         uri = str(folder / "lineitem.lance")
         every = write_lance(parquet, Path(uri), fragments=FRAGMENTS).schema.names
         conf = {"spark.driver.memory": "3g"}

@@ -2,28 +2,50 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-PROGRAMS = sorted(
-    path.name for path in BENCHMARKS.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")
-)
+from tests.benchmarks.programs import programs
+from tests.interpreted import INTERPRETED, short_lived
+
+REPOSITORY = Path(__file__).parents[2]
+BENCHMARKS = REPOSITORY / "benchmarks"
+PROGRAMS = [path.name for path in programs(BENCHMARKS)]
+
+pytestmark = pytest.mark.spark
 
 
-@pytest.mark.spark
-@pytest.mark.parametrize("program", PROGRAMS)
-def test_every_benchmark_runs_at_a_tiny_size(program: str, tmp_path: Path) -> None:
-    run = subprocess.run(
-        [sys.executable, str(BENCHMARKS / program), "--tiny"],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, str | None]]:
+    """The outcome of each program, of which all run in one process."""
+    folder = tmp_path_factory.mktemp("benchmarks")
+    report = folder / "report.jsonl"
+    options = [f"--conf {key}={value}" for key, value in INTERPRETED.items()]
+    subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.programs", BENCHMARKS, report, "--tiny"],
+        cwd=folder,
+        env={
+            **os.environ,
+            **short_lived(),
+            "PYTHONPATH": str(REPOSITORY),
+            "PYSPARK_SUBMIT_ARGS": f"{' '.join(options)} pyspark-shell",
+        },
+        timeout=900,
+        check=True,
     )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.strip(), "it prints its figures"
+    made = [json.loads(line) for line in report.read_text(encoding="utf-8").splitlines()]
+    return {outcome["program"]: outcome for outcome in made}
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_every_benchmark_runs_at_a_tiny_size(
+    program: str, outcomes: dict[str, dict[str, str | None]]
+) -> None:
+    outcome = outcomes[program]
+    assert not outcome["error"], f"{outcome['output']}{outcome['error']}"
+    assert (outcome["output"] or "").strip(), "it prints its figures"

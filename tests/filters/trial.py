@@ -19,6 +19,7 @@ from lancestat.spark.read.source import register
 from tests.execution.world import World
 from tests.filters.columns import COLUMNS, parquet_view, write_lance, write_parquet
 from tests.filters.conditions import condition
+from tests.interpreted import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -35,10 +36,11 @@ FORMAT_FAMILIES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string"),
     *("binary", "time", "interval", "mid date", "mid timestamp", "mid timestamp_ntz"),
 )
-# Conditions that are compiled into one query.
+# Conditions that become one query.
 AT_ONCE = 30
 
 _TRIED_WITH = {
+    **INTERPRETED,
     "spark.sql.timeType.enabled": "true",
     "spark.sql.python.filterPushdown.enabled": "true",
 }
@@ -119,7 +121,7 @@ def trial(
 ) -> list[Finding]:
     """Return the findings of some ways to filter under a session's time zone."""
     with _settings(spark, **{**_TRIED_WITH, "spark.sql.session.timeZone": zone}):
-        expected = _truth(spark, rows.parquet, conditions)
+        expected = _truth(rows.parquet, conditions)
         findings = []
         for way in ways:
             for start in range(0, len(conditions), AT_ONCE):
@@ -131,22 +133,14 @@ def trial(
     return findings
 
 
-def _truth(
-    spark: SparkSession, frame: DataFrame, conditions: Sequence[str]
-) -> dict[str, tuple[int, ...]]:
+def _truth(frame: DataFrame, conditions: Sequence[str]) -> dict[str, tuple[int, ...]]:
     """The rows of each condition, which is a column of the result: nothing is pushed anywhere."""
     matching_ids: dict[str, list[int]] = {text: [] for text in conditions}
-    # Compiling many expressions takes longer than evaluating them on a few rows.
-    interpreted = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    }
-    with _settings(spark, **interpreted):
-        columns = [f"{text} AS `_{place}`" for place, text in enumerate(matching_ids)]
-        for row in frame.selectExpr("id", *columns).collect():
-            for text, holds in zip(matching_ids, row[1:], strict=True):
-                if holds:
-                    matching_ids[text].append(row[0])
+    columns = [f"{text} AS `_{place}`" for place, text in enumerate(matching_ids)]
+    for row in frame.selectExpr("id", *columns).collect():
+        for text, holds in zip(matching_ids, row[1:], strict=True):
+            if holds:
+                matching_ids[text].append(row[0])
     return {text: tuple(sorted(ids)) for text, ids in matching_ids.items()}
 
 

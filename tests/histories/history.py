@@ -25,17 +25,13 @@ from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
 from tests.histories.statistics import check_agreement, check_statistics
 from tests.histories.world import STEPS, HistoryWorld, draw_step
+from tests.interpreted import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LONGEST = 14
-# Compiling a query takes longer than running it over so few rows.
-SETTINGS = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
+SETTINGS = {**INTERPRETED, "spark.sql.adaptive.enabled": "false"}
 # Errors by which Lance refuses a step, such as an index over no rows.
 _REFUSED = (OSError, ValueError, RuntimeError, KeyError)
 

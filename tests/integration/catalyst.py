@@ -16,6 +16,34 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Parameters with their classes, and the body of each script.
+_JAVA = {
+    "histogram": (
+        {"height": "java.lang.String", "bins": "java.lang.String"},
+        """
+        String[] numbers = bins.split(" ");
+        org.apache.spark.sql.catalyst.plans.logical.HistogramBin[] made =
+            new org.apache.spark.sql.catalyst.plans.logical.HistogramBin[numbers.length / 3];
+        for (int place = 0; place < made.length; place++) {
+            made[place] = new org.apache.spark.sql.catalyst.plans.logical.HistogramBin(
+                Double.parseDouble(numbers[3 * place]),
+                Double.parseDouble(numbers[3 * place + 1]),
+                Long.parseLong(numbers[3 * place + 2]));
+        }
+        return new org.apache.spark.sql.catalyst.plans.logical.Histogram(
+            Double.parseDouble(height), made);
+        """,
+    ),
+    "statistics": (
+        {"rows": "java.lang.String", "columns": "scala.collection.immutable.Map"},
+        """
+        return new org.apache.spark.sql.catalyst.catalog.CatalogStatistics(
+            new scala.math.BigInt(java.math.BigInteger.valueOf(16000L)),
+            new scala.Some(new scala.math.BigInt(new java.math.BigInteger(rows))),
+            columns);
+        """,
+    ),
+}
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
 
 
@@ -36,6 +64,7 @@ class Catalyst:
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark: Any = spark
+        self._scripts: dict[str, Any] = {}
         self.jvm: Any = spark._jvm
         sql = self.jvm.org.apache.spark.sql
         self.codec = self._module(sql.catalyst.catalog, "CatalogColumnStat")
@@ -77,13 +106,36 @@ class Catalyst:
 
     def histogram(self, height: float, bins: Iterable[tuple[float, float, int]]) -> str:
         """A histogram as Spark's catalog stores it."""
+        numbers = (f"{float(low)!r} {float(high)!r} {count}" for low, high, count in bins)
+        histogram = self._evaluated("histogram", repr(float(height)), " ".join(numbers))
         logical = self.jvm.org.apache.spark.sql.catalyst.plans.logical
-        made = [logical.HistogramBin(float(low), float(high), n) for low, high, n in bins]
-        array = self.spark.sparkContext._gateway.new_array(logical.HistogramBin, len(made))
-        for place, bin in enumerate(made):
-            array[place] = bin
-        serializer = self._module(logical, "HistogramSerializer")
-        return str(serializer.serialize(logical.Histogram(float(height), array)))
+        return str(self._module(logical, "HistogramSerializer").serialize(histogram))
+
+    def statistics(self, rows: int, columns: Any) -> Any:
+        """Statistics of a table as Spark's catalog stores them; `columns` is one of its maps."""
+        return self._evaluated("statistics", str(rows), columns)
+
+    def _evaluated(self, name: str, *arguments: Any) -> Any:
+        """Call one of `_JAVA`, since each call from Python takes long."""
+        if name not in self._scripts:
+            script = self.jvm.org.codehaus.janino.ScriptEvaluator()
+            script.setParentClassLoader(self.jvm.Thread.currentThread().getContextClassLoader())
+            of = self.jvm.java.lang.Class.forName
+            parameters, text = _JAVA[name]
+            script.setReturnType(of("java.lang.Object"))
+            script.setParameters(
+                self._array(self.jvm.java.lang.String, *parameters),
+                self._array(self.jvm.java.lang.Class, *map(of, parameters.values())),
+            )
+            script.cook(text)
+            self._scripts[name] = script
+        return self._scripts[name].evaluate(self._array(self.jvm.java.lang.Object, *arguments))
+
+    def _array(self, cls: Any, *items: Any) -> Any:
+        array = self.spark.sparkContext._gateway.new_array(cls, len(items))
+        for place, item in enumerate(items):
+            array[place] = item
+        return array
 
     def bound(self, text: str, type: ColumnType) -> Any:
         """Return the value that Spark parses from a bound's text, in its internal form."""
@@ -92,12 +144,6 @@ class Catalyst:
 
 class PlannedTable:
     """A table of one column whose statistics tests set, for Spark to plan with."""
-
-    _MAKER = (
-        "new org.apache.spark.sql.catalyst.catalog.CatalogStatistics("
-        "new scala.math.BigInt(java.math.BigInteger.valueOf(16000L)),"
-        "new scala.Some(new scala.math.BigInt(java.math.BigInteger.valueOf({rows}L))), columns)"
-    )
 
     def __init__(
         self, catalyst: Catalyst, type: ColumnType, place: Path, name: str | None = None
@@ -113,23 +159,9 @@ class PlannedTable:
         catalyst, jvm = self.catalyst, self.catalyst.jvm
         state = catalyst.spark._jsparkSession.sessionState()
         columns = catalyst.map({"c": catalyst.catalog_stat("c", entries)})
-        maker = jvm.org.codehaus.janino.ExpressionEvaluator()
-        maker.setParentClassLoader(jvm.Thread.currentThread().getContextClassLoader())
-        map_class = jvm.java.lang.Class.forName("scala.collection.immutable.Map")
-        maker.setParameters(
-            self._array(jvm.java.lang.String, "columns"),
-            self._array(jvm.java.lang.Class, map_class),
-        )
-        maker.cook(self._MAKER.format(rows=rows))
-        statistics = maker.evaluate(self._array(jvm.java.lang.Object, columns))
+        statistics = catalyst.statistics(rows, columns)
         identifier = state.sqlParser().parseTableIdentifier(self.name)
         state.catalog().alterTableStats(identifier, jvm.scala.Some(statistics))
-
-    def _array(self, cls: Any, *items: Any) -> Any:
-        array = self.catalyst.spark.sparkContext._gateway.new_array(cls, len(items))
-        for place, item in enumerate(items):
-            array[place] = item
-        return array
 
     def estimate(self, condition: str) -> int:
         estimated = planned(self.catalyst.spark.sql(f"select * from {self.name} where {condition}"))

@@ -21,6 +21,7 @@ from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned
+from tests.interpreted import INTERPRETED
 
 K = 4
 LISTS = 3
@@ -34,6 +35,7 @@ DRIVER_LINES = grid.DRIVER_LINES
 def main(master: str, faults: str) -> None:
     conf = {
         **configuration(Path(faults)),
+        **INTERPRETED,
         "spark.executor.memory": "512m",
         "spark.driver.memory": "700m",
         "spark.sql.shuffle.partitions": "2",

@@ -59,11 +59,20 @@ class ObjectStore:
         )
 
 
+_shared: list[ObjectStore] = []
+
+
 @pytest.fixture(scope="session")
 def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
     """One store for all tests of the session; tests keep apart by `fresh_uri`."""
+    # To pytest it is another fixture in each module; the first is the last to end.
+    if _shared:
+        yield _shared[0]
+        return
     with running_object_store(tmp_path_factory.mktemp("object-store")) as store:
+        _shared.append(store)
         yield store
+        _shared.clear()
 
 
 @contextmanager

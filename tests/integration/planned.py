@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tests.interpreted import interpreted
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -46,6 +48,6 @@ def optional(option: Any) -> Any:
 
 def with_cbo(spark: SparkSession) -> SparkSession:
     """Return a new session of the same Spark, whose optimizer uses column statistics."""
-    session = spark.newSession()
+    session = interpreted(spark)
     session.conf.set(CBO, "true")
     return session

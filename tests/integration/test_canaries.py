@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import lance
@@ -13,36 +9,9 @@ import pyarrow as pa
 import pytest
 
 from tests.canaries import ENVIRONMENT, ORDINARY, SECRET, seen, write
+from tests.integration.commands import lancestat
 
 pytestmark = pytest.mark.spark
-
-
-# Commands one after the other in one process, since each alone would start Java.
-COMMANDS = """
-import json, sys
-from lancestat.cli.main import main
-
-for words in json.loads(sys.argv[1]):
-    sys.argv = ["lancestat", "--verbose", *words]
-    print("==", words, flush=True)
-    try:
-        main()
-    except SystemExit as ended:
-        print("== ended with", ended.code, flush=True)
-"""
-
-
-def lancestat(folder: Path, *commands: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, **ENVIRONMENT}
-    return subprocess.run(
-        [sys.executable, "-c", COMMANDS, json.dumps(commands)],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=True,
-    )
 
 
 def stored(folder: Path) -> str:
@@ -64,8 +33,8 @@ def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) ->
     lance.write_dataset(rows, str(tmp_path / ORDINARY["C_LAKE"] / "orders.lance"))
     state = tmp_path / ORDINARY["C_STATE"] / "state"
 
-    outcome = lancestat(tmp_path, ("run",))
-    assert "== ended with 1" in outcome.stdout, outcome.stderr
+    [outcome] = lancestat(tmp_path, ENVIRONMENT, ("--verbose", "run"))
+    assert outcome.returncode == 1, outcome.stderr
     assert "1 table brought up to date" in outcome.stdout
     assert "failed" in outcome.stdout
     assert seen(outcome.stdout + outcome.stderr, SECRET) == []
@@ -78,21 +47,22 @@ def test_a_run_and_its_queries_hide_values_of_the_environment(tmp_path: Path) ->
     assert "env_var('C_LAKE')" in content
     assert seen(content, ENVIRONMENT) == []
 
-    result = lancestat(
+    *personal, made = lancestat(
         tmp_path,
-        ("sql", "select * from gone"),
-        ("sql", "select nothing from orders"),
-        ("sql", "--explain", "select count(*) from orders where id > 1"),
-        ("sql", "select node, message from lancestat.runs"),
-        ("retry", "--output", "json"),
-        ("debug",),
+        ENVIRONMENT,
+        ("--verbose", "sql", "select * from gone"),
+        ("--verbose", "sql", "select nothing from orders"),
+        ("--verbose", "sql", "--explain", "select count(*) from orders where id > 1"),
+        ("--verbose", "sql", "select node, message from lancestat.runs"),
+        ("--verbose", "retry", "--output", "json"),
+        ("--verbose", "debug"),
+        ("--verbose", "docs", "--out", "site"),
     )
-    assert result.stdout.count("== ended with") == 6
-    assert seen(result.stdout + result.stderr, SECRET) == []
-    assert "LS001" not in result.stderr
+    for ended in personal:
+        assert seen(ended.stdout + ended.stderr, SECRET) == []
+        assert "LS001" not in ended.stderr
 
-    made = lancestat(tmp_path, ("docs", "--out", "site"))
-    assert "== ended with 0" in made.stdout, made.stderr
+    assert made.returncode == 0, made.stderr
     assert seen(made.stdout + made.stderr, ENVIRONMENT) == []
     for page in (tmp_path / "site").rglob("*"):
         if page.is_file():

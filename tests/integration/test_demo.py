@@ -17,6 +17,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from tests.interpreted import short_lived
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "project"
 MADE = shutil.ignore_patterns("warehouse", ".lancestat", "__pycache__")
 
@@ -44,7 +46,7 @@ def script(
     return subprocess.run(
         [sys.executable, str(folder / name), "--scale", scale],
         cwd=folder,
-        env={**os.environ, "PYTHONIOENCODING": "utf-8", **environment},
+        env={**os.environ, **short_lived(), "PYTHONIOENCODING": "utf-8", **environment},
         capture_output=True,
         encoding="utf-8",
     )
@@ -70,9 +72,20 @@ def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def walk(example: Path) -> Walk:
+def loads(example: Path) -> list[str]:
+    """The output of a load, and of another after two tables were removed."""
+    first = script(example, "load.py", "0.002")
+    for name in ("nation", "part_name"):
+        shutil.rmtree(example / "warehouse" / f"{name}.lance")
+    second = script(example, "load.py", "0.002")
+    for load in (first, second):
+        load.check_returncode()
+    return [first.stdout, second.stdout]
+
+
+@pytest.fixture(scope="module")
+def walk(example: Path, loads: list[str]) -> Walk:
     # Files of an earlier demo and settings of the user must have no effect.
-    script(example, "load.py", "0.002").check_returncode()
     (example / ".lancestat" / "state" / "v1" / "runs.0.lance").mkdir(parents=True)
     ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr
@@ -99,17 +112,12 @@ def test_every_table_is_loaded_in_several_fragments(walk: Walk) -> None:
     assert all(int(fragments) > 1 for _, _, fragments in rows)
 
 
-def test_loading_again_keeps_existing_tables(tmp_path: Path) -> None:
-    folder = tmp_path / "project"
-    shutil.copytree(EXAMPLE, folder, ignore=MADE)
-    first = script(folder, "load.py", "0.002")
-    for name in ("nation", "part_name"):
-        shutil.rmtree(folder / "warehouse" / f"{name}.lance")
-    second = script(folder, "load.py", "0.002")
-    written = re.findall(r"^(\w+) .* written$", second.stdout, flags=re.MULTILINE)
-    assert first.stdout.count("written") == 10
+def test_loading_again_keeps_existing_tables(loads: list[str]) -> None:
+    first, second = loads
+    written = re.findall(r"^(\w+) .* written$", second, flags=re.MULTILINE)
+    assert first.count("written") == 10
     assert written == ["nation", "part_name"]
-    assert second.stdout.count("was there") == 8
+    assert second.count("was there") == 8
 
 
 def test_the_first_run_reads_and_publishes_everything(walk: Walk) -> None:

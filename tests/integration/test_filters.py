@@ -20,6 +20,7 @@ from lancestat.lake.spark_type import spark_type
 from lancestat.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
 from lancestat.spark.read.source import register
 from tests.integration.spark_predicates import spark_predicate
+from tests.interpreted import interpreted
 from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table
 from tests.predicates.three_valued import selected, truth
 
@@ -42,6 +43,11 @@ _SEEN_TYPES = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
 }
+
+
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> SparkSession:
+    return interpreted(spark)
 
 
 @pytest.fixture(scope="module")
@@ -91,11 +97,7 @@ def batches(filters: Iterator[Filter], count: int, size: int) -> list[list[Filte
 def test_three_valued_logic_agrees_with_spark_over_parquet(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
 ) -> None:
-    session = spark.newSession()
-    # Compiling thousands of expressions takes longer than evaluating them on a few rows.
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")
-    frame = session.read.parquet(str(places[1]))
+    frame = spark.read.parquet(str(places[1]))
     assert dict(frame.dtypes) == {"id": "bigint", **TYPES}
     for filters in batches(drawn(1), 2_000, 250):
         texts = [spark_predicate(filter, TYPES) for filter in filters]

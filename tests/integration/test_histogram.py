@@ -24,6 +24,7 @@ from lancestat.statistics.histogram import equi_height
 from lancestat.statistics.kernel import analyze
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned, with_cbo
+from tests.interpreted import interpreted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -80,6 +81,11 @@ def skewed_columns() -> dict[str, Skewed]:
 
 
 COLUMNS = skewed_columns()
+
+
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> SparkSession:
+    return interpreted(spark)
 
 
 def ranges(values: npt.NDArray[np.float64], count: int) -> Iterator[tuple[float, float]]:

@@ -41,6 +41,8 @@ def test_a_killed_run_leaves_no_false_statistics(
         os.killpg(run.pid, signal.SIGKILL)
     for path in paths:
         check_no_reader_is_misled(path)
+    # Where the next run reads makes no difference to what it finds.
+    write_project(tmp_path, "orders", "returns")
     completed = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr
     for path in paths:

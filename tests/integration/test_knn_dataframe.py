@@ -18,6 +18,7 @@ from lancestat.spark.knn import engine
 from lancestat.spark.knn import sides as opened_side
 from lancestat.spark.knn.written_side import write_side
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
+from tests.interpreted import interpreted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 GATES = {"spark": 1 << 30, "exact": 0}
+
+
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> SparkSession:
+    return interpreted(spark)
 
 
 def frame(

@@ -28,6 +28,7 @@ from lancestat.spark.knn import engine
 from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
 from tests.integration.test_knn_cluster import unnamed
+from tests.interpreted import INTERPRETED, short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -52,7 +53,11 @@ class Shop:
     right: Mapping[str, str] = field(default_factory=lambda: {"parquet": "r.parquet"})
 
     def declare(self, master: str = "local[2]", scratch: str | None = "scratch") -> None:
-        conf = {**configuration(self.faults.folder), "spark.sql.shuffle.partitions": "2"}
+        conf = {
+            **configuration(self.faults.folder),
+            **INTERPRETED,
+            "spark.sql.shuffle.partitions": "2",
+        }
         target = {"state": "state", "spark": {"master": master, "conf": conf}}
         if scratch is not None:
             target["scratch"] = scratch
@@ -103,6 +108,7 @@ class Shop:
         with subprocess.Popen(
             [*command, "run", *options],
             cwd=REPOSITORY,
+            env={**os.environ, **short_lived()},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -182,24 +188,25 @@ def test_a_killed_run_leaves_the_old_or_the_new_result_and_the_next_one_converge
         assert unnamed(shop.output) == set()
 
 
-@pytest.mark.parametrize(
-    ("sent", "code", "message"),
-    [(signal.SIGINT, 130, "interrupted\n"), (signal.SIGTERM, 143, "terminated\n")],
-)
-def test_an_interrupted_run_leaves_the_old_result_and_no_scratch(
-    shop: Shop, sent: signal.Signals, code: int, message: str
-) -> None:
+def test_interrupted_runs_leave_the_old_result_and_no_scratch(shop: Shop) -> None:
     settle(shop)
-    shop.faults.plan("probe", "pause")
-    with shop.running("exact", "--quiet") as run:
-        shop.faults.wait_for("probe")
-        # A terminal interrupts the whole group; a scheduler terminates the process it started.
-        (os.killpg if sent is signal.SIGINT else os.kill)(run.pid, sent)
-        stdout, stderr = run.communicate(timeout=120)
-    assert (run.returncode, stdout, stderr) == (code, "", message)
-    check(shop, OLD)
-    assert shop.scratch() == []
-    assert unnamed(shop.output) == set()
+    # A terminal interrupts the whole group; a scheduler terminates the process it started.
+    for number, (send, sent, code, message) in enumerate(
+        (
+            (os.killpg, signal.SIGINT, 130, "interrupted\n"),
+            (os.kill, signal.SIGTERM, 143, "terminated\n"),
+        ),
+        1,
+    ):
+        shop.faults.plan("probe", "pause")
+        with shop.running("exact", "--quiet") as run:
+            shop.faults.wait_for("probe", times=number)
+            send(run.pid, sent)
+            stdout, stderr = run.communicate(timeout=120)
+        assert (run.returncode, stdout, stderr) == (code, "", message)
+        check(shop, OLD)
+        assert shop.scratch() == []
+        assert unnamed(shop.output) == set()
 
 
 def test_concurrent_runs_of_one_join_leave_one_whole_result(shop: Shop) -> None:

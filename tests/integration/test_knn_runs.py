@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import subprocess
 import sys
 import uuid
@@ -23,6 +25,7 @@ from lancestat.plan.stages import OnStage, StageProgress
 from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
+from tests.interpreted import INTERPRETED, short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -99,7 +102,8 @@ def test_a_join_reads_the_result_of_another(spark: SparkSession, tmp_path: Path)
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(
         "name: shop\ndefault-target: dev\n"
-        "targets: {dev: {state: state, scratch: scratch, spark: {master: 'local[2]'}}}\n"
+        "targets: {dev: {state: state, scratch: scratch, spark: "
+        f"{{master: 'local[2]', conf: {json.dumps(INTERPRETED)}}}}}}}\n"
     )
     (tmp_path / "specs" / "s.yml").write_text(
         """\
@@ -119,7 +123,10 @@ knn_joins:
     )
     # In its own process, whose threads are the first to import Spark.
     command = [sys.executable, "-m", "lancestat", "--project-dir", str(tmp_path), "run"]
-    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = {**os.environ, **short_lived()}
+    completed = subprocess.run(
+        command, env=environment, capture_output=True, text=True, check=False
+    )
     assert completed.returncode == 0, completed.stdout + completed.stderr
     assert "3 tables and 2 joins brought up to date, 0 unchanged." in completed.stdout
     project = Project.load(tmp_path)

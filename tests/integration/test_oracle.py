@@ -24,6 +24,7 @@ from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
 from tests.integration.catalyst import Catalyst, entries_of
 from tests.integration.scans import as_spark_reads, statistics, whole_table
+from tests.interpreted import interpreted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,6 +127,11 @@ def awkward_table() -> pa.Table:
 
 
 AWKWARD = awkward_table()
+
+
+@pytest.fixture(scope="module")
+def spark(spark: SparkSession) -> SparkSession:
+    return interpreted(spark)
 
 
 def compare(spark: SparkSession, uri: Path, scratch: Path) -> dict[str, Compared]:

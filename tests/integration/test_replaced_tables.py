@@ -133,6 +133,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")
+    write_project(tmp_path, "orders", min_bytes="0")
     scan = scanner.SparkScanner.scan
     done: list[int] = []
 
@@ -145,7 +146,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
         return scan(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(scanner.SparkScanner, "scan", late)
-    assert project.run().status.value == "success"
+    assert lancestat.Project.load(tmp_path).run().status.value == "success"
     assert done == [1]
     config = lance.dataset(uri).config()
     assert config["lance.stats.column.o_id.min"] == "5000"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import lance
@@ -13,6 +10,7 @@ import pytest
 from pyarrow.fs import FileSelector, FileType
 
 from tests.execution.world import orders
+from tests.integration.commands import lancestat
 from tests.integration.object_store import (
     ACCESS_KEY,
     SECRET_KEY,
@@ -53,17 +51,6 @@ tables:
 """
 
 
-def cli(project: Path, *words: str, secret: str = SECRET_KEY) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "lancestat", "--project-dir", str(project), *words],
-        env={**os.environ, "KEY_ID": ACCESS_KEY, "SECRET": secret},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-
-
 def state_bytes(store: ObjectStore, root: str) -> bytes:
     files = store.filesystem()
     selector = FileSelector(f"{root.removeprefix('s3://')}/state", recursive=True)
@@ -88,27 +75,37 @@ def test_a_run_on_s3_shows_no_credentials(object_store: ObjectStore, tmp_path: P
     (project / "lancestat_project.yml").write_text(text)
     (project / "specs" / "shop.yml").write_text(TABLES.format(root=root))
 
-    first = cli(project, "--verbose", "run")
+    environment = {"KEY_ID": ACCESS_KEY, "SECRET": SECRET_KEY}
+    first, retried, again = lancestat(
+        project,
+        environment,
+        ("--verbose", "run"),
+        ("retry",),
+        ("plan", "--select", "orders", "--check"),
+    )
     assert first.returncode == 1, "one table is absent"
     assert "LS201" in first.stdout
-    retried = cli(project, "retry")
     assert (retried.returncode, "orders" in retried.stdout) == (1, False)
-    again = cli(project, "plan", "--select", "orders", "--check")
     assert again.returncode == 0, again.stdout + again.stderr
     lance.write_dataset(orders(100, 5), uri, mode="append", storage_options=options)
     saved = tmp_path / "plan.json"
-    planned = cli(project, "plan", "--select", "orders", "--out", str(saved))
+    planned, second, moved, status, debug = lancestat(
+        project,
+        environment,
+        ("plan", "--select", "orders", "--out", str(saved)),
+        ("run", "--plan-file", str(saved), "--output", "json"),
+        ("run", "--plan-file", str(saved)),
+        ("show", "orders", "--output", "json"),
+        ("debug",),
+    )
     assert planned.returncode == 0, planned.stdout + planned.stderr
-    second = cli(project, "run", "--plan-file", str(saved), "--output", "json")
     assert second.returncode == 0, second.stderr
     assert '"rows_scanned": 5' in second.stdout
-    moved = cli(project, "run", "--plan-file", str(saved))
     assert moved.stderr.startswith("LS620")
-    status = cli(project, "show", "orders", "--output", "json")
     assert '"verdict": "use"' in status.stdout
-    refused = cli(project, "run", "--select", "orders", secret="wrong" + SECRET_KEY)
+    wrong = {**environment, "SECRET": "wrong" + SECRET_KEY}
+    [refused] = lancestat(project, wrong, ("run", "--select", "orders"))
     assert refused.returncode == 1
-    debug = cli(project, "debug")
 
     config = lance.dataset(uri, storage_options=options).config()
     logs = "".join(path.read_text() for path in events.rglob("*") if path.is_file())

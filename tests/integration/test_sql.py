@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -17,6 +18,7 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.project import Project
+from tests.interpreted import short_lived
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -443,7 +445,10 @@ def test_scans_of_one_table_are_distinguished(sql: Sql) -> None:
 
 def test_a_failed_process_prints_only_its_error(shop: Path) -> None:
     command = [sys.executable, "-m", "lancestat", "sql", "select id / 0 from orders where id = 7"]
-    completed = subprocess.run(command, cwd=shop, capture_output=True, encoding="utf-8")
+    environment = {**os.environ, **short_lived()}
+    completed = subprocess.run(
+        command, cwd=shop, env=environment, capture_output=True, encoding="utf-8"
+    )
     assert (completed.returncode, completed.stdout) == (1, "")
     first, *rest = completed.stderr.splitlines()
     assert first.startswith("LS513 query:1:8  the query failed: [DIVIDE_BY_ZERO] ")

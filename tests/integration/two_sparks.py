@@ -43,7 +43,7 @@ def started(master: str) -> SparkSession:
         "spark.sql.shuffle.partitions": "2",
     }
     target = Target(name="cluster", state="state", spark_master=master, spark_conf=conf)
-    return start_session(target, "test")
+    return start_session(target, "test", is_short_lived=True)
 
 
 def answers(spark: SparkSession, table: str, secret: str) -> list[Any]:

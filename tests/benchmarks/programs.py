@@ -1,0 +1,54 @@
+"""Run programs one after the other in this process, and write the outcome of each as JSON.
+
+    python -m tests.benchmarks.programs FOLDER REPORT --tiny
+
+Those that start Spark share a JVM, which takes longer to start than a smoke run takes.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import runpy
+import sys
+import traceback
+from contextlib import redirect_stdout
+from pathlib import Path
+
+
+def programs(folder: Path) -> list[Path]:
+    return sorted(
+        path for path in folder.glob("*.py") if "__main__" in path.read_text(encoding="utf-8")
+    )
+
+
+def run(program: Path, options: list[str]) -> dict[str, str | None]:
+    """Run a program as `python PROGRAM OPTION...` does; return its output and its error."""
+    from pyspark import SparkContext
+
+    output, error = io.StringIO(), None
+    sys.argv = [str(program), *options]
+    try:
+        with redirect_stdout(output):
+            runpy.run_path(str(program), run_name="__main__")
+    except SystemExit as ended:
+        error = str(ended.code) if ended.code else None
+    except Exception:
+        error = traceback.format_exc()
+    if (left := SparkContext._active_spark_context) is not None:
+        left.stop()
+        error = error or "its session of Spark is left open"
+    return {"program": program.name, "output": output.getvalue(), "error": error}
+
+
+def main(folder: Path, report: Path, *options: str) -> None:
+    # Benchmarks import each other by name, since a program's folder is where Python looks first.
+    sys.path.insert(0, str(folder))
+    with report.open("w", encoding="utf-8") as file:
+        for program in programs(folder):
+            file.write(json.dumps(run(program, list(options))) + "\n")
+            file.flush()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])
