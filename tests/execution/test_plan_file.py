@@ -289,7 +289,7 @@ def test_a_plan_of_another_release_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
-    monkeypatch.setattr("lancestat.__version__", "99.0")
+    monkeypatch.setattr("lancestat.project.__version__", "99.0")
     with pytest.raises(PlanFileError, match=r"made by lancestat .*, and this is 99\.0") as raised:
         Project.load(folder).load_plan(folder / "plan.json")
     assert raised.value.code == "LS623"
