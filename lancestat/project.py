@@ -440,9 +440,15 @@ class Project:
     def _observer(self) -> Observer:
         from lancestat.plan.observe import Observer
         from lancestat.spark.session.choice import in_process_bytes
+        from lancestat.spark.session.versions import has_nearest_by_join
 
-        limit = in_process_bytes(self.spec.target)
-        return Observer(self.spec, self.state, self._clock, in_process_bytes=limit)
+        return Observer(
+            self.spec,
+            self.state,
+            self._clock,
+            in_process_bytes=in_process_bytes(self.spec.target),
+            has_nearest_by_join=has_nearest_by_join(),
+        )
 
     @property
     def _plan_store(self) -> PlanStore:

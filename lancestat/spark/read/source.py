@@ -25,6 +25,7 @@ from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.source_filters import pushed_filters
 from lancestat.spark.session.arrow_types import spark_schema
 from lancestat.spark.session.start import active
+from lancestat.spark.session.versions import to_arrow_schema
 from lancestat.spark.session.worker import prepare_worker
 from lancestat.statistics.column_type import decoded_size
 
@@ -177,14 +178,13 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
             LancestatError: what cannot be read, and why.
         """
         import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         part = partition.value
         if not isinstance(part, ScanPartition):
             # Spark asks for one partition of a table that has none.
             return
         prepare_worker(1)
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = to_arrow_schema(self._schema, "UTC")
         scan = QueryScan(self._pin, self._names(), self._filter)
         for batch in read_part(scan, part, self._storage_options):
             columns = [
