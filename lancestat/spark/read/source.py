@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.datasource import Filter as SparkFilter
 
 from lancestat.errors import (
     InvalidReadOption,
@@ -22,28 +21,18 @@ from lancestat.lake.row_ranges import ScanPartition, split_fragments
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.optimizer.table import QueryScan
 from lancestat.spark.read.read_task import read_part
-from lancestat.spark.read.source_filters import pushed_filters
 from lancestat.spark.session.arrow_types import spark_schema
-from lancestat.spark.session.start import active
-from lancestat.spark.session.versions import to_arrow_schema
+from lancestat.spark.session.versions import has_source_filters, to_arrow_schema
 from lancestat.spark.session.worker import prepare_worker
 from lancestat.statistics.column_type import decoded_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
     from pyspark.sql.types import StructType
 
 
 _STORAGE = "storage."
 _OPTIONS = ("path", "version", "tag", "pushdown")
-
-
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("lancestat")` known to a session."""
-    # Spark refuses a name that the thread's active session has, although each has its own.
-    with active(spark):
-        spark.dataSource.register(LanceDataSource)
 
 
 class LanceDataSource(DataSource):  # type: ignore[misc]
@@ -53,7 +42,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
     and `pushdown`. Spark cannot prune its columns nor ask it for statistics: `lancestat.read_table`
     can.
 
-    With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance. That
+    With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance, since
+    Spark 4.1. That
     is for a DataFrame that is read once: Spark, at least up to 4.3, keeps one plan for all scans of
     a loaded Python source, and with it the filters of one query for those after it. A query that
     compares with a date before the year 1 or after 9999 then fails, since PySpark hands literals
@@ -92,7 +82,11 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
                     f"not {asked.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
                 )
-        kind = PushingReader if self._source_options.pushdown else LanceReader
+        kind = LanceReader
+        if self._source_options.pushdown and has_source_filters():
+            from lancestat.spark.read.pushing_reader import PushingReader
+
+            kind = PushingReader
         return kind(observed, schema, self._source_options.storage_options)
 
     def _pinned(self) -> Snapshot:
@@ -199,15 +193,3 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def _table(self) -> Snapshot:
         opened = open_pinned(self._pin, storage_options=self._storage_options)
         return snapshot(opened, self._pin.uri, self._storage_options)
-
-
-class PushingReader(LanceReader):
-    """Leaves to Spark only the filters that Lance does not apply exactly."""
-
-    def pushFilters(  # noqa: N802 - Spark's name
-        self, filters: list[SparkFilter]
-    ) -> Iterable[SparkFilter]:
-        """Push filters down, and return those that stay with Spark."""
-        fields = {field.name: field for field in self._table().fields}
-        self._filter, left = pushed_filters(filters, fields)
-        return left

@@ -147,6 +147,27 @@ def has_nearest_by_join() -> bool:
     return "def nearestByJoin(" in source.read_text(encoding="utf-8")
 
 
+def has_python_sources() -> bool:
+    """Whether sessions have data sources written in Python, since Spark 4.0."""
+    from pyspark.sql import SparkSession
+
+    return hasattr(SparkSession, "dataSource")
+
+
+def has_source_filters() -> bool:
+    """Whether data sources written in Python are handed filters, since Spark 4.1."""
+    from pyspark.sql import datasource
+
+    return hasattr(datasource, "Filter")
+
+
+def has_time_type() -> bool:
+    """Whether Spark has a type for times of day, since 4.1."""
+    from pyspark.sql import types
+
+    return hasattr(types, "TimeType")
+
+
 def to_arrow_schema(schema: StructType, timezone: str) -> pa.Schema:
     """Return the Arrow schema of Spark's columns, with instants in a time zone."""
     import pyarrow as pa
