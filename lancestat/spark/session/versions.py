@@ -109,10 +109,9 @@ def thread_target(spark: SparkSession, function: Callable[P, R]) -> Callable[P, 
     """Return a function that other threads may call, with this thread's job group."""
     from pyspark.util import inheritable_thread_target
 
-    # Spark 3.5 takes the function alone.
-    takes_session = inspect.signature(inheritable_thread_target).parameters["f"].default is None
-    wrapped = inheritable_thread_target(spark) if takes_session else inheritable_thread_target
-    return cast("Callable[P, R]", wrapped(function))
+    if _has_classic(spark):
+        return cast("Callable[P, R]", inheritable_thread_target(spark)(function))
+    return cast("Callable[P, R]", inheritable_thread_target(function))
 
 
 def cancel_jobs(context: SparkContext, group: str, is_over: Callable[[], bool]) -> None:
