@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.versions.environments import REPOSITORY, VERSIONS, environment, runs_here
+from tests.versions.environments import REPOSITORY, VERSIONS, WARNINGS, environment, runs_here
 
 
 def main() -> None:
@@ -23,7 +23,8 @@ def main() -> None:
     ]
     for version in given.versions:
         if not runs_here(version):
-            print(f"{version}: not supported by Python {sys.version_info[0]}.{sys.version_info[1]}")
+            major, minor = sys.version_info[:2]
+            sys.stdout.write(f"{version}: it does not support Python {major}.{minor}\n")
     sys.exit(1 if failed else 0)
 
 
@@ -32,18 +33,25 @@ def run(version: str, tests: list[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "spark", "-n", "2"]
-        command += ["--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={report}"]
+        command += [
+            "--dist",
+            "loadfile",
+            "--no-loadscope-reorder",
+            *WARNINGS,
+            f"--junitxml={report}",
+        ]
         ended = subprocess.run(
             [*command, "--ignore=tests/versions", *tests],
             cwd=REPOSITORY,
             env=environment(version),
             check=False,
         )
-        suite = ElementTree.parse(report).getroot().find("testsuite")  # noqa: S314
+        suite = ElementTree.parse(report).getroot().find("testsuite")
         assert suite is not None
         figures = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors")}
     passed = figures["tests"] - figures["failures"] - figures["errors"]
-    print(f"{version}: {passed} of {figures['tests']} tests passed", flush=True)
+    sys.stdout.write(f"{version}: {passed} of {figures['tests']} tests passed\n")
+    sys.stdout.flush()
     return ended.returncode != 0
 
 

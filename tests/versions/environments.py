@@ -14,6 +14,12 @@ REPOSITORY = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("LANCESTAT_SPARK_VERSIONS", REPOSITORY / ".spark-versions"))
 # The last releases of each line; the newest line is what `make install` installs.
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1")
+# What PySpark's own code warns of is an error in the tests of the newest version alone.
+WARNINGS = (
+    *("-W", "ignore::ResourceWarning"),
+    *("-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    *("-W", "ignore::DeprecationWarning"),
+)
 # PySpark 3.5 pickles functions with code that Python 3.12 changed.
 NEWEST_PYTHON = {"3.5.9": (3, 11)}
 

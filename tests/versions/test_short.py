@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.versions.environments import REPOSITORY, VERSIONS, environment, runs_here
+from tests.versions.environments import REPOSITORY, VERSIONS, WARNINGS, environment, runs_here
 
 pytestmark = pytest.mark.spark
 
@@ -17,7 +17,7 @@ FILES = ("tests/integration/test_versions.py", "tests/integration/test_demo.py")
 @pytest.mark.parametrize("version", [version for version in VERSIONS if runs_here(version)])
 def test_a_version_of_spark_does_the_demo(version: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FILES],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *WARNINGS, *FILES],
         cwd=REPOSITORY,
         env=environment(version),
         capture_output=True,
