@@ -6,7 +6,8 @@ import logging
 import weakref
 from collections.abc import Callable
 
-from lancestat.redact import Audience, Redactor, escape_commands, visible
+from lancestat.formats import escape_commands, visible
+from lancestat.redact import Audience, Redactor
 
 # The redactors of all projects in the process: a log line does not name its project.
 _redactors: weakref.WeakSet[Redactor] = weakref.WeakSet()

@@ -1,4 +1,4 @@
-"""Redaction: what may be shown of a project, to whom and in which form.
+"""Redaction: what may be shown of a project, and to whom.
 
 A value that comes from the environment carries its origin: the variables that had a part in it and
 the text that names them. Wherever a value is shown as such, the origin decides. A value that has
@@ -22,6 +22,7 @@ from functools import lru_cache
 from urllib.parse import quote
 
 from lancestat.errors import InvalidProject, LancestatError, Location
+from lancestat.formats import visible
 
 MASK = "***"
 
@@ -241,60 +242,6 @@ def secret_options(options: Mapping[str, str]) -> Iterator[KnownValue]:
 def is_commonplace(value: str) -> bool:
     """Whether a value, such as a switch, is no secret whatever it belongs to."""
     return len(value) < _SHORTEST_SECRET or _COMMONPLACE.fullmatch(value) is not None
-
-
-# Marks of colours within a line, which the command line translates. Unicode keeps them for uses
-# such as this one.
-PAINT = "".join(map(chr, range(0xFDD0, 0xFDE0)))
-_LAYOUT = re.compile(r"\n(?= {6})")
-
-
-def visible(text: str, *, keep: str = "") -> str:
-    """A text on one line, with every character that cannot be seen spelled out.
-
-    Line breaks, escape sequences, characters that hide or reorder what is around them: nothing is
-    left that controls a terminal.
-
-    Args:
-        text: A text of a project, a library or a store.
-        keep: Characters that stay as they are, such as `PAINT`.
-    """
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() or char in keep else repr(char)[1:-1] for char in text
-    )
-
-
-def message_lines(text: str) -> list[str]:
-    """The lines of a message: those below its first are indented by six, as hints and excerpts are.
-
-    Any other line break is part of what is quoted, and is spelled out.
-    """
-    return [visible(line, keep=PAINT) for line in _LAYOUT.split(text)]
-
-
-# GitHub's runner runs `::` commands after any white space at the start of a line, `##[` anywhere
-# (ActionCommand.cs); Azure's agent runs `##vso[`, TeamCity `##teamcity[`.
-_COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
-
-
-def escape_commands(line: str) -> str:
-    """A line in which no system that reads logs finds a command."""
-    start = line.lstrip(f"\u200b \t{PAINT}")
-    if start.startswith("::"):
-        line = line.replace("::", "\\x3a:", 1)
-    return _COMMAND_ANYWHERE.sub("#\\\\x23", line)
-
-
-def escape_json_commands(text: str) -> str:
-    """A JSON text that is the same value, in which no terminal and no log finds a command."""
-    if text.isprintable() and "##" not in text:
-        return text
-    spelled = _COMMAND_ANYWHERE.sub("#\\\\u0023", text)
-    return "".join(
-        char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in spelled
-    )
 
 
 def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:

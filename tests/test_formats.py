@@ -1,12 +1,22 @@
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.formats import count, duration, large, size
+from lancestat.formats import (
+    count,
+    duration,
+    escape_commands,
+    escape_json_commands,
+    large,
+    message_lines,
+    size,
+    visible,
+)
 from lancestat.spec.model import Policy, StaleBounds
 
 
@@ -109,3 +119,53 @@ def test_the_text_of_staleness_names_the_accepted_bounds(
 )
 def test_large_numbers_are_rounded_and_named(number: float, text: str) -> None:
     assert large(number) == text
+
+
+BREAKS = ["\n", "\r", "\v", "\f", "\x1c", "\x1d", "\x1e", "\x85", "\u2028", "\u2029"]
+HIDDEN = ["\x1b[2J", "\x9b1m", "\u202e", "\u2066", "\u200b", "\x00", "\x07", "\ud800", "\ufdd1"]
+
+
+@pytest.mark.parametrize("char", BREAKS + HIDDEN)
+def test_invisible_characters_are_escaped(char: str) -> None:
+    escaped = visible(f"a{char}b")
+    assert escaped.isprintable()
+    assert escaped.splitlines() == [escaped]
+    assert "\\" in escaped
+
+
+@given(st.text())
+def test_a_message_has_only_the_lines_that_lancestat_makes(text: str) -> None:
+    lines = message_lines(f"LS1  found {text}\n      hint: {text}")
+    assert all(line.startswith(("LS1", "      ")) for line in lines)
+    assert all(line.splitlines() == [line] for line in lines)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "::set-output name=a::b",
+        "   ::add-mask::x",
+        "\ufdd1::set-env name=a::b",
+        "a ##[add-matcher]/x",
+        "##vso[task.setvariable variable=a]b",
+        "x ##VSO[task]",
+        "##teamcity[message]",
+    ],
+)
+def test_no_text_forms_a_command_of_a_log(line: str) -> None:
+    escaped = escape_commands(line)
+    assert not escaped.lstrip(" \ufdd1").startswith("::")
+    assert not {"##[", "##vso[", "##VSO[", "##teamcity["} & {
+        escaped[at : at + n] for at in range(len(escaped)) for n in (3, 6, 11)
+    }
+
+
+@given(st.dictionaries(st.text(), st.text()), st.text(alphabet="#[v]o:\x9b\u202e\x85a"))
+def test_escaped_json_has_the_same_value_and_forms_no_command(
+    value: dict[str, str], more: str
+) -> None:
+    text = json.dumps({**value, "more": more}, indent=2, ensure_ascii=False)
+    escaped = escape_json_commands(text)
+    assert json.loads(escaped) == {**value, "more": more}
+    assert "##[" not in escaped
+    assert all(char.isprintable() or char == "\n" for char in escaped)

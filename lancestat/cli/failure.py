@@ -12,8 +12,9 @@ from types import FrameType
 from typing import NoReturn
 
 from lancestat.errors import InternalError, InvalidProject, LancestatError, UsageError
+from lancestat.formats import message_lines
 from lancestat.presentation.terminal import CONSOLE, paint
-from lancestat.redact import message_lines, redact_line
+from lancestat.redact import redact_line
 
 
 class Terminated(KeyboardInterrupt):

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from lancestat.cli.failure import ExitCode, report, termination_raised
+from lancestat.formats import escape_commands, visible
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.redact import escape_commands, visible
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

@@ -10,10 +10,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lancestat.execution.result import Progress, SilentProgress, TableProgress
-from lancestat.formats import count, large, size
+from lancestat.formats import count, large, size, visible
 from lancestat.knn.request import Stage, StageProgress
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.redact import visible
 
 if TYPE_CHECKING:
     import rich.progress as bars

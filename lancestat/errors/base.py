@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from lancestat.formats import visible
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
@@ -17,21 +19,41 @@ class Location:
     column: int
 
     def __str__(self) -> str:
-        # A file's name may hold line breaks, and no text of a project ever starts a line.
-        file = "".join(char if char.isprintable() else repr(char)[1:-1] for char in self.file)
-        return f"{file}:{self.line}:{self.column}"
+        return f"{visible(self.file)}:{self.line}:{self.column}"
 
 
 _CLASSES: dict[str, type[LancestatError]] = {}
-_MERGED: dict[str, str] = {}
+
+RETIRED = {
+    "LS422": "LS404",
+    "LS453": "LS112",
+    "LS500": "LS001",
+    "LS501": "LS115",
+    "LS532": "LS001",
+    "LS550": "LS456",
+    "LS551": "LS455",
+    "LS553": "LS511",
+    "LS554": "LS454",
+    "LS556": "LS456",
+    "LS557": "LS569",
+    "LS586": "LS583",
+    "LS600": "LS660",
+    "LS601": "LS115",
+    "LS602": "LS2xx",
+    "LS605": "LS665",
+    "LS606": "LS666",
+    "LS607": "LS667",
+}
+"""Codes that are not raised any more and never get another meaning, with what replaces them."""
 
 
 class LancestatError(Exception):
     """An error with a stable code, what was found, where, and what to do about it.
 
     Each code is declared by one class: its docstring says what is wrong, `remedy` what to do about
-    it in general. Classes without a code group others. Instances survive pickling, because they
-    cross from Spark's Python workers to the driver.
+    it in general. One mistake has one code wherever it is found; a wrong name in the YAML and one
+    in a command are two, since different things have to be corrected. Classes without a code group
+    others. Instances survive pickling, because they cross from Spark's workers to the driver.
 
     Args:
         message: What was found in this case, and what was expected.
@@ -41,18 +63,14 @@ class LancestatError(Exception):
 
     code: ClassVar[str]
     remedy: ClassVar[str]
-    merged: ClassVar[tuple[str, ...]] = ()
-    """Codes that earlier releases had for the same mistake."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "code" not in vars(cls):
             return
-        for code in (cls.code, *cls.merged):
-            if code in _CLASSES or code in _MERGED:
-                raise TypeError(f"{cls.__name__} declares {code}, which is taken")
+        if cls.code in _CLASSES or cls.code in RETIRED:
+            raise TypeError(f"{cls.__name__} declares {cls.code}, which is taken")
         _CLASSES[cls.code] = cls
-        _MERGED.update(dict.fromkeys(cls.merged, cls.code))
 
     def __init__(
         self, message: str, *, location: Location | None = None, hint: str | None = None
@@ -106,7 +124,7 @@ class StateError(LancestatError):
 
 
 class UsageError(LancestatError):
-    """LS4xx, and some of LS6xx: a command, a selector or an argument is wrong."""
+    """LS4xx, and some of LS6xx: a command, a selector, a statement or an argument is wrong."""
 
 
 class RunError(LancestatError):
@@ -126,12 +144,15 @@ class PlanFileError(LancestatError):
 
 
 class InternalError(LancestatError):
-    """lancestat has a defect: something failed that no other error describes."""
+    """An unexpected error, which is most likely a defect of lancestat.
+
+    In a run only the node that had it fails.
+    """
 
     code = "LS001"
     remedy = (
-        "Run the command again with `--verbose` and report the traceback, without values that are "
-        "secret."
+        "Report the message and, where it came from a command, the traceback that `--verbose` "
+        "prints. Remove secrets first."
     )
 
 

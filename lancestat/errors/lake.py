@@ -6,12 +6,12 @@ from lancestat.errors.base import LakeError
 
 
 class DatasetMissing(LakeError):
-    """There is no Lance dataset at a URI, or one of its data files is missing."""
+    """There is no Lance dataset at a URI."""
 
     code = "LS201"
     remedy = (
         "Check the `uri` in the YAML, and that the target's storage options lead to it; lancestat "
-        "creates no tables. A dataset that lacks a file has to be restored."
+        "creates no tables."
     )
 
 
@@ -26,19 +26,22 @@ class AccessDenied(LakeError):
 
 
 class UnsupportedDataset(LakeError):
-    """A dataset, or a column's data in it, needs a feature that the installed Lance lacks."""
+    """The installed Lance cannot read a dataset, or a column of it, by its format or its name."""
 
     code = "LS203"
-    remedy = "Upgrade pylance where lancestat runs and on Spark's workers."
+    remedy = (
+        "Upgrade pylance where lancestat runs and on Spark's workers. Rename a column whose name "
+        "Lance cannot read, or leave it out."
+    )
 
 
 class DatasetDamaged(LakeError):
-    """A dataset cannot be read, because its files are damaged or incomplete."""
+    """A dataset is there and cannot be read: some of its files are damaged or missing."""
 
     code = "LS204"
     remedy = (
         "Restore an earlier version of the dataset with Lance, or write the dataset again. The "
-        "message quotes what Lance said."
+        "message ends with Lance's own error."
     )
 
 
@@ -74,7 +77,7 @@ class UnknownTag(LakeError):
 
 
 class DatasetReplaced(LakeError):
-    """Another dataset has taken the place of the one that was looked at before."""
+    """A dataset was replaced by another one after it was planned, attached or opened."""
 
     code = "LS209"
-    remedy = "Run or open it again, so that the new dataset is looked at."
+    remedy = "Run the command again, or attach or read the table again."

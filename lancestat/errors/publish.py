@@ -11,25 +11,14 @@ from lancestat.errors.base import (
 )
 
 
-class UnpublishableColumn(PublishError):
-    """A column's statistics cannot be published: its name is empty or holds a dot."""
-
-    code = "LS601"
-    remedy = "Exclude the column, or rename it."
-
-
-class TableNotOpened(PublishError):
-    """The table could not be opened to publish its statistics."""
-
-    code = "LS602"
-    remedy = "The message names the cause, as an LS2xx error does. Fix that and run again."
-
-
 class CommitFailed(PublishError):
-    """The commit of statistics failed, or could not be taken back from a replaced table."""
+    """Statistics could not be committed to a table, or not removed from one that replaced it."""
 
     code = "LS603"
-    remedy = "The table's data is untouched. Check that it may be written to, and run again."
+    remedy = (
+        "The table's rows are untouched. Check that the table may be written to, and run again. "
+        "Where entries have to be removed by hand, the hint names them."
+    )
 
 
 class TableKeepsChanging(PublishError):
@@ -73,21 +62,21 @@ class GitHubRefused(CommentError):
 
 
 class ReadOnlyToken(CommentError):
-    """The token may not comment, as that of a pull request from a fork."""
+    """The token may not write comments, as in a job of a pull request from a fork."""
 
     code = "LS613"
     remedy = "Give the job `permissions: {pull-requests: write}`; jobs of forks never have it."
 
 
 class GitHubRedirected(CommentError):
-    """An answer redirects to another host, where the token is not sent, or without end."""
+    """GitHub's API redirects without end, or to another host, to which no token is sent."""
 
     code = "LS614"
     remedy = "Set GITHUB_API_URL to the address of the API itself."
 
 
 class GitHubAnswerInvalid(CommentError):
-    """An answer is not of the form that GitHub documents."""
+    """An answer of GitHub's API is not of the form that GitHub documents."""
 
     code = "LS615"
     remedy = "Check that GITHUB_API_URL is the address of GitHub's REST API, not that of a page."
@@ -174,10 +163,13 @@ class GitMissing(UsageError):
 
 
 class NoRepository(UsageError):
-    """The project is in no git repository, or git refuses to read it."""
+    """The project is in no git repository, or git refuses to read the repository."""
 
     code = "LS661"
-    remedy = "Name folders instead of revisions, give `--project-dir`, or see the hint."
+    remedy = (
+        "Name folders instead of revisions, or give `--project-dir` a folder in a repository. If "
+        "git refuses, follow the hint."
+    )
 
 
 class UnknownRevision(UsageError):
@@ -198,17 +190,23 @@ class NoMergeBase(UsageError):
 
 
 class ProjectMissing(UsageError):
-    """A side of `diff` has no project, or the project's folder is a link in its repository."""
+    """A revision or folder for `diff` has no project, or the project's folder is a link.
+
+    In other commands a missing `lancestat_project.yml` is LS101.
+    """
 
     code = "LS664"
-    remedy = "Give `--project-dir` the project's own folder, or compare with what has the project."
+    remedy = (
+        "Give `--project-dir` the project's own folder, or name revisions or folders that have the "
+        "project."
+    )
 
 
 class TooManySides(UsageError):
     """`diff` got a third side: `A...B` already names two."""
 
     code = "LS665"
-    remedy = "Write `A... B`, or leave the second argument out."
+    remedy = "Write `lancestat diff A... B`, or leave the second argument out."
 
 
 class UnknownRisk(UsageError):
@@ -219,7 +217,7 @@ class UnknownRisk(UsageError):
 
 
 class GitFailed(LancestatError):
-    """A git command failed."""
+    """A git command failed, for a reason without a code of its own."""
 
     code = "LS667"
     remedy = "See whether the repository is whole (`git fsck`) and was cloned without a filter."
@@ -233,7 +231,13 @@ class AmbiguousSide(UsageError):
 
 
 class ForeignState(UsageError):
-    """A `state:` selector asks for a state that only the changed side of `diff` names."""
+    """A `state:` selector needs a state at a place, or with options, that the base does not name.
+
+    `diff` reads no state that only the changed side names.
+    """
 
     code = "LS669"
-    remedy = "Select without `state:`, or compare sides that share the state's place and options."
+    remedy = (
+        "Select without `state:`, or compare sides whose targets have the same `state` and "
+        "`storage-options`."
+    )

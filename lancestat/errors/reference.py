@@ -9,7 +9,7 @@ import re
 from itertools import groupby
 from pathlib import Path
 
-from lancestat.errors import LancestatError, error_classes
+from lancestat.errors import RETIRED, LancestatError, error_classes
 
 PAGE = "docs/errors.md"
 
@@ -30,10 +30,12 @@ _AREAS = {
     "LS6": "Publishing, comments, plan files, pages and reviews",
 }
 _TABLE = "| code | class | meaning | remedy |\n|---|---|---|---|"
-_MERGED_HEAD = """\
-## Codes that are gone
+_RETIRED_HEAD = """\
+## Retired codes
 
-| code | |
+These codes are not raised any more and never get another meaning.
+
+| code | replaced by |
 |---|---|"""
 
 
@@ -43,9 +45,8 @@ def reference() -> str:
         "\n".join([f"## {area}xx: {_AREAS[area]}", "", _TABLE, *map(_row, classes), ""])
         for area, classes in groupby(error_classes(), key=lambda kind: kind.code[:3])
     ]
-    merged = sorted((code, kind.code) for kind in error_classes() for code in kind.merged)
-    rows = [f"| {code} | since merged into {now} |" for code, now in merged]
-    return "\n".join([_HEAD, *sections, _MERGED_HEAD, *rows, ""])
+    retired = [f"| {code} | {now} |" for code, now in sorted(RETIRED.items())]
+    return "\n".join([_HEAD, *sections, _RETIRED_HEAD, *retired, ""])
 
 
 def _row(kind: type[LancestatError]) -> str:

@@ -5,20 +5,6 @@ from __future__ import annotations
 from lancestat.errors.base import RunError
 
 
-class NodeFailed(RunError):
-    """A node failed through a defect of lancestat; other nodes went on."""
-
-    code = "LS500"
-    remedy = "Run again with `--verbose` and report the traceback, without values that are secret."
-
-
-class TypeNotAnalyzed(RunError):
-    """A column is of a type that has no statistics."""
-
-    code = "LS501"
-    remedy = "Leave the column out; docs/statistics.md lists the types."
-
-
 class UnexpectedBatch(RunError):
     """Rows that were read lack a column, have it twice, or have it in another type."""
 
@@ -27,16 +13,17 @@ class UnexpectedBatch(RunError):
 
 
 class FragmentNotAnalyzed(RunError):
-    """The statistics of one fragment could not be computed."""
+    """One fragment could not be analyzed, for a reason without a code of its own."""
 
     code = "LS510"
     remedy = (
-        "Fix the cause, with which the message ends, and run again; other fragments are remembered."
+        "Fix the cause, with which the message ends, and run again; fragments that were read "
+        "already are not read again."
     )
 
 
-class ScanFailed(RunError):
-    """The Spark job that reads a table failed."""
+class JobFailed(RunError):
+    """The Spark job of a table or a KNN join failed, for a reason without a code of its own."""
 
     code = "LS511"
     remedy = (
@@ -46,10 +33,10 @@ class ScanFailed(RunError):
 
 
 class Cancelled(RunError):
-    """A Spark job was stopped before it was done."""
+    """A Spark job was cancelled before it was done."""
 
     code = "LS512"
-    remedy = "Run again; fragments that were read are remembered."
+    remedy = "Run again; fragments that were read already are not read again."
 
 
 class QueryFailed(RunError):
@@ -90,7 +77,7 @@ class SparkNotStarted(RunError):
 
 
 class SparkConnectSession(RunError):
-    """The session is one of Spark Connect, which cannot run lancestat's jobs."""
+    """The active Spark session is one of Spark Connect, which cannot run lancestat's jobs."""
 
     code = "LS523"
     remedy = "Stop it, or run lancestat in a process of its own with a classic session."
@@ -111,19 +98,10 @@ class JavaSourcesRefused(RunError):
 
 
 class JavaClassNotLoaded(RunError):
-    """Spark does not load a class that was compiled for it."""
+    """Spark does not load a Java class that lancestat compiled for it."""
 
     code = "LS531"
-    remedy = "Use a release of Spark that lancestat supports, and a session without a sandbox."
-
-
-class ScanNotPlanned(RunError):
-    """The scan of a Lance table could not be planned, for a reason that has no other code."""
-
-    code = "LS532"
-    remedy = (
-        "Report it with the cause, with which the message ends; it may be a defect of lancestat."
-    )
+    remedy = "Use a release of Spark that lancestat supports, in a session that may load jars."
 
 
 class ConnectorMissing(RunError):
@@ -162,20 +140,13 @@ class ConnectorNotReadable(RunError):
 
 
 class SideNotWritten(RunError):
-    """A side of a KNN join cannot be written to scratch."""
+    """A side of a KNN join cannot be written as a Lance dataset, as with a type that Lance lacks.
+
+    Where the scratch folder is the cause, the error is LS581 or LS583.
+    """
 
     code = "LS552"
-    remedy = "Leave out columns of types that Lance does not have; the message ends with the cause."
-
-
-class JoinFailed(RunError):
-    """The Spark job of a KNN join failed."""
-
-    code = "LS553"
-    remedy = (
-        "The message ends with the cause of the last failed task. Where a worker ran out of "
-        "memory, give it more in the target's `spark` section, or let fewer tasks run at once."
-    )
+    remedy = "Leave out columns of types that Lance lacks; the message ends with the cause."
 
 
 class SideUnreadable(RunError):
@@ -188,7 +159,7 @@ class SideUnreadable(RunError):
 
 
 class IndexUnreadable(RunError):
-    """The vector index of a table cannot be searched."""
+    """The vector index of a table cannot be searched, as when its files are damaged."""
 
     code = "LS565"
     remedy = "Create the index again with Lance, or set `mode: exact`."
@@ -202,9 +173,9 @@ class IndexMissing(RunError):
 
 
 class StaleBase(RunError):
-    """The result that a KNN join would extend is not the one that was looked at.
+    """The last result of a KNN join changed while a run was about to extend or replace it.
 
-    Nothing was written; the join is computed in full instead.
+    That run wrote nothing.
     """
 
     code = "LS569"
@@ -244,35 +215,28 @@ class ScratchNotShared(RunError):
 
 
 class ScratchFull(RunError):
-    """No space is left in the scratch folder."""
+    """No space is left in the scratch folder of KNN joins."""
 
     code = "LS581"
     remedy = "Make room there, or set the target's `scratch` to a larger place."
 
 
 class ScratchUntrusted(RunError):
-    """The default scratch folder is a link, or belongs to another user."""
+    """The default scratch folder of KNN joins is a link, or belongs to another user."""
 
     code = "LS582"
     remedy = "Remove it, or set the target's `scratch`."
 
 
 class ScratchUnusable(RunError):
-    """The scratch folder cannot be created, listed or written to."""
+    """The scratch folder of KNN joins cannot be created, listed or written to."""
 
     code = "LS583"
     remedy = "Check the target's `scratch`, its `storage-options` and the permissions there."
 
 
-class PartitionsNotWritten(RunError):
-    """The right side of a KNN join cannot be laid out in scratch by partitions."""
-
-    code = "LS586"
-    remedy = "See that the scratch folder has room and may be written to."
-
-
 class PartitionsLost(RunError):
-    """A part of the right side has vanished from scratch while the join read it."""
+    """Files of the right side have vanished from the scratch folder while the join read them."""
 
     code = "LS587"
     remedy = "Run again, and keep other programs from removing files in the target's `scratch`."

@@ -40,7 +40,7 @@ class UnreadableFile(SpecError):
 
 
 class InvalidSyntax(SpecError):
-    """The text is not YAML, or uses a part of YAML that specifications do not have."""
+    """The text is not YAML, or uses a feature of YAML that lancestat does not accept."""
 
     code = "LS102"
     remedy = (
@@ -120,31 +120,40 @@ class CyclicReferences(SpecError):
 
 
 class OverlappingOutputs(SpecError):
-    """Two nodes share a dataset or a folder to which at least one of them writes."""
+    """Two nodes write to one dataset, or the output of a join overlaps with another dataset.
+
+    The other dataset is that of another node, or one that the join itself reads.
+    """
 
     code = "LS112"
-    remedy = "Give each node a place of its own, side by side and not inside each other."
+    remedy = (
+        "Give each `output` a folder of its own, neither inside nor around another dataset. "
+        "Declare a table once, or give one of the two `publish: none`."
+    )
 
 
 class TooComplex(SpecError):
-    """Aliases or nesting would make a small file enormous."""
+    """The YAML is nested too deeply, or its aliases expand to too many values."""
 
     code = "LS113"
-    remedy = "Nest less deeply and repeat less through aliases; an anchor cannot hold itself."
+    remedy = "Nest less deeply and use fewer aliases; an anchor cannot contain itself."
 
 
 class UnknownColumn(SpecError):
-    """A table is declared with a column that its dataset does not have."""
+    """The `columns` of a table name one that its dataset does not have."""
 
     code = "LS114"
     remedy = "Correct the name in `columns`, or remove it; the hint has the nearest column."
 
 
 class UnsupportedColumn(SpecError):
-    """A column is named for statistics, and cannot have any, or none that can be published."""
+    """A column that is declared cannot have statistics, because of its type or its name.
+
+    Its type is one that has no statistics, or its name is empty or holds a dot.
+    """
 
     code = "LS115"
     remedy = (
-        "Leave the column out. docs/statistics.md lists the types that have "
-        "statistics; names with a dot cannot be published."
+        "Leave the column out of `columns`, or rename it. docs/statistics.md lists the types that "
+        "have statistics."
     )

@@ -1,4 +1,4 @@
-"""LS4xx: errors in commands, selectors, queries and arguments."""
+"""LS4xx: errors in commands, selectors, statements and arguments."""
 
 from __future__ import annotations
 
@@ -6,35 +6,44 @@ from lancestat.errors.base import UsageError
 
 
 class InvalidSelector(UsageError):
-    """A selector is empty, or uses a method or a word that does not exist."""
+    """A selector is empty, has an unknown method or word, or uses `state:` where it cannot be."""
 
     code = "LS401"
     remedy = "Use a method that the message lists; docs/operations.md explains them."
 
 
 class NothingSelected(UsageError):
-    """A selector fits no node."""
+    """A selector matches no node."""
 
     code = "LS402"
     remedy = "Correct the name; `lancestat list` prints the names of all nodes."
 
 
 class ProjectNotCreated(UsageError):
-    """`lancestat init` cannot write a project to the folder."""
+    """`lancestat init` cannot write to the folder, or would overwrite files in it."""
 
     code = "LS403"
     remedy = "Name an empty folder that may be written to: `lancestat init DIR`."
 
 
 class UnknownTable(UsageError):
-    """The project declares no table of that name."""
+    """A command or a statement names a table that is not there.
+
+    The project declares none of that name, nor has Spark's catalog one for a statement.
+    """
 
     code = "LS404"
-    remedy = "Correct the name, or declare a table. The result of a join needs a table over it."
+    remedy = (
+        "Correct the name, or declare the table. Declare a table over the result of a join to use "
+        "it as one."
+    )
 
 
 class UnknownTarget(UsageError):
-    """The project has no such target."""
+    """The target that was asked for is not declared.
+
+    Where the `default-target` of the YAML is not declared, the error is LS110.
+    """
 
     code = "LS405"
     remedy = "Name one of `targets` in `lancestat_project.yml`."
@@ -90,7 +99,7 @@ class InvalidQuery(UsageError):
 
 
 class UnsupportedStatement(UsageError):
-    """A form of ANALYZE TABLE does not apply to Lance tables or to `--explain`."""
+    """ANALYZE TABLE has NOSCAN or PARTITION, or goes with `--explain`, which do not apply to it."""
 
     code = "LS421"
     remedy = (
@@ -99,29 +108,28 @@ class UnsupportedStatement(UsageError):
     )
 
 
-class UnknownAnalyzeTable(UsageError):
-    """ANALYZE TABLE names a table that neither the project nor Spark's catalog has."""
-
-    code = "LS422"
-    remedy = "Correct the name, or declare the table."
-
-
 class InvalidColumnChoice(UsageError):
-    """A column that is to be analyzed is not there, is ambiguous, or cannot have statistics."""
+    """ANALYZE TABLE names a column that is not there, is ambiguous or cannot have statistics.
+
+    The statement has to be corrected; LS114 and LS115 are about columns that the YAML names.
+    """
 
     code = "LS423"
-    remedy = "Name columns of the table as it writes them, of types that have statistics."
+    remedy = (
+        "Correct the names after FOR COLUMNS, as the hint says. docs/statistics.md lists the types "
+        "that have statistics."
+    )
 
 
 class ColumnSelectedTwice(UsageError):
-    """A side of a KNN join selects columns that Spark cannot tell apart."""
+    """A side of a KNN join selects two columns whose names differ in case at most."""
 
     code = "LS450"
     remedy = "Leave one of them out of `select`."
 
 
 class ReservedColumnName(UsageError):
-    """A side of a KNN join selects a column with a name that the join gives to its own."""
+    """A side of a KNN join selects a column named like one that the join adds, as `_distance`."""
 
     code = "LS451"
     remedy = "Rename the column, or leave it out of `select`."
@@ -132,13 +140,6 @@ class SuffixedNameTaken(UsageError):
 
     code = "LS452"
     remedy = "Rename one of them, or leave it out of `select`."
-
-
-class OutputOverlapsInput(UsageError):
-    """The result of a KNN join would be written to, into or around what it reads."""
-
-    code = "LS453"
-    remedy = "Give `output` a place of its own."
 
 
 class SideColumnMissing(UsageError):
@@ -183,10 +184,13 @@ class ReferenceNotLance(UsageError):
 
 
 class NotPlainQuery(UsageError):
-    """The query of a side does more than read rows."""
+    """The query of a side is not one plain query, or an option of a side runs a statement."""
 
     code = "LS459"
-    remedy = "Write one SELECT that writes nothing and runs no program."
+    remedy = (
+        "Write one SELECT that writes nothing and runs no program, and remove options that run "
+        "statements."
+    )
 
 
 class InvalidArgument(UsageError):

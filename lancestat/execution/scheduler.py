@@ -11,7 +11,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from queue import SimpleQueue
 
-from lancestat.errors import LancestatError, NodeFailed, QueryFailed, SideUnreadable, StateError
+from lancestat.errors import (
+    InternalError,
+    LancestatError,
+    QueryFailed,
+    SideUnreadable,
+    StateError,
+)
 from lancestat.execution.evaluator import Evaluator, NodeEnded
 from lancestat.execution.result import Progress, RunResult, TableProgress
 from lancestat.plan.actions import (
@@ -223,7 +229,7 @@ def _known(error: Exception) -> LancestatError:
     if isinstance(error, LancestatError):
         return error
     _log.debug("internal error", exc_info=error)
-    return NodeFailed(
+    return InternalError(
         f"internal error: {type(error).__name__}: {error}",
         hint="run again with --verbose for the traceback",
     )

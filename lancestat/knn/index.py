@@ -11,12 +11,19 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import IndexMissing, IndexUnreadable
+from lancestat.errors import (
+    AccessDenied,
+    DatasetReplaced,
+    IndexMissing,
+    IndexUnreadable,
+    StoreUnreachable,
+)
 from lancestat.knn.centroids import mean_and_lower
 from lancestat.knn.request import Metric, distances
 from lancestat.knn.search import ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import VectorSide
+from lancestat.lake.open import read_failure
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
@@ -192,7 +199,11 @@ class IndexedSide:
         try:
             yield
         except Exception as error:
-            secrets = secret_values(self._side.storage_options)
+            options = self._side.storage_options
+            failure = read_failure(error, self._side.pin, options)
+            if isinstance(failure, AccessDenied | StoreUnreachable | DatasetReplaced):
+                raise failure from error
+            secrets = secret_values(options)
             reason = redact_line(f"{type(error).__name__}: {error}", secrets)
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise IndexUnreadable(message) from error

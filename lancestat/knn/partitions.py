@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import PartitionsLost, PartitionsNotWritten, RunError
+from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.request import Metric
 from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
@@ -89,7 +89,7 @@ def write_partition(
         storage_options: For the store.
 
     Raises:
-        PartitionsNotWritten: scratch cannot be written.
+        ScratchUnusable: scratch cannot be written to.
     """
     nearest = ExactSearch(sample, k, centroids.metric)
     fragments: list[str] = []
@@ -120,7 +120,7 @@ def commit(
     """Commit the written parts as one dataset.
 
     Raises:
-        PartitionsNotWritten: scratch cannot be written.
+        ScratchUnusable: scratch cannot be written to.
     """
     import lance
 
@@ -130,7 +130,7 @@ def commit(
     try:
         dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
     except Exception as error:
-        raise _partitions_not_written(error, storage_options) from error
+        raise _not_laid_out(error, storage_options) from error
     return PartitionedDataset(
         pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
@@ -303,13 +303,13 @@ def _written(
             storage_options=store_options(uri, storage_options),
         )
     except Exception as error:
-        raise _partitions_not_written(error, storage_options) from error
+        raise _not_laid_out(error, storage_options) from error
     return [json.dumps(fragment.to_json()) for fragment in fragments]
 
 
-def _partitions_not_written(error: Exception, storage_options: Mapping[str, str]) -> RunError:
+def _not_laid_out(error: Exception, storage_options: Mapping[str, str]) -> ScratchUnusable:
     reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
-    return PartitionsNotWritten(
+    return ScratchUnusable(
         f"the right side cannot be laid out in scratch: {reason}",
         hint="see that the scratch folder has room and may be written",
     )

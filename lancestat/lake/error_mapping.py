@@ -155,6 +155,7 @@ _CLASSES: dict[Cause, type[LakeError]] = {
     Cause.NOT_FOUND: DatasetMissing,
     Cause.UNREACHABLE: StoreUnreachable,
 }
+RESTORE = "an earlier version of the dataset may still be whole: restore it with Lance"
 # Message and hint; the hint of a dataset that is missing names its neighbours.
 _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
     DatasetMissing: ("there is no Lance dataset at {uri}", None),
@@ -168,7 +169,7 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
     ),
     DatasetDamaged: (
         "{uri} cannot be read: its files are damaged or incomplete",
-        "an earlier version of the dataset may still be whole: restore it with Lance",
+        RESTORE,
     ),
     StoreUnreachable: (
         "the store of {uri} does not answer",

@@ -7,13 +7,14 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lancestat.errors import (
+    DatasetDamaged,
     DatasetMissing,
     DatasetReplaced,
     LakeError,
     StoreUnreachable,
     VersionMissing,
 )
-from lancestat.lake.error_mapping import is_error_or_panic, lake_error
+from lancestat.lake.error_mapping import RESTORE, is_error_or_panic, lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
@@ -127,7 +128,7 @@ def read_failure(
     if not isinstance(failure, DatasetMissing):
         return failure
     uri, cause = redact_line(pin.uri, secrets), redact_line(str(error), secrets)
-    return DatasetMissing(f"a data file of {uri} is missing ({cause})", hint=failure.hint)
+    return DatasetDamaged(f"a data file of {uri} is missing ({cause})", hint=RESTORE)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from lancestat.errors import CommitFailed, LakeError, PublishError, TableNotOpened
+from lancestat.errors import CommitFailed, LakeError, PublishError
 from lancestat.lake.commit import (
     CommitOutcome,
     CommitRequest,
@@ -78,7 +78,7 @@ def commit(
             read, so only readers whose policy accepts the distance use the entries.
 
     Raises:
-        TableNotOpened: the table cannot be opened.
+        LakeError: the table cannot be opened.
         CommitFailed: the commit failed.
     """
     pin = publication.pin
@@ -95,9 +95,8 @@ def commit(
     except PublishError:
         raise
     except LakeError as error:
-        raise TableNotOpened(
-            f"statistics were not published: {error.message}", hint=error.hint
-        ) from None
+        message = f"statistics were not published: {error.message}"
+        raise type(error)(message, hint=error.hint) from None
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(

@@ -9,7 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from lancestat.errors import UnpublishableColumn
+from lancestat.errors import UnsupportedColumn
 from lancestat.formats import format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
@@ -93,7 +93,7 @@ def encode_statistics(
             tell the dataset from one that was created anew at its place.
 
     Raises:
-        UnpublishableColumn: a column's name is empty or holds a dot.
+        UnsupportedColumn: a column's name is empty or holds a dot.
     """
     entries = {
         VERSION: FORMAT_VERSION,
@@ -107,7 +107,7 @@ def encode_statistics(
         entries[NEWEST_FRAGMENT] = newest_fragment
     for name, (type, statistics) in columns.items():
         if not is_storable_name(name):
-            raise UnpublishableColumn(
+            raise UnsupportedColumn(
                 f"statistics of column {name!r} cannot be stored: its name is empty or holds a dot",
                 hint="exclude the column, or rename it",
             )

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from lancestat.formats import count
+from lancestat.formats import count, visible
 from lancestat.plan.saved import ObservedDataset, SavedLocation, SavedNode, SavedPlan
-from lancestat.redact import visible
 
 # The keys of a node's JSON for its action, and those that are compared elsewhere or not at all.
 _ACTION = ("action", "reasons")

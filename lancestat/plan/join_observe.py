@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lancestat.errors import LakeError, LancestatError, OutputOverlapsInput, VectorLengthMismatch
+from lancestat.errors import LakeError, LancestatError, OverlappingOutputs, VectorLengthMismatch
 from lancestat.knn.request import output_names
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.files import store_of
@@ -84,7 +84,7 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
     """Check that a join does not write to what it reads.
 
     Raises:
-        OutputOverlapsInput: the result would lie in, on or around an input.
+        OverlappingOutputs: the result would lie in, on or around an input.
     """
     output = canonical_uri(join.output_uri)
     for name in SIDES:
@@ -93,10 +93,10 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
             nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
             if nested or fnmatchcase(join.output_uri, uri):
                 side = JoinSide(join, name)
-                raise side.error(
-                    OutputOverlapsInput,
+                raise OverlappingOutputs(
                     f"the result of knn join '{join.name}' would be written to what {side} reads",
-                    "give the output a place of its own",
+                    location=join.location,
+                    hint="give the output a place of its own",
                 )
 
 

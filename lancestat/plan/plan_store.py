@@ -18,12 +18,12 @@ from lancestat.errors import (
     PlanOutOfDate,
     UsageError,
 )
+from lancestat.formats import visible
 from lancestat.lake.temporary_files import write_whole
 from lancestat.plan.actions import Plan
 from lancestat.plan.drift import drift
 from lancestat.plan.observe import Observer
 from lancestat.plan.saved import PlanOptions, SavedPlan, Saver
-from lancestat.redact import visible
 from lancestat.spec.model import Node
 from lancestat.spec.quoting import quoted
 

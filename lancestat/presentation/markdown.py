@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count
+from lancestat.formats import count, visible
 from lancestat.presentation.markdown_diff import diff_page
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.text_status import SYMBOLS, WELL_LISTED
 from lancestat.presentation.views import ActionView, DiffView, PlanView, QueryView, StatusView
-from lancestat.redact import visible
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeStatus

@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 
+from lancestat.formats import visible
 from lancestat.presentation.views import QueryColumn, QueryView
-from lancestat.redact import visible
 from lancestat.spark.sql.query import Array, Map, QueryResult, ResultValue, Scalar, Shape, Struct
 
 _EPOCH = datetime(1970, 1, 1)

@@ -14,16 +14,8 @@ from dataclasses import dataclass, field
 
 import click
 
-from lancestat.redact import (
-    EMPTY_REDACTOR,
-    PAINT,
-    Audience,
-    Redactor,
-    escape_commands,
-    escape_json_commands,
-    secret_environment,
-    visible,
-)
+from lancestat.formats import PAINT, escape_commands, escape_json_commands, visible
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 
 _TONES: dict[str, dict[str, object]] = {
     "analyze": {"fg": "green"},

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.formats import age, count, instant, size
+from lancestat.formats import age, count, instant, size, visible
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE, paint, table
 from lancestat.presentation.text_diff import diff_lines
@@ -31,7 +31,7 @@ from lancestat.presentation.views import (
     StatusView,
     ValidationView,
 )
-from lancestat.redact import redact_line, visible
+from lancestat.redact import redact_line
 
 if TYPE_CHECKING:
     from lancestat.manifest.wire import PublishedColumn

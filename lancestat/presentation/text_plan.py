@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, duration, spoken
+from lancestat.formats import count, duration, message_lines, spoken
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView
-from lancestat.redact import message_lines
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeRunFigures

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, size, spoken
+from lancestat.formats import count, size, spoken, visible
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table
 from lancestat.presentation.views import ExplanationView, QueryView
-from lancestat.redact import visible
 
 if TYPE_CHECKING:
     from lancestat.optimizer.estimates import ColumnEstimate, Explanation

@@ -7,11 +7,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import count, duration, large, roughly, share, size, spoken
+from lancestat.formats import count, duration, large, roughly, share, size, spoken, visible
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.table_status import TableStatus
-from lancestat.redact import redact_line, visible
+from lancestat.redact import redact_line
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
 
 

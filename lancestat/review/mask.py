@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, redact_line, visible
+from lancestat.formats import visible
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, redact_line
 from lancestat.spec.model import ProjectSpec
 
 # `redact_line` does not shorten a text of so many characters.

@@ -83,7 +83,7 @@ class SparkScanner:
         """Read scans of a table; yield each once with its partials by field key.
 
         Raises:
-            LancestatError: What reading a fragment raised, after Spark's own retries; `ScanFailed`
+            LancestatError: What reading a fragment raised, after Spark's own retries; `JobFailed`
                 when the Spark job failed otherwise, `Cancelled` when it was cancelled, as
                 `classic_session` when Spark did not start.
         """

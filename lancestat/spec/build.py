@@ -10,7 +10,7 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LancestatError, MissingKey, WrongValue
+from lancestat.errors import LancestatError, MissingKey, NotPlainQuery, WrongValue
 from lancestat.spec.declaration import (
     ByName,
     Bytes,
@@ -286,9 +286,9 @@ def _writing_errors(item: Item, values: Mapping[str, Any], *steps: str) -> Itera
     hint = "a side is one SELECT, which writes nothing and runs no program"
     objection = None if values["sql"] is None else query_objection(values["sql"])
     if objection is not None:
-        yield item.error(WrongValue, f"'sql' {objection}", *steps, "sql", hint=hint)
+        yield NotPlainQuery(f"'sql' {objection}", location=item.at(*steps, "sql"), hint=hint)
     for key, text in values["options"].items():
         objection = option_objection(values["format"] or "", key, text)
         if objection is not None:
-            message, path = f"option '{key}' {objection}", (*steps, "options", key)
-            yield item.error(WrongValue, message, *path, hint="a side only reads rows")
+            message, location = f"option '{key}' {objection}", item.at(*steps, "options", key)
+            yield NotPlainQuery(message, location=location, hint="a side only reads rows")

@@ -12,7 +12,8 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError, UnreadableFile
-from lancestat.redact import Origin, visible
+from lancestat.formats import visible
+from lancestat.redact import Origin
 from lancestat.spec.document import MAX_BYTES, Document, read_document
 from lancestat.spec.quoting import quoted
 

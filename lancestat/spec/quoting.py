@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancestat.redact import visible
+from lancestat.formats import visible
 
 _LONGEST = 60
 

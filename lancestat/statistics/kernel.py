@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable
 
 import pyarrow as pa
 
-from lancestat.errors import TypeNotAnalyzed, UnexpectedBatch
+from lancestat.errors import UnexpectedBatch, UnsupportedColumn
 from lancestat.statistics.column_type import Kind, column_type
 from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileBuilder
@@ -32,7 +32,7 @@ def analyze(
         quantiles: names of the columns, of kinds that have histograms, whose partials get them.
 
     Raises:
-        TypeNotAnalyzed: a column's type cannot be analyzed.
+        UnsupportedColumn: a column's type cannot be analyzed.
         UnexpectedBatch: a batch lacks a column or has another type.
     """
     reducers = {field.name: _reducer(field, field.name in quantiles) for field in schema}
@@ -61,7 +61,7 @@ _TO_MICROSECONDS = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (
 def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
     type = column_type(field.type)
     if type is None:
-        raise TypeNotAnalyzed(f"column '{field.name}' of type {field.type} cannot be analyzed")
+        raise UnsupportedColumn(f"column '{field.name}' of type {field.type} cannot be analyzed")
     stored = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
     if type.kind in (Kind.STRING, Kind.BINARY):
         return BytesReducer(is_text=type.kind is Kind.STRING)

@@ -140,7 +140,7 @@ MISTAKES = (
     ("['C_SPECS') }}\"]".removeprefix("["), "'C_SPECS') }}\", \"{{ env_var('C_OWNER') }}\"]"),
     ("spec-paths: [", "spec-paths: [\"/{{ env_var('C_URI_SECRET') }}\\0\", "),
     ("'C_STATE') }}/state", "'C_OWNER') }}\\n"),
-    ("'C_MASTER') }}\"", "'C_MASTER') }}\"\n      min-bytes: \"{{ env_var('C_OWNER') }}\""),
+    ("min-bytes: 0", "min-bytes: \"{{ env_var('C_OWNER') }}\""),
     ("    storage-options:", "    reader: \"{{ env_var('C_OWNER') }}\"\n    storage-options:"),
     ("name: orders", "name: \"{{ env_var('C_OWNER') }}\""),
     ("name: orders", "name: \"{{ var('lake') }} {{ var('password') }}\""),

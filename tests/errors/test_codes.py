@@ -11,6 +11,7 @@ import pytest
 
 from lancestat import errors
 from lancestat.errors import (
+    RETIRED,
     InvalidProject,
     LancestatError,
     Location,
@@ -50,11 +51,48 @@ def test_a_code_is_in_the_range_of_its_module_and_has_a_meaning_and_a_remedy(
     assert error_class(kind.code) is kind
 
 
-def test_a_code_is_declared_once() -> None:
-    for taken in ("LS201", "LS554"):
-        with pytest.raises(TypeError, match=f"Again declares {taken}, which is taken"):
-            type("Again", (RunError,), {"code": taken, "remedy": "-"})
-    assert error_class("LS554") is None
+@pytest.mark.parametrize("taken", [kind.code for kind in CLASSES] + list(RETIRED))
+def test_a_code_is_declared_once_and_never_again(taken: str) -> None:
+    with pytest.raises(TypeError, match=f"Again declares {taken}, which is taken"):
+        type("Again", (RunError,), {"code": taken, "remedy": "-"})
+
+
+@pytest.mark.parametrize(("code", "now"), RETIRED.items())
+def test_a_retired_code_has_no_class_and_a_successor(code: str, now: str) -> None:
+    assert error_class(code) is None
+    successors = [kind for kind in CLASSES if re.fullmatch(now.replace("x", r"\d"), kind.code)]
+    assert successors
+    assert f"| {code} | {now} |" in reference()
+
+
+def made_by(node: ast.AST) -> list[ast.expr]:
+    """Expressions that name a class to make an error of: called, or handed on to what calls it."""
+    match node:
+        case ast.Call(func=ast.Name(id="isinstance" | "suppress")):
+            return []
+        case ast.Call(func=func, args=args):
+            return [func, *args]
+        case ast.Dict(values=values):
+            return values
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.Yield(value=ast.Tuple(elts=parts)):
+            return parts
+    return []
+
+
+@pytest.fixture(scope="module")
+def raised() -> frozenset[str]:
+    paths = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "errors"]
+    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text("utf-8"))))
+    return frozenset(
+        part.id for node in nodes for part in made_by(node) if isinstance(part, ast.Name)
+    )
+
+
+@pytest.mark.parametrize("kind", CLASSES)
+def test_every_code_is_raised_somewhere(kind: type[LancestatError], raised: frozenset[str]) -> None:
+    assert kind.__name__ in raised
 
 
 def test_an_area_is_not_an_error() -> None:

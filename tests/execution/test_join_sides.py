@@ -281,13 +281,13 @@ def test_an_output_that_is_an_input_is_refused(world: JoinWorld, where: str) -> 
         case "around":
             output = str(world.folder)
     world.declare(output_uri=output)
-    assert refused(world).code == "LS453"
+    assert refused(world).code == "LS112"
 
 
 def test_an_output_among_the_files_of_an_input_is_refused(world: JoinWorld, rows: Path) -> None:
     world.declare(left=files("parquet", rows / "*.parquet"))
     world.declare(output_format="parquet", output_uri=str(rows / "out.parquet"))
-    assert refused(world).code == "LS453"
+    assert refused(world).code == "LS112"
 
 
 def test_parquet_output_in_an_object_store_is_refused(world: JoinWorld) -> None:

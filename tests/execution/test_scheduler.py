@@ -84,7 +84,7 @@ def test_an_internal_error_fails_its_table_without_a_traceback(
     scanning(break_large)
     result = Project.load(folder).run()
     assert statuses(result) == {"large": Status.ERROR, "small": Status.SUCCESS}
-    assert "LS500" in (result.nodes[0].message or "")
+    assert "LS001" in (result.nodes[0].message or "")
 
 
 def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before], None]) -> None:

@@ -153,7 +153,7 @@ def orders(start: int, count: int) -> pa.Table:
     )
 
 
-def write_project(folder: Path, *tables: str, min_bytes: str = "16 MB") -> None:
+def write_project(folder: Path, *tables: str, min_bytes: str = "16MB") -> None:
     """A project that declares Lance tables of those names beside its YAML, with a local Spark."""
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(

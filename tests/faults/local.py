@@ -6,7 +6,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import JoinFailed
+from lancestat.errors import JobFailed
 from lancestat.knn.request import OnStage
 from lancestat.knn.work import JoinOutcome, JoinWork
 from lancestat.scratch.folder import scratch
@@ -33,4 +33,4 @@ def join(work: JoinWork, on_stage: OnStage) -> JoinOutcome:
             return joined(work)
     except (OSError, ValueError, RuntimeError) as error:
         # Jobs of Spark report errors of Lance in a task like this.
-        raise JoinFailed(f"joining '{work.node}' failed: {error}") from None
+        raise JobFailed(f"joining '{work.node}' failed: {error}") from None

@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
 
 @pytest.mark.parametrize(
-    ("min_bytes", "longest"), [("0", 9.0), ("16 MB", 4.0)], ids=["on Spark", "in process"]
+    ("min_bytes", "longest"), [("0", 9.0), ("16MB", 4.0)], ids=["on Spark", "in process"]
 )
 @pytest.mark.parametrize("seed", range(2))
 def test_a_killed_run_leaves_no_false_statistics(

@@ -209,7 +209,7 @@ def test_tasks_that_always_fail_are_one_error_and_keep_the_old_result(
 
     [code, message, hint] = cluster.join(by, lefts, old)["error"]
 
-    assert (code, hint) == ("LS553", None)
+    assert (code, hint) == ("LS511", None)
     assert re.fullmatch(f"{what} failed: ValueError: a disk went away", message)
     assert_same(rows(old), expected(FEW))
     cluster.check_nothing_is_left(old)
@@ -222,7 +222,7 @@ def test_workers_that_are_always_killed_are_one_error_and_keep_the_old_result(
 
     [code, message, hint] = cluster.join("exact", FEW, old)["error"]
 
-    assert code == "LS553"
+    assert code == "LS511"
     assert message.startswith("joining 'near' failed: ")
     assert "Python worker exited unexpectedly" in message
     assert "\n" not in message

@@ -217,7 +217,7 @@ def test_a_failing_side_leaves_nothing_in_scratch(spark: SparkSession, tmp_path:
     side = frame(spark, [[1.0, 2.0]])
     bad = side.withColumn("id", sf.raise_error(sf.lit("no such thing")))
 
-    with pytest.raises(RunError, match=r"LS553.*right side.*no such thing"):
+    with pytest.raises(RunError, match=r"LS511.*right side.*no such thing"):
         join(side, bad, 1, scratch=str(tmp_path / "scratch"))
 
     left_behind = [path for path in tmp_path.rglob("*.lance") if path.is_file()]

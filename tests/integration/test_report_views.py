@@ -186,7 +186,7 @@ def test_an_unknown_view_is_an_error_that_lists_the_existing_ones(sql: Sql) -> N
     result = sql("select *\nfrom lancestat.statistic")
     assert result.exit_code == 2
     assert result.stderr.splitlines() == [
-        "LS420 query:2:6  there is no table or view 'lancestat.statistic'",
+        "LS404 query:2:6  there is no table or view 'lancestat.statistic'",
         "      | from lancestat.statistic",
         "      |      ^^^^^^^^^^^^^^^^^^^",
         "      hint: did you mean 'lancestat.statistics'?",

@@ -223,7 +223,7 @@ def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> 
         (
             "select 'é' from\n  ordres o",
             [
-                "LS420 query:2:3  there is no table or view 'ordres'",
+                "LS404 query:2:3  there is no table or view 'ordres'",
                 "      |   ordres o",
                 "      |   ^^^^^^",
                 "      hint: did you mean 'Orders'?",
@@ -232,7 +232,7 @@ def test_other_statements_are_passed_to_spark(sql: Sql, spark: SparkSession) -> 
         (
             "select * from zzz",
             [
-                "LS420 query:1:15  there is no table or view 'zzz'",
+                "LS404 query:1:15  there is no table or view 'zzz'",
                 "      | select * from zzz",
                 "      |               ^^^",
                 "      hint: declared tables: Orders, customers, gone",
@@ -313,13 +313,13 @@ def test_analyze_of_columns_keeps_existing_statistics_of_others(sql: Sql, shop: 
         ),
         (
             "ordrs COMPUTE STATISTICS",
-            "LS422",
+            "LS404",
             "no table 'ordrs' is declared",
             "did you mean 'Orders'?",
         ),
         (
             "db.orders COMPUTE STATISTICS FOR ALL COLUMNS",
-            "LS422",
+            "LS404",
             "no table 'db.orders' is declared",
             "did you mean 'Orders'?",
         ),

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from numpy.typing import NDArray
 
-from lancestat.errors import RunError
+from lancestat.errors import RunError, StoreUnreachable
 from lancestat.knn.index import IndexedSide, SearchParameters
 from lancestat.knn.request import Metric
 from lancestat.knn.search import Neighbours, nothing, search
@@ -187,6 +187,19 @@ def test_a_table_without_an_index_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="has no vector index on 'emb'") as error:
         side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS566"
+
+
+def test_a_store_that_does_not_answer_is_no_error_of_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object, **options: object) -> object:
+        raise OSError("LanceError(IO): Generic S3 error: error sending request for url")
+
+    dataset = indexed(tmp_path / "right", clustered(1, 1000), Metric.L2)
+    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    monkeypatch.setattr(lance.LanceDataset, "scanner", fail)
+    with pytest.raises(StoreUnreachable, match="does not answer"):
+        side.search(clustered(2, 3), 2, SearchParameters(1))
 
 
 def test_an_index_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:

@@ -183,7 +183,7 @@ def test_scratch_that_cannot_be_written_is_one_error(
     centroids = train(rows, LISTS, Metric.L2)
     with pytest.raises(RunError, match="cannot be laid out in scratch") as error:
         lay_out(rows, centroids, queries, tmp_path / "file" / "laid")
-    assert error.value.code == "LS586"
+    assert error.value.code == "LS583"
 
 
 def test_scratch_that_has_lost_a_fragment_is_one_error(

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat import __version__
-from lancestat.errors import PublishError
+from lancestat.errors import DatasetMissing, PublishError, VersionMissing
 from lancestat.lake.commit import CommitOutcome, Conflict, Landed, LandedLate
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Snapshot
@@ -240,7 +240,9 @@ def test_a_version_that_was_cleaned_up_gets_one_clear_error(uri: str) -> None:
     append(uri)
     lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
     assert isinstance(commit(published), Conflict)
-    with pytest.raises(PublishError, match=r"^LS602 .*no version") as raised:
+    with pytest.raises(
+        VersionMissing, match=r"^LS206  statistics were not published: .*no version"
+    ) as raised:
         commit(published, even_late=True)
     assert ".rs" not in str(raised.value)
 
@@ -248,7 +250,9 @@ def test_a_version_that_was_cleaned_up_gets_one_clear_error(uri: str) -> None:
 def test_a_missing_table_gets_one_clear_error(uri: str) -> None:
     published = publication(observe(uri), "id")
     shutil.rmtree(uri)
-    with pytest.raises(PublishError, match=r"^LS602 .*no Lance dataset") as raised:
+    with pytest.raises(
+        DatasetMissing, match=r"^LS201  statistics were not published: .*no Lance dataset"
+    ) as raised:
         commit(published)
     assert ".rs" not in str(raised.value)
 

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lancestat.errors import PublishError
+from lancestat.errors import UnsupportedColumn
 from lancestat.manifest.wire import (
     Flaw,
     PublishedColumn,
@@ -102,9 +102,9 @@ def test_an_instant_without_zone_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["", ".", "a.b", "a.", ".a"])
 def test_names_that_cannot_be_stored_are_refused(name: str) -> None:
-    with pytest.raises(PublishError, match="holds a dot") as raised:
+    with pytest.raises(UnsupportedColumn, match="holds a dot") as raised:
         encode(**{name: (BIGINT, IDS)})
-    assert raised.value.code == "LS601"
+    assert raised.value.code == "LS115"
 
 
 @pytest.mark.parametrize("name", ["min", "version", "Größe", "a b", "`q`", "lance/stats", "列"])

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from lancestat.errors import TypeNotAnalyzed
+from lancestat.errors import UnsupportedColumn
 from lancestat.presentation.plan_view import plan_view
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint
@@ -51,7 +51,7 @@ def test_an_empty_plan_has_its_own_message() -> None:
 
 
 def test_long_errors_wrap_below_the_name_of_their_node() -> None:
-    error = TypeNotAnalyzed("word " * 60, hint="wait " * 30)
+    error = UnsupportedColumn("word " * 60, hint="wait " * 30)
     lines = as_text(plan(blocked(error=error)), width=80).splitlines()
     assert max(map(len, lines)) <= 80
     below = [line for line in lines if "word" in line or "wait" in line]

@@ -17,7 +17,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.errors import JoinFailed, OutputNotWritten, RunError
+from lancestat.errors import JobFailed, OutputNotWritten, RunError
 from lancestat.lake import storage
 from lancestat.scratch.folder import HEARTBEAT, MARKER, Scratch, scratch
 
@@ -60,7 +60,7 @@ def test_names_of_applications_stay_inside_the_root(root: Path, application: str
 
 @pytest.mark.parametrize("error", [ValueError, RunError, KeyboardInterrupt, SystemExit])
 def test_a_folder_is_removed_after_a_failure(root: Path, error: type[BaseException]) -> None:
-    raised = JoinFailed("no") if error is RunError else error()
+    raised = JobFailed("no") if error is RunError else error()
     with pytest.raises(error) as caught, scratch(str(root), "app", settle_seconds=0) as folder:
         fill(folder)
         raise raised
@@ -180,7 +180,7 @@ FULL = (
         "LanceError(IO): Encountered internal error. Please file a bug report: failed to write: "
         "Generic LocalFileSystem error: Unable to copy data: No space left on device (os error 28)"
     ),
-    JoinFailed("computing the right side failed: No space left on device"),
+    JobFailed("computing the right side failed: No space left on device"),
 )
 
 

@@ -134,15 +134,20 @@ def test_a_damaged_file_names_its_fragment(tmp_path: Path) -> None:
     assert bad.value.code == "LS204"
 
 
-def test_a_missing_file_and_a_missing_fragment_have_different_errors(tmp_path: Path) -> None:
+def test_a_missing_file_and_a_missing_fragment_have_different_messages(tmp_path: Path) -> None:
     written_dataset = lance.write_dataset(pa.table({"id": range(100)}), tmp_path)
     (tmp_path / "data" / written_dataset.get_fragments()[0].metadata.files[0].path).unlink()
     dataset = pinned_dataset(pinned(tmp_path, 1), {})
 
-    with pytest.raises(LakeError, match=r"fragment 0 at version 1: a data file of .* is missing"):
+    with pytest.raises(
+        LakeError, match=r"fragment 0 at version 1: a data file of .* is missing"
+    ) as bad:
         ids(dataset, RowRange(0))
-    with pytest.raises(LakeError, match="has no fragment 7 at version 1"):
+    assert bad.value.code == "LS204"
+    assert "restore it with Lance" in (bad.value.hint or "")
+    with pytest.raises(LakeError, match="has no fragment 7 at version 1") as bad:
         ids(dataset, RowRange(7))
+    assert bad.value.code == "LS204"
 
 
 def test_a_version_that_is_gone_is_refused(tmp_path: Path) -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.errors import DatasetDamaged, RunError, UsageError
+from lancestat.errors import DatasetDamaged, RunError, UnknownTable, UsageError
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_failure, query_text
 from lancestat.spark.sql.statement import AnalyzeStatement, find_declared, mentioned, not_declared
@@ -71,7 +73,7 @@ def test_declared_names_are_found_as_spark_finds_names() -> None:
 
 def test_an_undeclared_table_has_a_hint_with_the_declared_ones() -> None:
     error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"])
-    assert (error.code, error.hint) == ("LS422", "did you mean 'orders'?")
+    assert (error.code, error.hint) == ("LS404", "did you mean 'orders'?")
     error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"])
     assert error.hint == "declared tables: part, orders"
     assert "'db.zzz'" in error.message
@@ -105,6 +107,17 @@ def test_a_failed_task_is_reported_in_one_line_without_secrets() -> None:
 def test_a_cancelled_query_is_not_a_failure_of_the_query() -> None:
     explained = explain_failure(Exception("Job 3 cancelled because"), QueryText("select 1"))
     assert (explained.code, explained.message) == ("LS512", "the query was cancelled")
+
+
+def test_a_table_that_is_missing_has_one_code_in_every_statement() -> None:
+    error: Any = Exception("the relation is not found")
+    error.getCondition = lambda: "TABLE_OR_VIEW_NOT_FOUND"
+    error.getMessageParameters = lambda: {"relationName": "`ordrs`"}
+    context = QueryContext(tables={"orders": None})
+    explained = explain_failure(error, QueryText("select * from ordrs"), context)
+    analyzed = not_declared(AnalyzeStatement(("ordrs",)), ["orders"])
+    assert type(explained) is type(analyzed) is UnknownTable
+    assert explained.hint == analyzed.hint == "did you mean 'orders'?"
 
 
 def test_the_repr_of_a_context_shows_no_secrets() -> None:

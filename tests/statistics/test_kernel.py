@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from lancestat.errors import RunError
+from lancestat.errors import RunError, UnsupportedColumn
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 from tests.statistics.columns import COLUMNS, Column, true_partial
@@ -212,7 +212,7 @@ def test_only_requested_columns_are_analyzed() -> None:
     "type", [pa.list_(pa.int8()), pa.timestamp("us"), pa.decimal256(40, 0)], ids=str
 )
 def test_a_type_that_cannot_be_analyzed_is_named(type: pa.DataType) -> None:
-    with pytest.raises(RunError, match=r"LS501.*column 'v' of type") as raised:
+    with pytest.raises(UnsupportedColumn, match=r"LS115.*column 'v' of type") as raised:
         analyze([], pa.schema([pa.field("v", type)]))
     assert str(type) in str(raised.value)
 

@@ -11,9 +11,9 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.errors import CommentTextUnreadable
+from lancestat.formats import escape_commands, visible
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import CommentView
-from lancestat.redact import escape_commands, visible
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LancestatError, ScanFailed
+from lancestat.errors import LancestatError
 from lancestat.redact import secret_values
 from lancestat.spark.analyze.scan_task import RangePartials, ScanPartials, ScanTask, scan_table
 from lancestat.spark.analyze.work import OnProgress, TableScan, WorkItem
@@ -36,7 +36,7 @@ def analyze_table(
 
     Raises:
         LancestatError: What a worker raised, after Spark's own retries.
-        ScanFailed: The job failed otherwise.
+        JobFailed: The job failed otherwise.
         Cancelled: The job was cancelled.
     """
     context = spark.sparkContext
@@ -80,8 +80,8 @@ def explain(
     """Return the error to show for a job over `table` that raised `error` on the driver.
 
     What a worker raised comes back as it was; anything else becomes `Cancelled` when the
-    job was cancelled, else `ScanFailed` with the cause of the last failed task.
+    job was cancelled, else `JobFailed` with the cause of the last failed task.
     """
     uri, secrets = table.table.uri, secret_values(storage_options)
     job = f"the Spark job over {uri}"
-    return job_error(error, ScanFailed, f"reading {uri}", secrets, job=job)
+    return job_error(error, f"reading {uri}", secrets, job=job)

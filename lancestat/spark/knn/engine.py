@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
 
-from lancestat.errors import Cancelled, JoinFailed, StaleBase, VectorLengthMismatch
+from lancestat.errors import Cancelled, StaleBase, VectorLengthMismatch
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import (
     JoinRequest,
@@ -184,7 +184,7 @@ class SparkJoin:
             yield
         except Exception as error:
             secrets = secret_values(self._engine.storage_options)
-            raise job_error(error, JoinFailed, f"joining '{self._work.node}'", secrets) from None
+            raise job_error(error, f"joining '{self._work.node}'", secrets) from None
 
     def _has_index(self, opened: OpenedSide) -> bool:
         """Whether the right side is a table with a vector index of the metric."""

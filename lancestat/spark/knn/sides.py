@@ -11,6 +11,7 @@ from lancestat.errors import (
     NotPlainQuery,
     SideColumnMissing,
     SideUnreadable,
+    UnknownTable,
     UsageError,
     did_you_mean,
 )
@@ -99,7 +100,7 @@ def unreadable(
         error, QueryText(source.sql or "", f"the {name} side's query"), context
     )
     hint = failure.hint
-    if source.sql is not None and "no table" in failure.message:
+    if source.sql is not None and isinstance(failure, UnknownTable):
         hint = "a query names declared tables as {{ ref('name') }}"
     message = f"the {name} side cannot be read: {failure.message}"
     return SideUnreadable(message, location=source.location, hint=hint)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.errors import JoinFailed, LancestatError
+from lancestat.errors import JobFailed, LancestatError
 from lancestat.knn.request import OnStage, Stage, StageProgress
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
@@ -107,7 +107,7 @@ def worker_task(threads: int, storage_options: Mapping[str, str], doing: str) ->
             raise
         reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
         hint = MORE_MEMORY if isinstance(error, MemoryError) else None
-        failed = JoinFailed(f"{doing} failed: {reason}", hint=hint)
+        failed = JobFailed(f"{doing} failed: {reason}", hint=hint)
         raise WorkerError.carrying(failed) from error
 
 

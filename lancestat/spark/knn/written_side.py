@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from lancestat.errors import (
-    JoinFailed,
     LancestatError,
+    ScratchUnusable,
     SideColumnMissing,
     SideNotWritten,
     VectorLengthMismatch,
@@ -24,7 +24,7 @@ from lancestat.errors import (
 from lancestat.knn.request import Metric
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
-from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
 from lancestat.lake.open import readable, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.redact import redact_line, secret_values
@@ -71,7 +71,8 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOpti
         VectorLengthMismatch: vectors of different lengths.
         NotVectors: the column holds no vectors.
         SideNotWritten: Lance cannot hold a column.
-        JoinFailed: the job failed.
+        ScratchUnusable: scratch cannot be written to.
+        JobFailed: the job failed.
     """
     reports = _run(rows, scan, writing)
     dimension = _dimension(reports, writing.side)
@@ -153,7 +154,7 @@ def _run(
         results = map_in_arrow(rows, write, "report string").collect()
         return [_PartitionReport(**json.loads(row.report)) for row in results]
     except Exception as error:
-        raise job_error(error, JoinFailed, doing, secret_values(options)) from None
+        raise job_error(error, doing, secret_values(options)) from None
 
 
 def _run_files(
@@ -215,10 +216,12 @@ class _Writer:
             if not is_error_or_panic(error):
                 raise
             reason = redact_line(f"{type(error).__name__}: {error}", secret_values(options))
-            raise SideNotWritten(
-                f"the {self._writing.side} side cannot be written: {reason}",
-                hint="leave out columns of types that Lance does not support",
-            ) from error
+            message = f"the {self._writing.side} side cannot be written: {reason}"
+            if is_of_store(error) or cause_of(error) is Cause.NOT_FOUND:
+                hint = "check the target's 'scratch', its storage-options and the permissions there"
+                raise ScratchUnusable(message, hint=hint) from error
+            hint = "leave out columns of types that Lance does not support"
+            raise SideNotWritten(message, hint=hint) from error
         return [json.dumps(fragment.to_json()) for fragment in fragments]
 
     def _batches(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

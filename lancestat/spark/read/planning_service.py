@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from lancestat.errors import LancestatError, ScanNotPlanned
+from lancestat.errors import InternalError, LancestatError
 from lancestat.lake.row_ranges import split_fragments
 from lancestat.optimizer.estimates import (
     ColumnEstimate,
@@ -79,7 +79,7 @@ class PlanningService:
             table = self._tables.get(message["table"])
             secrets = secret_values(table.storage_options if table else None)
             cause = redact_line(f"{type(error).__name__}: {error}", secrets)
-            problem = ScanNotPlanned(f"a scan cannot be planned: {cause}")
+            problem = InternalError(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})
 

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from lancestat.errors import Cancelled, LancestatError, RunError, error_class
+from lancestat.errors import Cancelled, JobFailed, LancestatError, error_class
 from lancestat.redact import redact_line
 
 _MARK = "lancestat-error:"
@@ -52,17 +52,15 @@ _CRASHED = re.compile(
 
 def job_error(
     error: Exception,
-    kind: type[RunError],
     doing: str,
     secrets: Iterable[str],
     *,
     job: str | None = None,
 ) -> LancestatError:
-    """Return the error of a worker as it was, `Cancelled` for a cancelled job, else a `kind`.
+    """Return the error of a worker as it was, `Cancelled` for a cancelled job, else `JobFailed`.
 
     Args:
         error: What was raised on the driver.
-        kind: The error of a job that failed.
         doing: What the job was for, to go on with "was cancelled" or "failed".
         secrets: Values that must not be shown.
         job: What failed, where that is not what it was doing.
@@ -75,7 +73,7 @@ def job_error(
     if is_cancelled(error):
         return Cancelled(f"{doing} was cancelled")
     reason, hint = cause(error, secrets)
-    return kind(f"{job or doing} failed: {reason}", hint=hint)
+    return JobFailed(f"{job or doing} failed: {reason}", hint=hint)
 
 
 def cause(error: Exception, secrets: Iterable[str]) -> tuple[str, str | None]:

@@ -14,6 +14,7 @@ from lancestat.errors import (
     LancestatError,
     Location,
     QueryFailed,
+    UnknownTable,
     did_you_mean,
 )
 from lancestat.redact import redact_line
@@ -94,8 +95,9 @@ def explain_failure(
 ) -> LancestatError:
     """Return the error that a user should see for a query at which Spark raised `error`.
 
-    What a worker raised comes back as it was. A query that Spark cannot parse or resolve is an
-    `InvalidQuery`; anything else is `Cancelled` when it was cancelled, else `QueryFailed`.
+    What a worker raised comes back as it was. A query that names a table that is not there is an
+    `UnknownTable`, another one that Spark cannot parse or resolve an `InvalidQuery`; anything else
+    is `Cancelled` when it was cancelled, else `QueryFailed`.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -126,7 +128,7 @@ def _no_table(error: Any, text: QueryText, query_context: QueryContext) -> Lance
             return failure
     span = _error_span(error, text)
     message = f"there is no table or view '{name}'"
-    return InvalidQuery(
+    return UnknownTable(
         message if span is None else f"{message}\n{text.excerpt(*span)}",
         location=None if span is None else text.location(span[0]),
         hint=hint_for(name, query_context),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import (
     InvalidQuery,
-    UnknownAnalyzeTable,
+    UnknownTable,
     UnsupportedStatement,
     UsageError,
     did_you_mean,
@@ -91,7 +91,7 @@ def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageE
     """The error for a table that neither the project nor Spark's catalog has."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     near = did_you_mean(statement.name, declared)
-    return UnknownAnalyzeTable(
+    return UnknownTable(
         f"no table '{statement.name}' is declared, nor is it in Spark's catalog",
         hint=near or f"declared tables: {listed or 'none'}",
     )
