@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from lancestat.errors import LancestatError, UnknownTable
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
+from lancestat.spark.session.versions import has_nearest_by_join
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ColumnSelection, Node, ProjectSpec, Refresh, Table, tables_of
 
@@ -440,7 +441,6 @@ class Project:
     def _observer(self) -> Observer:
         from lancestat.plan.observe import Observer
         from lancestat.spark.session.choice import in_process_bytes
-        from lancestat.spark.session.versions import has_nearest_by_join
 
         return Observer(
             self.spec,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -21,13 +21,15 @@ from lancestat.lake.row_ranges import ScanPartition, split_fragments
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.optimizer.table import QueryScan
 from lancestat.spark.read.read_task import read_part
+from lancestat.spark.read.source_filters import pushed_filters
 from lancestat.spark.session.arrow_types import spark_schema
-from lancestat.spark.session.versions import has_source_filters, to_arrow_schema
+from lancestat.spark.session.versions import to_arrow_schema
 from lancestat.spark.session.worker import prepare_worker
 from lancestat.statistics.column_type import decoded_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark.sql.datasource import Filter as SparkFilter
     from pyspark.sql.types import StructType
 
 
@@ -82,11 +84,7 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
                     f"not {asked.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
                 )
-        kind = LanceReader
-        if self._source_options.pushdown and has_source_filters():
-            from lancestat.spark.read.pushing_reader import PushingReader
-
-            kind = PushingReader
+        kind = PushingReader if self._source_options.pushdown else LanceReader
         return kind(observed, schema, self._source_options.storage_options)
 
     def _pinned(self) -> Snapshot:
@@ -193,3 +191,18 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
     def _table(self) -> Snapshot:
         opened = open_pinned(self._pin, storage_options=self._storage_options)
         return snapshot(opened, self._pin.uri, self._storage_options)
+
+
+class PushingReader(LanceReader):
+    """Leaves to Spark only the filters that Lance does not apply exactly.
+
+    Spark 4.0 hands over none.
+    """
+
+    def pushFilters(  # noqa: N802 - Spark's name
+        self, filters: list[SparkFilter]
+    ) -> Iterable[SparkFilter]:
+        """Push filters down, and return those that stay with Spark."""
+        fields = {field.name: field for field in self._table().fields}
+        self._filter, left = pushed_filters(filters, fields)
+        return left

@@ -153,13 +153,6 @@ def has_python_sources() -> bool:
     return hasattr(SparkSession, "dataSource")
 
 
-def has_source_filters() -> bool:
-    """Whether data sources written in Python are handed filters, since Spark 4.1."""
-    from pyspark.sql import datasource
-
-    return hasattr(datasource, "Filter")
-
-
 def has_time_type() -> bool:
     """Whether Spark has a type for times of day, since 4.1."""
     from pyspark.sql import types
