@@ -36,6 +36,10 @@ check: chromium install lint compiled ## Check style, types and layers, then run
 test: jdk chromium install lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test
 	@JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE))" $(PYTEST)
 
+.PHONY: matrix
+matrix: jdk install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
+	@$(BIN)/python -m tests.versions
+
 .PHONY: lint
 lint: install ## Check style, types and layers
 	@$(BIN)/ruff check .

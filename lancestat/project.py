@@ -15,6 +15,7 @@ from lancestat import __version__
 from lancestat.errors import LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
+from lancestat.spark.session.versions import has_nearest_by_join
 from lancestat.spec.digest import node_digest
 from lancestat.spec.load import load_project
 from lancestat.spec.model import (
@@ -448,8 +449,13 @@ class Project:
         from lancestat.plan.observe import Observer
         from lancestat.spark.session.choice import in_process_bytes
 
-        limit = in_process_bytes(self.spec.target)
-        return Observer(self.spec, self.state, self._clock, in_process_bytes=limit)
+        return Observer(
+            self.spec,
+            self.state,
+            self._clock,
+            in_process_bytes=in_process_bytes(self.spec.target),
+            has_nearest_by_join=has_nearest_by_join(),
+        )
 
     @property
     def _plan_store(self) -> PlanStore:

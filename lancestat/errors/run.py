@@ -83,6 +83,13 @@ class SparkConnectSession(RunError):
     remedy = "Stop it, or run lancestat in a process of its own with a classic session."
 
 
+class DataSourcesMissing(RunError):
+    """The running Spark has no data sources written in Python, as `format("lancestat")` is."""
+
+    code = "LS524"
+    remedy = "Use `lancestat.read_table`, or Spark 4.0 or newer."
+
+
 class JavaSourcesRefused(RunError):
     """Spark's own Java compiler does not accept lancestat's sources."""
 

@@ -40,6 +40,7 @@ from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.relation import read_table
 from lancestat.spark.session.arrow_types import spark_schema
 from lancestat.spark.session.start import require_classic
+from lancestat.spark.session.versions import arrow_frame
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -78,7 +79,7 @@ def _local_rows(
     batches = list(read_part(scan, ScanPartition(ranges), storage_options))
     if not batches:
         return spark.createDataFrame([], schema)
-    return spark.createDataFrame(pa.Table.from_batches(batches).rename_columns(columns), schema)
+    return arrow_frame(spark, pa.Table.from_batches(batches).rename_columns(columns), schema)
 
 
 def knn_join(

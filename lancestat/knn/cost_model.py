@@ -54,13 +54,15 @@ IMBALANCE = 1.5
 class JoinSize:
     """The sizes of the sides; None where they are not counted yet.
 
-    `has_index`: the right side has a vector index of the requested metric.
+    `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
+    so has Spark, since 4.2.
     """
 
     left_rows: int | None
     right_rows: int | None
     dimension: int | None
     has_index: bool = False
+    has_nearest_by_join: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +89,14 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         cores: The number of tasks that run at once.
     """
     few = f"fewer than {request.min_right_rows:,} right rows"
+    is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
+    is_for_spark = is_small and size.has_nearest_by_join
     if size.left_rows is None or size.right_rows is None or size.dimension is None:
-        if size.right_rows is not None and size.right_rows < request.min_right_rows:
+        if is_for_spark:
             return Decision(Strategy.SPARK, few)
         return _unknown(request, size)
     exact = _exact(request, size.left_rows, size.right_rows, size.dimension, cores)
-    if size.right_rows < request.min_right_rows:
+    if is_for_spark:
         spark = _spark(size.left_rows, size.right_rows, size.dimension, cores)
         if not _is_too_slow(spark, exact):
             return replace(spark, why=few)

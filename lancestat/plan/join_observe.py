@@ -107,6 +107,7 @@ class JoinObserver:
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
     records: Mapping[str, JoinRecord]
+    has_nearest_by_join: bool = True
 
     def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
         """Plan one join; one that cannot run is blocked."""
@@ -129,6 +130,7 @@ class JoinObserver:
             record=record,
             output=self._output(join, remembered_result(record, digest)),
             cores=planned_cores(self.spec.target),
+            has_nearest_by_join=self.has_nearest_by_join,
         )
 
     def _output(self, join: KnnJoin, remembered: str | None) -> OutputState | None:

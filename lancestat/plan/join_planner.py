@@ -39,7 +39,7 @@ class JoinAssessment:
     """One join as it is now, next to what was last made of it.
 
     `digest` is that of its meaning, `output` what readers see now, `cores` how many tasks will run
-    at once, 0 where that is not known.
+    at once, 0 where that is not known, and `has_nearest_by_join` what Spark has.
     """
 
     spec: KnnJoin
@@ -49,6 +49,7 @@ class JoinAssessment:
     record: JoinRecord | None
     output: OutputState | None
     cores: int = 0
+    has_nearest_by_join: bool = True
 
     @property
     def is_intact(self) -> bool:
@@ -165,6 +166,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         right.rows,
         right.dimension or left.dimension,
         has_index=right.index == spec.metric,
+        has_nearest_by_join=assessment.has_nearest_by_join,
     )
     usable = record is not None and assessment.output is not None
     return replace(

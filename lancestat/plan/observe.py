@@ -45,7 +45,8 @@ class ObservedPlan:
 class Observer:
     """Observes datasets and state for the planner, which is given values only.
 
-    Less than `in_process_bytes` of a table is read in this process, and the rest on Spark.
+    Less than `in_process_bytes` of a table is read in this process, and the rest on Spark, of which
+    `has_nearest_by_join` says whether it can join vectors.
     """
 
     spec: ProjectSpec
@@ -53,6 +54,7 @@ class Observer:
     clock: Callable[[], datetime]
     threads: int = 8
     in_process_bytes: int = 0
+    has_nearest_by_join: bool = True
 
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
@@ -70,9 +72,8 @@ class Observer:
         records = self.state.records() if nodes else {}
         made = self.state.joins() if joins else {}
         dependencies = join_dependencies(self.spec, nodes) if joins else {}
-        planned = self._plan_joins(
-            joins, dependencies, JoinObserver(self.spec, snapshots, made), full_refresh
-        )
+        observer = JoinObserver(self.spec, snapshots, made, self.has_nearest_by_join)
+        planned = self._plan_joins(joins, dependencies, observer, full_refresh)
         busy = {name for name, action in planned.items() if is_pending(action)}
 
         def plan_node(node: Node) -> Action:

@@ -16,6 +16,7 @@ from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import require_shared, scratch_root
 from lancestat.spark.session.start import running_session, start_session
+from lancestat.spark.session.versions import cancel_jobs
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import ColumnPartial
@@ -133,9 +134,12 @@ class SparkScanner:
         """Stop every scan and join that goes on, and refuse further ones with `Cancelled`."""
         self._is_cancelled = True
         if self._session is not None:
-            context = self._session.sparkContext._jsc.sc()
             for group in tuple(self._groups):
-                context.cancelJobGroupAndFutureJobs(group)
+                cancel_jobs(
+                    self._session.sparkContext,
+                    group,
+                    lambda group=group: group not in self._groups,  # type: ignore[misc]
+                )
 
     def _started(self, *, needs_scratch: bool = False) -> SparkSession:
         with self._starting:

@@ -14,8 +14,7 @@ import lance
 
 import lancestat
 from lancestat.optimizer.table import DeclaredTables
-from lancestat.spark.read.relation import Relation, relate
-from lancestat.spark.read.source import register
+from lancestat.spark.read.relation import Relation, register, relate
 from tests.execution.world import World
 from tests.filters.columns import COLUMNS, parquet_view, write_lance, write_parquet
 from tests.filters.conditions import condition

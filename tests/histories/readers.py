@@ -20,7 +20,7 @@ from lancestat.knn.work import PinnedTable
 from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.reader import read_columns
 from lancestat.spark.knn.sides import opened_table
-from lancestat.spark.read.source import register
+from lancestat.spark.read.relation import register
 from tests.histories.rows import (
     ALL,
     PREDICATES,

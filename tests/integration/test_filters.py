@@ -18,7 +18,7 @@ import pytest
 import lancestat
 from lancestat.lake.spark_type import spark_type
 from lancestat.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
-from lancestat.spark.read.source import register
+from lancestat.spark.read.relation import register
 from tests.integration.spark_predicates import spark_predicate
 from tests.interpreted import interpreted
 from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table

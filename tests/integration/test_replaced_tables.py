@@ -11,7 +11,7 @@ import lance
 import pytest
 
 import lancestat
-from lancestat.spark.read.source import register
+from lancestat.spark.read.relation import register
 from tests.execution.world import orders, write_project
 from tests.integration.planned import with_cbo
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
-from lancestat.spark.read.source import register
+from lancestat.spark.read.relation import register
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

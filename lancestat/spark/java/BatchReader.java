@@ -47,19 +47,12 @@ final class BatchReader implements PartitionReader<ColumnarBatch>, TaskCompletio
       metrics = (scala.collection.immutable.Map) updated;
     }
     ArrowPythonRunner runner =
-        new ArrowPythonRunner(
-            scala.collection.immutable.List$.MODULE$
-                .empty()
-                .$colon$colon(new scala.Tuple2(factory.reader, Long.valueOf(0L))),
+        SparkApi.runner(
+            factory.reader,
             MAP_ARROW_ITER,
-            new int[][] {{0}},
             new StructType().add("struct", inner),
-            "UTC",
-            false,
             factory.conf,
-            metrics,
-            scala.Option.empty(),
-            scala.Option.empty());
+            metrics);
     TaskContext context = TaskContext.get();
     this.batches = runner.compute(single(single(row)), context.partitionId(), context);
     context.addTaskCompletionListener(this);

@@ -204,7 +204,10 @@ final class Filters {
     if (value == null) {
       return true;
     }
-    return type.equals(column) && (!(value instanceof UTF8String) || ((UTF8String) value).isValid());
+    // Bytes that are no UTF-8 are lost in a Java string.
+    return type.equals(column)
+        && (!(value instanceof UTF8String)
+            || value.equals(UTF8String.fromString(value.toString())));
   }
 
   /** As Spark shows the filters of its own sources, where that is what the filter says. */

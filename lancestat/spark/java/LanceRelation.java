@@ -18,7 +18,6 @@ import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -64,12 +63,7 @@ public final class LanceRelation {
         options.put(option.getKey(), ((JsonNode) option.getValue()).asText());
       }
       DataSourceV2Relation relation =
-          DataSourceV2Relation$.MODULE$.create(
-              table,
-              scala.Option.empty(),
-              scala.Option.empty(),
-              new CaseInsensitiveStringMap(options),
-              scala.Option.empty());
+          SparkApi.relation(table, new CaseInsensitiveStringMap(options));
       if (declared.hasNonNull("view")) {
         views.replace(declared.get("view").asText(), relation);
       } else {

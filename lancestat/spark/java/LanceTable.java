@@ -8,8 +8,6 @@ import java.util.Set;
 import java.util.function.Function;
 import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
-import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
-import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
@@ -47,8 +45,10 @@ final class LanceTable implements Table, SupportsRead {
     return name;
   }
 
-  public Column[] columns() {
-    return CatalogV2Util$.MODULE$.structTypeToV2Columns(schema, false);
+  // Every version of Spark derives the columns from it.
+  @SuppressWarnings("deprecation")
+  public StructType schema() {
+    return schema;
   }
 
   public Set<TableCapability> capabilities() {

@@ -5,7 +5,6 @@ import org.apache.spark.sql.types.Decimal;
 import org.apache.spark.sql.vectorized.ColumnVector;
 import org.apache.spark.sql.vectorized.ColumnarArray;
 import org.apache.spark.sql.vectorized.ColumnarMap;
-import org.apache.spark.unsafe.types.CalendarInterval;
 import org.apache.spark.unsafe.types.UTF8String;
 
 /**
@@ -82,10 +81,6 @@ class NonClosingVector extends ColumnVector {
 
   public byte[] getBinary(int row) {
     return delegate.getBinary(row);
-  }
-
-  public CalendarInterval getInterval(int row) {
-    return delegate.getInterval(row);
   }
 
   public ColumnVector getChild(int ordinal) {

@@ -67,8 +67,8 @@ final class QueryFacts {
               || part instanceof UnresolvedTableValuedFunction;
       parsedParts(((TreeNode) part).children().iterator(), isEarly);
     }
-    if (part instanceof scala.collection.IterableOnce) {
-      parsedParts(((scala.collection.IterableOnce) part).iterator(), isEarly);
+    if (part instanceof scala.collection.Iterable) {
+      parsedParts(((scala.collection.Iterable) part).iterator(), isEarly);
     } else if (part instanceof scala.Product) {
       parsedParts(((scala.Product) part).productIterator(), isEarly);
     }

@@ -1,13 +1,8 @@
 package lancestat.relation;
 
-import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
-import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
-import org.apache.spark.sql.execution.command.ViewHelper$;
-import scala.collection.immutable.Nil$;
-import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 
 /**
@@ -35,17 +30,6 @@ final class TemporaryViews extends AbstractFunction1 {
   }
 
   void replace(String name, LogicalPlan plan) {
-    TemporaryViewRelation view =
-        ViewHelper$.MODULE$.createTemporaryViewRelation(
-            new TableIdentifier(name),
-            session,
-            true,
-            this,
-            scala.Option.empty(),
-            plan,
-            plan,
-            (Seq) Nil$.MODULE$,
-            scala.Option.empty());
-    catalog.createTempView(name, view, true);
+    catalog.createTempView(name, SparkApi.temporaryView(session, name, plan, this), true);
   }
 }

@@ -37,6 +37,7 @@ from lancestat.spark.knn.strategies import Searcher
 from lancestat.spark.knn.written_side import SideWriteOptions, with_numbered_columns, write_side
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.jobs import job_group
+from lancestat.spark.session.versions import cancel_jobs, has_nearest_by_join, thread_target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -73,7 +74,7 @@ class SparkJoin:
         rows = len(left.side.all_rows), len(right.side.all_rows)
         opened = (("left", left), ("right", right))
         in_place = tuple(name for name, side in opened if isinstance(side.side, ParquetSide))
-        size = JoinSize(*rows, dimension, self._has_index(right))
+        size = JoinSize(*rows, dimension, self._has_index(right), has_nearest_by_join())
         return PreparedJoin(
             work,
             JoinFacts(size, engine.cores, in_place),
@@ -204,20 +205,18 @@ class Engine:
         stage: PrepareSides,
     ) -> tuple[OpenedSide, OpenedSide]:
         """Open both sides; those that have to be written are written side by side."""
-        from pyspark.util import inheritable_thread_target
-
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
-            open_side = inheritable_thread_target(self.spark)(self._opened)
+            open_side = thread_target(self.spark, self._opened)
             first = pool.submit(open_side, left, request, folder, stage, None)
             sides = [first, pool.submit(open_side, right, request, folder, stage, first)]
             try:
                 wait(sides, return_when=FIRST_EXCEPTION)
                 if any(side.done() and side.exception() for side in sides):
-                    self._cancel()
+                    self._cancel(sides)
             except BaseException:
                 # Leaving the pool waits for its threads.
-                self._cancel()
+                self._cancel(sides)
                 raise
         failures = [error for side in sides if (error := side.exception()) is not None]
         if failures:
@@ -225,9 +224,11 @@ class Engine:
             raise min(failures, key=_is_cancelled)
         return sides[0].result(), sides[1].result()
 
-    def _cancel(self) -> None:
+    def _cancel(self, sides: Sequence[Future[OpenedSide]]) -> None:
         # The other side's job may be yet to come.
-        self.spark.sparkContext._jsc.sc().cancelJobGroupAndFutureJobs(self.run_id)
+        cancel_jobs(
+            self.spark.sparkContext, self.run_id, lambda: all(side.done() for side in sides)
+        )
 
     def _opened(
         self,

@@ -24,7 +24,7 @@ from lancestat.spark.knn.tasks import (
     worker_task,
     written_chunk,
 )
-from lancestat.spark.session.jobs import map_in_arrow
+from lancestat.spark.session.versions import map_in_arrow
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
 

@@ -32,7 +32,7 @@ from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.sides import OpenedSide
 from lancestat.spark.knn.tasks import worker_task
 from lancestat.spark.session.failure import job_error
-from lancestat.spark.session.jobs import map_in_arrow
+from lancestat.spark.session.versions import map_in_arrow, to_arrow_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -328,10 +328,8 @@ def _committed(
 
 def _empty_schema(rows: DataFrame) -> pa.Schema:
     """Return the schema of the dataset when no partition has written anything."""
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     zone = rows.sparkSession.conf.get("spark.sql.session.timeZone")
-    fields = list(to_arrow_schema(rows.schema, timezone=zone))[:-1]
+    fields = list(to_arrow_schema(rows.schema, zone))[:-1]
     return pa.schema([*fields, pa.field(VECTOR, pa.list_(pa.float32(), 1))])
 
 

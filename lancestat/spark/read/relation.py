@@ -10,14 +10,21 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import ConnectorMissing, LancestatError, UnknownReader, did_you_mean
+from lancestat.errors import (
+    ConnectorMissing,
+    DataSourcesMissing,
+    LancestatError,
+    UnknownReader,
+    did_you_mean,
+)
 from lancestat.optimizer.table import ReadTable, open_table
 from lancestat.spark.read.connector import inner_table
 from lancestat.spark.read.planning_service import PlanningService
 from lancestat.spark.read.read_task import make_reader
 from lancestat.spark.session.arrow_types import spark_schema, unreadable
 from lancestat.spark.session.compiler import relation_classes
-from lancestat.spark.session.start import require_classic
+from lancestat.spark.session.start import active, require_classic
+from lancestat.spark.session.versions import has_python_sources
 from lancestat.spec.model import Reader
 from lancestat.statistics.column_type import decoded_size
 
@@ -187,6 +194,25 @@ def read_table(
     inner = _inner(spark, table, chosen)
     [rows] = relate(spark, [Relation(table, options=options or {}, inner=inner)])
     return rows
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lancestat")` known to a session.
+
+    Raises:
+        DataSourcesMissing: Spark has no Python data sources, as before 4.0.
+    """
+    if not has_python_sources():
+        raise DataSourcesMissing(
+            "this Spark has no Python data sources, which the format lancestat is: it needs "
+            "Spark 4.0 or newer",
+            hint="use lancestat.read_table, which every version can",
+        )
+    from lancestat.spark.read.source import LanceDataSource
+
+    # Spark refuses a name that the thread's active session has, although each has its own.
+    with active(spark):
+        spark.dataSource.register(LanceDataSource)
 
 
 @dataclass(frozen=True, slots=True)

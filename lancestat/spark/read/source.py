@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
-from pyspark.sql.datasource import Filter as SparkFilter
 
 from lancestat.errors import (
     InvalidReadOption,
@@ -24,25 +23,18 @@ from lancestat.optimizer.table import QueryScan
 from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.source_filters import pushed_filters
 from lancestat.spark.session.arrow_types import spark_schema
-from lancestat.spark.session.start import active
+from lancestat.spark.session.versions import to_arrow_schema
 from lancestat.spark.session.worker import prepare_worker
 from lancestat.statistics.column_type import decoded_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter as SparkFilter
     from pyspark.sql.types import StructType
 
 
 _STORAGE = "storage."
 _OPTIONS = ("path", "version", "tag", "pushdown")
-
-
-def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("lancestat")` known to a session."""
-    # Spark refuses a name that the thread's active session has, although each has its own.
-    with active(spark):
-        spark.dataSource.register(LanceDataSource)
 
 
 class LanceDataSource(DataSource):  # type: ignore[misc]
@@ -52,7 +44,8 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
     and `pushdown`. Spark cannot prune its columns nor ask it for statistics: `lancestat.read_table`
     can.
 
-    With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance. That
+    With `pushdown` true, and `spark.sql.python.filterPushdown.enabled`, filters reach Lance, since
+    Spark 4.1. That
     is for a DataFrame that is read once: Spark, at least up to 4.3, keeps one plan for all scans of
     a loaded Python source, and with it the filters of one query for those after it. A query that
     compares with a date before the year 1 or after 9999 then fails, since PySpark hands literals
@@ -177,14 +170,13 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
             LancestatError: what cannot be read, and why.
         """
         import pyarrow as pa
-        from pyspark.sql.pandas.types import to_arrow_schema
 
         part = partition.value
         if not isinstance(part, ScanPartition):
             # Spark asks for one partition of a table that has none.
             return
         prepare_worker(1)
-        target = to_arrow_schema(self._schema, timezone="UTC")
+        target = to_arrow_schema(self._schema, "UTC")
         scan = QueryScan(self._pin, self._names(), self._filter)
         for batch in read_part(scan, part, self._storage_options):
             columns = [
@@ -202,7 +194,10 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
 
 
 class PushingReader(LanceReader):
-    """Leaves to Spark only the filters that Lance does not apply exactly."""
+    """Leaves to Spark only the filters that Lance does not apply exactly.
+
+    Spark 4.0 hands over none.
+    """
 
     def pushFilters(  # noqa: N802 - Spark's name
         self, filters: list[SparkFilter]

@@ -27,18 +27,19 @@ from lancestat.predicates.filter import (
 )
 from lancestat.predicates.filter_sql import exact_conjuncts
 
-_OPERATORS: Mapping[type[spark.Filter], Operator] = {
-    spark.EqualTo: Operator.EQUAL,
-    spark.EqualNullSafe: Operator.NULL_SAFE,
-    spark.LessThan: Operator.LESS,
-    spark.LessThanOrEqual: Operator.LESS_OR_EQUAL,
-    spark.GreaterThan: Operator.GREATER,
-    spark.GreaterThanOrEqual: Operator.GREATER_OR_EQUAL,
+# By the names of Spark's classes, which Spark 4.0 does not have.
+_OPERATORS = {
+    "EqualTo": Operator.EQUAL,
+    "EqualNullSafe": Operator.NULL_SAFE,
+    "LessThan": Operator.LESS,
+    "LessThanOrEqual": Operator.LESS_OR_EQUAL,
+    "GreaterThan": Operator.GREATER,
+    "GreaterThanOrEqual": Operator.GREATER_OR_EQUAL,
 }
-_TEXT_OPERATORS: Mapping[type[spark.Filter], TextOperator] = {
-    spark.StringStartsWith: TextOperator.STARTS_WITH,
-    spark.StringEndsWith: TextOperator.ENDS_WITH,
-    spark.StringContains: TextOperator.CONTAINS,
+_TEXT_OPERATORS = {
+    "StringStartsWith": TextOperator.STARTS_WITH,
+    "StringEndsWith": TextOperator.ENDS_WITH,
+    "StringContains": TextOperator.CONTAINS,
 }
 # PySpark multiplies decimals in Python's default context: longer ones arrive rounded.
 _EXACT_DIGITS = 27
@@ -91,6 +92,7 @@ def pushed_filters(
 
 
 def _filter(filter: spark.Filter, fields: Mapping[str, Field]) -> Filter:
+    name = type(filter).__name__
     match filter:
         case spark.Not(child):
             operand = _filter(child, fields)
@@ -101,19 +103,19 @@ def _filter(filter: spark.Filter, fields: Mapping[str, Field]) -> Filter:
             return IsNull(column)
         case spark.IsNotNull((column,)):
             return Not(IsNull(column))
-        case _ if type(filter) in _TEXT_OPERATORS and len(filter.attribute) == 1:
+        case _ if name in _TEXT_OPERATORS and len(filter.attribute) == 1:
             (column,) = filter.attribute
             text = _literal(filter.value, _type(column, fields))
             if not isinstance(text, str):
                 raise _Unknown
-            return TextMatch(column, _TEXT_OPERATORS[type(filter)], text)
+            return TextMatch(column, _TEXT_OPERATORS[name], text)
         case spark.In((column,), values):
             kind = _type(column, fields)
             return In(column, tuple(_literal(value, kind) for value in values))
-        case _ if type(filter) in _OPERATORS and len(filter.attribute) == 1:
+        case _ if name in _OPERATORS and len(filter.attribute) == 1:
             (column,) = filter.attribute
             literal = _literal(filter.value, _type(column, fields))
-            return Comparison(column, _OPERATORS[type(filter)], literal)
+            return Comparison(column, _OPERATORS[name], literal)
     raise _Unknown
 
 

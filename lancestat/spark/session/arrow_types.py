@@ -7,17 +7,25 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lancestat.lake.snapshot import Field
+from lancestat.spark.session.versions import has_time_type
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import DataType, StructType
 
 
+_TIME = re.compile(r"\btime\(")
+
+
 def unreadable(fields: Iterable[Field]) -> dict[str, str]:
     """Return the reasons why Spark cannot read columns, by the names of those columns."""
     reasons = {}
     for field in fields:
-        if field.spark_type is None or not _are_decimals_sparks(field.spark_type):
+        if (
+            field.spark_type is None
+            or not _are_decimals_sparks(field.spark_type)
+            or (_TIME.search(field.spark_type) and not has_time_type())
+        ):
             reasons[field.name] = f"Spark has no type for {field.type}"
         elif not field.name or "`" in field.name or field.name == "*":
             reasons[field.name] = "Lance cannot read a column of this name"

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import JavaClassNotLoaded, JavaSourcesRefused
 from lancestat.lake.temporary_files import make_temporary_folder
+from lancestat.spark.session.versions import java_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,7 +55,7 @@ def relation_jar(spark: SparkSession) -> Path:
     with _compiling:
         # A second compilation would clash: a JVM keeps the classes of a stopped Spark.
         if not _compiled:
-            _compiled.append(compile_jar(spark, sources()))
+            _compiled.append(compile_jar(spark, java_sources(spark, sources())))
         return _compiled[0]
 
 

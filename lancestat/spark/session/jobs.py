@@ -1,17 +1,15 @@
-"""Runs Spark jobs: named groups, progress, and Python functions over Arrow batches."""
+"""Runs Spark jobs: named groups and progress."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import SparkContext
-    from pyspark.sql import DataFrame
 
 _PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
@@ -59,27 +57,3 @@ class ListAccumulatorParam(AccumulatorParam[list[T]], Generic[T]):  # type: igno
         else:
             self.listener(value2)
         return value1
-
-
-Function = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
-
-
-def map_in_arrow(rows: DataFrame, function: Function, schema: str) -> DataFrame:
-    """Apply a function to the batches of each partition.
-
-    PySpark asks for pandas in `mapInArrow`, which neither its workers nor the function use; this
-    builds the same plan without asking.
-
-    Args:
-        rows: A DataFrame of a classic session.
-        function: Pickled, and called once for each partition.
-        schema: What it yields, as DDL.
-    """
-    from pyspark.sql import DataFrame
-    from pyspark.sql.udf import UserDefinedFunction
-    from pyspark.util import PythonEvalType
-
-    udf = UserDefinedFunction(function, schema, evalType=PythonEvalType.SQL_MAP_ARROW_ITER_UDF)
-    column = udf(*(rows[name] for name in rows.columns))
-    mapped = rows._jdf.mapInArrow(column._jc, False, None)
-    return DataFrame(mapped, rows.sparkSession)

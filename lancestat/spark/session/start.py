@@ -14,11 +14,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
+from lancestat.spark.session.versions import session_class
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import with_attempts
@@ -127,7 +128,7 @@ def start_jvm(
         _properties_file(properties) as path,
         _environment(
             JDK_JAVA_OPTIONS=options,
-            PYSPARK_SUBMIT_ARGS=f"--properties-file '{path}' --load-spark-defaults "
+            PYSPARK_SUBMIT_ARGS=f"--properties-file '{path}' "
             + os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"),
         ),
         warnings.catch_warnings(),
@@ -162,8 +163,20 @@ def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
         path = folder / "spark.properties"
         path.touch(mode=0o600)
         lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
-        path.write_text("".join(lines), encoding="utf-8")
+        path.write_text(_spark_defaults() + "\n" + "".join(lines), encoding="utf-8")
         yield path
+
+
+def _spark_defaults() -> str:
+    """Return Spark's default properties, which it ignores where it is given a file of them.
+
+    Since Spark 4.0 an option of spark-submit would load them.
+    """
+    from pyspark.find_spark_home import _find_spark_home
+
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf")
+    path = folder / "spark-defaults.conf"
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 @contextmanager
@@ -264,7 +277,7 @@ def active(session: SparkSession) -> Iterator[None]:
     Spark asks the active session, and not the one that it works for, for the configuration of
     estimates and for the data sources that are registered.
     """
-    sessions = cast(Any, session._jvm).org.apache.spark.sql.classic.SparkSession
+    sessions = session_class(session)
     before = sessions.getActiveSession()
     if before.isDefined() and before.get().equals(session._jsparkSession):
         yield

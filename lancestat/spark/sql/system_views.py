@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from lancestat.spark.session.start import VIEW_SCHEMA_SETTING
+from lancestat.spark.session.versions import arrow_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -36,7 +37,7 @@ def system_views(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterato
     made = []
     try:
         for name, rows in tables.items():
-            spark.createDataFrame(rows).createOrReplaceGlobalTempView(name)
+            arrow_frame(spark, rows).createOrReplaceGlobalTempView(name)
             made.append(name)
         yield
     finally:

@@ -1,0 +1,119 @@
+package lancestat.relation;
+
+import java.lang.reflect.Constructor;
+import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.sql.catalyst.TableIdentifier;
+import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.Table;
+import org.apache.spark.sql.execution.command.ViewHelper$;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
+import org.apache.spark.sql.execution.python.ArrowPythonRunner;
+import org.apache.spark.sql.types.StructType;
+import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.immutable.Nil$;
+
+/**
+ * The calls into Spark that differ between its versions, chosen by what the running Spark has.
+ *
+ * <p>Later versions append optional arguments, which stay empty here. What else differs is the
+ * package of SparkSession and Dataset, which compiler.py replaces in the sources.
+ */
+@SuppressWarnings({"rawtypes", "unchecked"})
+final class SparkApi {
+  private SparkApi() {}
+
+  /** A runner of one Python function over Arrow batches. */
+  static ArrowPythonRunner runner(
+      ChainedPythonFunctions function,
+      int evalType,
+      StructType schema,
+      scala.collection.immutable.Map conf,
+      scala.collection.immutable.Map metrics) {
+    Constructor constructor = ArrowPythonRunner.class.getConstructors()[0];
+    // Since Spark 4.0 a function comes with the number of its profile.
+    boolean isNumbered = constructor.getGenericParameterTypes()[0].toString().contains("Tuple2");
+    Object first = isNumbered ? (Object) new scala.Tuple2(function, Long.valueOf(0L)) : function;
+    Object[] given =
+        new Object[] {
+          Nil$.MODULE$.$colon$colon(first),
+          Integer.valueOf(evalType),
+          new int[][] {{0}},
+          schema,
+          "UTC",
+          Boolean.FALSE,
+          conf,
+          metrics
+        };
+    try {
+      Object made = constructor.newInstance(padded(given, constructor.getParameterTypes().length));
+      return (ArrowPythonRunner) made;
+    } catch (ReflectiveOperationException error) {
+      throw failure(error);
+    }
+  }
+
+  static DataSourceV2Relation relation(Table table, CaseInsensitiveStringMap options) {
+    scala.Option none = scala.Option.empty();
+    Object[] given = new Object[] {table, none, none, options};
+    return (DataSourceV2Relation) call(DataSourceV2Relation$.MODULE$, "create", given);
+  }
+
+  static TemporaryViewRelation temporaryView(
+      SparkSession session, String name, LogicalPlan plan, scala.Function1 replaced) {
+    Object[] given =
+        new Object[] {
+          new TableIdentifier(name),
+          session,
+          Boolean.TRUE,
+          replaced,
+          scala.Option.empty(),
+          plan,
+          plan,
+          Nil$.MODULE$
+        };
+    return (TemporaryViewRelation)
+        call(ViewHelper$.MODULE$, "createTemporaryViewRelation", given);
+  }
+
+  /** Calls the method of that name with the fewest arguments that takes all that are given. */
+  private static Object call(Object target, String name, Object[] given) {
+    Method chosen = null;
+    Method[] methods = target.getClass().getMethods();
+    for (int i = 0; i < methods.length; i++) {
+      int count = methods[i].getParameterTypes().length;
+      if (methods[i].getName().equals(name)
+          && count >= given.length
+          && (chosen == null || count < chosen.getParameterTypes().length)) {
+        chosen = methods[i];
+      }
+    }
+    if (chosen == null) {
+      throw new IllegalStateException("this Spark has no " + name + " that lancestat can call");
+    }
+    try {
+      return chosen.invoke(target, padded(given, chosen.getParameterTypes().length));
+    } catch (ReflectiveOperationException error) {
+      throw failure(error);
+    }
+  }
+
+  private static Object[] padded(Object[] given, int count) {
+    Object[] arguments = new Object[count];
+    for (int i = 0; i < count; i++) {
+      arguments[i] = i < given.length ? given[i] : scala.Option.empty();
+    }
+    return arguments;
+  }
+
+  private static RuntimeException failure(ReflectiveOperationException error) {
+    if (error instanceof InvocationTargetException && error.getCause() instanceof RuntimeException) {
+      return (RuntimeException) error.getCause();
+    }
+    return new IllegalStateException(error);
+  }
+}

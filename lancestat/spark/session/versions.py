@@ -1,0 +1,192 @@
+"""What differs between the versions of PySpark, chosen by what the installed one has.
+
+The Java side of it is SparkApi.java.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
+
+from lancestat.lake.temporary_files import temporary_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark import SparkContext
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+P = ParamSpec("P")
+R = TypeVar("R")
+ArrowFunction = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
+
+# `PythonEvalType.SQL_MAP_ARROW_ITER_UDF`, which has moved from module to module.
+_MAP_ARROW_ITER = 207
+_CANCEL_AGAIN_SECONDS = 0.1
+# Spark 3.5 is the last whose API and implementation of sessions are one class, and the last of
+# Scala 2.12, which has other sequences.
+_WITHOUT_CLASSIC = {
+    "org.apache.spark.sql.classic.": "org.apache.spark.sql.",
+    "scala.collection.immutable.Seq": "scala.collection.Seq",
+}
+
+
+def java_sources(spark: SparkSession, sources: Mapping[str, str]) -> dict[str, str]:
+    """Return Java sources with the names that the classes of the running Spark have."""
+    texts = dict(sources)
+    if not _has_classic(spark):
+        for name in texts:
+            for current, earlier in _WITHOUT_CLASSIC.items():
+                texts[name] = texts[name].replace(current, earlier)
+    return texts
+
+
+def session_class(spark: SparkSession) -> Any:
+    """Return the JVM's class of sessions, with its static methods."""
+    package = cast(Any, spark._jvm).org.apache.spark.sql
+    return package.classic.SparkSession if _has_classic(spark) else package.SparkSession
+
+
+def _has_classic(spark: SparkSession) -> bool:
+    from py4j.java_gateway import JavaClass
+
+    return isinstance(cast(Any, spark._jvm).org.apache.spark.sql.classic.SparkSession, JavaClass)
+
+
+def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataFrame:
+    """Apply a function to the batches of each partition.
+
+    PySpark asks for pandas in `mapInArrow`, which neither its workers nor the function use; this
+    builds the same plan without asking.
+
+    Args:
+        rows: A DataFrame of a classic session.
+        function: Pickled, and called once for each partition.
+        schema: What it yields, as DDL.
+    """
+    from pyspark.sql import DataFrame
+    from pyspark.sql.udf import UserDefinedFunction
+
+    udf = UserDefinedFunction(function, schema, evalType=_MAP_ARROW_ITER)
+    column, frame = udf(*(rows[name] for name in rows.columns))._jc, rows._jdf
+    if _has_classic(rows.sparkSession):
+        mapped = frame.mapInArrow(column, False, None)
+    else:
+        mapped = frame.pythonMapInArrow(column.expr(), False)
+    return DataFrame(mapped, rows.sparkSession)
+
+
+def arrow_frame(spark: SparkSession, rows: pa.Table, schema: StructType | None = None) -> DataFrame:
+    """Return the rows of an Arrow table, which the driver holds, as a DataFrame."""
+    from pyspark.sql import DataFrame
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    if _has_arrow_frames():
+        return spark.createDataFrame(rows, schema)
+    schema = schema or from_arrow_schema(rows.schema)
+    with temporary_folder() as folder:
+        path = folder / "rows.arrows"
+        _write_stream(path, rows)
+        utils = cast(Any, spark._jvm).PythonSQLUtils
+        batches = utils.readArrowStreamFromFile(str(path))
+        frame = utils.toDataFrame(batches, schema.json(), spark._jsparkSession)
+        return DataFrame(frame, spark)
+
+
+def _write_stream(path: Path, rows: pa.Table) -> None:
+    import pyarrow as pa
+
+    with pa.ipc.new_stream(str(path), rows.schema) as stream:
+        stream.write_table(rows)
+
+
+def thread_target(spark: SparkSession, function: Callable[P, R]) -> Callable[P, R]:
+    """Return a function that other threads may call, with this thread's job group."""
+    from pyspark.util import inheritable_thread_target
+
+    if _has_classic(spark):
+        return cast("Callable[P, R]", inheritable_thread_target(spark)(function))
+    return cast("Callable[P, R]", inheritable_thread_target(function))
+
+
+def cancel_jobs(context: SparkContext, group: str, is_over: Callable[[], bool]) -> None:
+    """Cancel the jobs of a group, and those that it starts later until `is_over`.
+
+    Spark 3.5 cancels what runs, and no later job: it is told again until nothing can start one.
+    """
+    from py4j.protocol import Py4JError, Py4JJavaError
+
+    jobs = context._jsc.sc()
+    try:
+        jobs.cancelJobGroupAndFutureJobs(group)
+    except Py4JJavaError:
+        raise
+    except Py4JError:
+
+        def cancel() -> None:
+            while not is_over():
+                jobs.cancelJobGroup(group)
+                time.sleep(_CANCEL_AGAIN_SECONDS)
+
+        jobs.cancelJobGroup(group)
+        threading.Thread(target=cancel, name="lancestat-cancel", daemon=True).start()
+
+
+def has_nearest_by_join() -> bool:
+    """Whether DataFrames have `nearestByJoin`; told from the source, since importing takes long."""
+    package = find_spec("pyspark")
+    if package is None or package.origin is None:
+        return False
+    source = Path(package.origin).parent / "sql" / "dataframe.py"
+    return "def nearestByJoin(" in source.read_text(encoding="utf-8")
+
+
+def has_python_sources() -> bool:
+    """Whether sessions have data sources written in Python, since Spark 4.0."""
+    from pyspark.sql import SparkSession
+
+    return hasattr(SparkSession, "dataSource")
+
+
+def has_time_type() -> bool:
+    """Whether Spark has a type for times of day, since 4.1."""
+    from pyspark.sql import types
+
+    return hasattr(types, "TimeType")
+
+
+def to_arrow_schema(schema: StructType, timezone: str) -> pa.Schema:
+    """Return the Arrow schema of Spark's columns, with instants in a time zone."""
+    import pyarrow as pa
+    from pyspark.sql.pandas import types
+
+    if "timezone" in inspect.signature(types.to_arrow_schema).parameters:
+        return types.to_arrow_schema(schema, timezone=timezone)
+    return pa.schema([_in_zone(field, timezone) for field in types.to_arrow_schema(schema)])
+
+
+def _in_zone(field: pa.Field, timezone: str) -> pa.Field:
+    import pyarrow as pa
+
+    kind, types = field.type, pa.types
+    if types.is_timestamp(kind) and kind.tz is not None:
+        return field.with_type(pa.timestamp(kind.unit, timezone))
+    if types.is_list(kind):
+        return field.with_type(pa.list_(_in_zone(kind.value_field, timezone)))
+    if types.is_map(kind):
+        key, item = (_in_zone(part, timezone) for part in (kind.key_field, kind.item_field))
+        return field.with_type(pa.map_(key, item))
+    if types.is_struct(kind):
+        return field.with_type(pa.struct([_in_zone(member, timezone) for member in kind.fields]))
+    return field
+
+
+def _has_arrow_frames() -> bool:
+    from pyspark.sql.pandas.conversion import SparkConversionMixin
+
+    return hasattr(SparkConversionMixin, "_create_from_arrow_table")

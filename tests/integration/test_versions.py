@@ -1,0 +1,211 @@
+"""What differs between versions of Spark; `tests/versions` runs this file with each of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime, timezone
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, Row, SparkSession
+
+import lancestat
+from lancestat.errors import DataSourcesMissing
+from lancestat.spark.session import versions
+from lancestat.spark.session.jobs import job_group
+
+if TYPE_CHECKING:
+    from py4j.java_gateway import JavaObject
+
+pytestmark = pytest.mark.spark
+
+INSTANT = datetime(2026, 3, 14, 1, 2, 3, 400, tzinfo=timezone.utc)
+VALUES: dict[str, Any] = {
+    "i": 7,
+    "s": "grüße",
+    "d": date(1582, 10, 4),
+    "t": INSTANT,
+    "n": INSTANT.replace(tzinfo=None),
+    "m": Decimal("12.34"),
+    "b": b"\x00\xff",
+    "l": [1, None],
+    "r": {"a": 1, "b": None},
+}
+TYPES = {
+    "i": pa.int64(),
+    "s": pa.string(),
+    "d": pa.date32(),
+    "t": pa.timestamp("us", "UTC"),
+    "n": pa.timestamp("us"),
+    "m": pa.decimal128(10, 2),
+    "b": pa.binary(),
+    "l": pa.list_(pa.int32()),
+    "r": pa.struct({"a": pa.int32(), "b": pa.string()}),
+}
+ROWS = pa.Table.from_pylist([VALUES, dict.fromkeys(VALUES)], pa.schema(TYPES))
+
+
+def plain(value: Any) -> Any:
+    """A value as Python's, whatever class the version of PySpark has for it."""
+    if isinstance(value, Row):
+        return {name: plain(member) for name, member in value.asDict().items()}
+    if isinstance(value, bytearray):
+        return bytes(value)
+    return value
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> str:
+    path = str(tmp_path / "t.lance")
+    lance.write_dataset(ROWS, path)
+    return path
+
+
+def values(rows: DataFrame) -> list[dict[str, Any]]:
+    # The session's zone is UTC, in which PySpark shows instants without one.
+    return [
+        {name: plain(value) for name, value in row.asDict().items()}
+        for row in rows.orderBy(rows["i"].desc()).collect()
+    ]
+
+
+EXPECTED = [{**VALUES, "t": VALUES["n"]}, dict.fromkeys(VALUES)]
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """PySpark shows instants in the zone of the process."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def test_a_table_is_read_with_every_type(spark: SparkSession, utc: None, table: str) -> None:
+    assert values(lancestat.read_table(spark, table)) == EXPECTED
+
+
+def test_an_arrow_table_becomes_a_frame(spark: SparkSession, utc: None) -> None:
+    assert values(versions.arrow_frame(spark, ROWS)) == EXPECTED
+
+
+def test_a_function_is_applied_to_arrow_batches(spark: SparkSession) -> None:
+    def doubled(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            numbers = [2 * number for number in batch.column(0).to_pylist()]
+            yield pa.RecordBatch.from_pydict({"twice": pa.array(numbers, pa.int64())})
+
+    rows = versions.map_in_arrow(spark.range(0, 5, 1, 2), doubled, "twice long").collect()
+    assert sorted(row.twice for row in rows) == [0, 2, 4, 6, 8]
+
+
+def test_the_active_session_is_set_by_the_class_of_sessions(spark: SparkSession) -> None:
+    sessions = versions.session_class(spark)
+    before: JavaObject = sessions.getActiveSession()
+    other = spark.newSession()
+    sessions.setActiveSession(other._jsparkSession)
+    assert sessions.getActiveSession().get().equals(other._jsparkSession)
+    if before.isDefined():
+        sessions.setActiveSession(before.get())
+    else:
+        sessions.clearActiveSession()
+
+
+def test_threads_inherit_the_job_group(spark: SparkSession) -> None:
+    context, seen = spark.sparkContext, []
+
+    def look() -> None:
+        seen.append(context.getLocalProperty("spark.jobGroup.id"))
+
+    with job_group(context, "inherited", "a test"):
+        target = versions.thread_target(spark, look)
+        thread = threading.Thread(target=target)
+        thread.start()
+        thread.join()
+    assert seen == ["inherited"]
+
+
+def test_jobs_that_start_after_their_group_was_cancelled_are_cancelled(
+    spark: SparkSession,
+) -> None:
+    context, is_over = spark.sparkContext, threading.Event()
+
+    def slow(numbers: Iterator[int]) -> Iterator[int]:
+        time.sleep(60)
+        return numbers
+
+    versions.cancel_jobs(context, "cancelled", is_over.is_set)
+    try:
+        with (
+            job_group(context, "cancelled", "a test"),
+            pytest.raises(Exception, match=r"(?i)cancel"),
+        ):
+            context.parallelize(range(2), 2).mapPartitions(slow).collect()
+    finally:
+        is_over.set()
+
+
+def test_arrow_schemas_have_the_zone_that_is_asked_for(spark: SparkSession) -> None:
+    schema = spark.sql(
+        "select timestamp'2026-01-01' as t, array(timestamp'2026-01-01') as l, "
+        "map('k', timestamp'2026-01-01') as m, struct(timestamp'2026-01-01' as t) as r"
+    ).schema
+    arrow = versions.to_arrow_schema(schema, "Europe/Berlin")
+    berlin = pa.timestamp("us", "Europe/Berlin")
+    assert arrow.field("t").type == berlin
+    assert arrow.field("l").type.value_type == berlin
+    assert arrow.field("m").type.item_type == berlin
+    assert arrow.field("r").type.field("t").type == berlin
+
+
+def test_what_is_told_of_spark_is_what_it_has() -> None:
+    assert versions.has_nearest_by_join() == hasattr(DataFrame, "nearestByJoin")
+    assert versions.has_python_sources() == hasattr(SparkSession, "dataSource")
+
+
+def test_the_format_is_there_where_spark_has_python_sources(
+    spark: SparkSession, table: str
+) -> None:
+    if versions.has_python_sources():
+        lancestat.register(spark)
+        rows = spark.read.format("lancestat").load(table)
+        assert rows.where("i = 7").count() == 1
+    else:
+        with pytest.raises(DataSourcesMissing, match=r"needs Spark 4\.0 or newer"):
+            lancestat.register(spark)
+
+
+def test_times_of_day_are_read_where_spark_has_them(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "times.lance")
+    times = pa.array([3_723_000_000], pa.time64("us"))
+    lance.write_dataset(pa.table({"id": [1], "at": times}), path)
+    columns = lancestat.read_table(spark, path).columns
+    assert columns == (["id", "at"] if versions.has_time_type() else ["id"])
+
+
+def test_views_are_made_and_replaced(spark: SparkSession, table: str) -> None:
+    from lancestat.optimizer.table import open_table
+    from lancestat.spark.read.relation import Relation, relate
+
+    for _ in range(2):
+        relate(spark, [Relation(open_table(table), view="of_any_version")])
+        assert spark.table("of_any_version").count() == 2
+    spark.catalog.dropTempView("of_any_version")
+
+
+def test_vectors_are_joined(spark: SparkSession, tmp_path: Path) -> None:
+    path = str(tmp_path / "v.lance")
+    vectors = pa.array([[float(i), 1.0] for i in range(50)], pa.list_(pa.float32(), 2))
+    lance.write_dataset(pa.table({"id": range(50), "v": vectors}), path)
+    rows = lancestat.read_table(spark, path)
+    joined = lancestat.knn_join(rows, rows, left_vector="v", right_vector="v", k=2)
+    pairs = {(row.id, row.id_right) for row in joined.select("id", "id_right").collect()}
+    assert {(number, number) for number in range(50)} <= pairs
+    assert len(pairs) == 100

@@ -1,0 +1,59 @@
+"""Run every test that needs Spark with each version of it: `make matrix`."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+from tests.versions.environments import REPOSITORY, VERSIONS, WARNINGS, environment, runs_here
+
+
+def main() -> None:
+    """Print a line of counts for each version, and end with 1 where any test failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--versions", nargs="+", default=VERSIONS, help="such as 4.1.4")
+    parser.add_argument("tests", nargs="*", default=["tests"], help="files or folders of tests")
+    given = parser.parse_args()
+    failed = [
+        version for version in given.versions if runs_here(version) and run(version, given.tests)
+    ]
+    for version in given.versions:
+        if not runs_here(version):
+            major, minor = sys.version_info[:2]
+            sys.stdout.write(f"{version}: it does not support Python {major}.{minor}\n")
+    sys.exit(1 if failed else 0)
+
+
+def run(version: str, tests: list[str]) -> bool:
+    """Run the tests on a version of Spark; return whether any failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.xml"
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "spark", "-n", "2"]
+        command += [
+            "--dist",
+            "loadfile",
+            "--no-loadscope-reorder",
+            *WARNINGS,
+            f"--junitxml={report}",
+        ]
+        ended = subprocess.run(
+            [*command, "--ignore=tests/versions", *tests],
+            cwd=REPOSITORY,
+            env=environment(version),
+            check=False,
+        )
+        suite = ElementTree.parse(report).getroot().find("testsuite")
+        assert suite is not None
+        figures = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors")}
+    passed = figures["tests"] - figures["failures"] - figures["errors"]
+    sys.stdout.write(f"{version}: {passed} of {figures['tests']} tests passed\n")
+    sys.stdout.flush()
+    return ended.returncode != 0
+
+
+if __name__ == "__main__":
+    main()

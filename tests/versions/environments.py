@@ -1,0 +1,61 @@
+"""The versions of Spark to try lancestat on, installed side by side and kept between runs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[2]
+FOLDER = Path(os.environ.get("LANCESTAT_SPARK_VERSIONS", REPOSITORY / ".spark-versions"))
+# The last releases of each line; the newest line is what `make install` installs.
+VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1")
+# What PySpark's own code warns of is an error in the tests of the newest version alone.
+WARNINGS = (
+    *("-W", "ignore::ResourceWarning"),
+    *("-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
+    *("-W", "ignore::DeprecationWarning"),
+)
+# PySpark 3.5 pickles functions with code that Python 3.12 changed.
+NEWEST_PYTHON = {"3.5.9": (3, 11)}
+
+
+def runs_here(version: str) -> bool:
+    """Whether this Python is one that a version of Spark supports."""
+    return sys.version_info[:2] <= NEWEST_PYTHON.get(version, sys.version_info[:2])
+
+
+def environment(version: str) -> dict[str, str]:
+    """Return variables with which this Python finds PySpark of a version before its own.
+
+    Everything else is what is installed beside lancestat.
+    """
+    paths = [str(installed(version)), str(REPOSITORY)]
+    return {**_without_spark(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def installed(version: str) -> Path:
+    """Return the folder that holds PySpark of a version, installed when it is first asked for."""
+    folder = FOLDER / version
+    if not folder.exists():
+        partial = FOLDER / f"{version}-{uuid.uuid4().hex}"
+        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
+        subprocess.run(
+            [*command, "--target", str(partial), f"pyspark=={version}"],
+            check=True,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            partial.rename(folder)
+        except OSError:
+            # Another process was faster.
+            shutil.rmtree(partial)
+    return folder
+
+
+def _without_spark(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if name != "SPARK_HOME"}
