@@ -113,8 +113,10 @@ def test_a_view_attached_again_is_not_served_from_the_cache(
 
 
 def test_attached_views_are_ordinary_temporary_views(
-    session: SparkSession, project: lancestat.Project
+    spark: SparkSession, project: lancestat.Project
 ) -> None:
+    # Without compiled code Spark cannot decode its own list of tables.
+    session = spark.newSession()
     session.range(5).createOrReplaceTempView("orders")
     project.attach(session)
     listed = {table.name: table.tableType for table in session.catalog.listTables()}
