@@ -19,6 +19,7 @@ from lancestat.spark.read.relation import Relation, planning_service, relate
 from lancestat.spark.session import compiler
 from tests.execution.world import World, orders, write_project
 from tests.integration.planned import planned, with_cbo
+from tests.interpreted import INTERPRETED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,11 +113,19 @@ def test_a_view_attached_again_is_not_served_from_the_cache(
         session.catalog.clearCache()
 
 
+@pytest.fixture
+def compiling_session(session: SparkSession) -> Iterator[SparkSession]:
+    """The session of the module, with code; without it Spark cannot decode its list of tables."""
+    session.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+    yield session
+    for key, value in INTERPRETED.items():
+        session.conf.set(key, value)
+
+
 def test_attached_views_are_ordinary_temporary_views(
-    spark: SparkSession, project: lancestat.Project
+    compiling_session: SparkSession, project: lancestat.Project
 ) -> None:
-    # Without compiled code Spark cannot decode its own list of tables.
-    session = spark.newSession()
+    session = compiling_session
     session.range(5).createOrReplaceTempView("orders")
     project.attach(session)
     listed = {table.name: table.tableType for table in session.catalog.listTables()}
