@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.spark.session.start import Java, defaults, find_java, start_session
+from lancestat.spark.session.start import Java, _properties_file, defaults, find_java, start_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import with_attempts
 
@@ -28,6 +28,17 @@ from lancestat.spec.spark_master import with_attempts
 )
 def test_local_masters_retry_as_clusters_do(given: str, expected: str) -> None:
     assert with_attempts(given) == expected
+
+
+def test_properties_follow_those_of_sparks_own_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of two properties of one name counts."""
+    (tmp_path / "spark-defaults.conf").write_text("spark.a 1\nspark.b 2")
+    monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+    with _properties_file({"spark.b": "3"}) as path:
+        lines = path.read_text().splitlines()
+    assert lines == ["spark.a 1", "spark.b 2", "spark.b=3"]
 
 
 def test_a_given_number_of_attempts_is_kept() -> None:

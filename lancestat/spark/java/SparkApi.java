@@ -21,7 +21,7 @@ import scala.collection.immutable.Nil$;
  * The calls into Spark that differ between its versions, chosen by what the running Spark has.
  *
  * <p>Later versions append optional arguments, which stay empty here. What else differs is the
- * package of SparkSession and Dataset, which compiler.py replaces in the sources.
+ * package of SparkSession and Dataset, which versions.py replaces in the sources.
  */
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class SparkApi {

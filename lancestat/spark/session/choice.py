@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
 from lancestat.errors import SparkConnectSession
-from lancestat.spark.session.start import running_session
+from lancestat.spark.session.start import running_session, spark_defaults
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import is_local
 
@@ -42,13 +41,4 @@ def _is_local(target: Target) -> bool:
 
 def _has_default_master() -> bool:
     """Whether Spark's own configuration names a master, which may be any."""
-    folder = os.environ.get("SPARK_CONF_DIR")
-    home = os.environ.get("SPARK_HOME")
-    if folder is None and home is None:
-        return False
-    path = (Path(folder) if folder else Path(str(home), "conf")) / "spark-defaults.conf"
-    try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return False
-    return any(line.strip().startswith("spark.master") for line in lines)
+    return any(line.strip().startswith("spark.master") for line in spark_defaults().splitlines())

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -163,20 +164,24 @@ def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
         path = folder / "spark.properties"
         path.touch(mode=0o600)
         lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
-        path.write_text(_spark_defaults() + "\n" + "".join(lines), encoding="utf-8")
+        path.write_text(spark_defaults() + "\n" + "".join(lines), encoding="utf-8")
         yield path
 
 
-def _spark_defaults() -> str:
+def spark_defaults() -> str:
     """Return Spark's default properties, which it ignores where it is given a file of them.
 
-    Since Spark 4.0 an option of spark-submit would load them.
+    Since Spark 4.0 an option of spark-submit would load them. PySpark is not imported.
     """
-    from pyspark.find_spark_home import _find_spark_home
-
-    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(_find_spark_home()) / "conf")
-    path = folder / "spark-defaults.conf"
-    return path.read_text(encoding="utf-8") if path.is_file() else ""
+    folder, home = os.environ.get("SPARK_CONF_DIR"), os.environ.get("SPARK_HOME")
+    package = find_spec("pyspark")
+    if not home and package is not None and package.origin is not None:
+        home = str(Path(package.origin).parent)
+    if not folder and not home:
+        return ""
+    folder = folder or f"{home}/conf"
+    path = Path(folder) / "spark-defaults.conf"
+    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 @contextmanager
