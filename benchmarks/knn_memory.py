@@ -19,7 +19,7 @@ import argparse
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import lance
@@ -112,10 +112,10 @@ def show(name: str, value: float) -> None:
     print(f"{name:<60} {value:>10.2f}", flush=True)
 
 
-def memory(folder: Path, lefts: int, rights: int) -> None:
+def memory(folder: Path, lefts: int, sizes: Sequence[int]) -> None:
     """Peaks with a limit that the right side exceeds."""
     conf = {"spark.executor.pyspark.memory": LIMIT}
-    for rows in (rights // 100, rights):
+    for rows in sizes:
         seconds, (_, peak) = timed(lambda rows=rows: join(folder, lefts, rows, conf))
         size = 4 * DIMENSION * rows / 2**20
         show(f"right side of {rows:,} x {DIMENSION}, MB of vectors", size)
@@ -123,12 +123,9 @@ def memory(folder: Path, lefts: int, rights: int) -> None:
         show("clock, Spark's start and writing included, s", seconds)
 
 
-def growth(folder: Path, lefts: int, rights: int) -> None:
-    """Processor time of workers with parts of each side."""
-    for name, sizes in (
-        ("right", [(lefts, rights // 4), (lefts, rights // 2), (lefts, rights)]),
-        ("left", [(lefts // 4, rights), (lefts // 2, rights), (lefts, rights)]),
-    ):
+def growth(folder: Path, series: Mapping[str, Sequence[tuple[int, int]]]) -> None:
+    """Processor time of workers while the named side doubles; sizes are rows, left and right."""
+    for name, sizes in series.items():
         before = None
         for left_rows, right_rows in sizes:
             seconds, _ = join(folder, left_rows, right_rows, {})
@@ -148,8 +145,19 @@ def main() -> None:
     arguments = parser.parse_args()
     rights = 2_000 if arguments.tiny else arguments.right
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
-        memory(Path(name), 20 if arguments.tiny else 1_000, rights)
-        growth(Path(name), 40 if arguments.tiny else 4_000, rights // 5)
+        if arguments.tiny:
+            memory(Path(name), 20, [rights])
+            growth(Path(name), {"right": [(40, 200), (40, 400)]})
+            return
+        memory(Path(name), 1_000, [rights // 100, rights])
+        most = rights // 5
+        growth(
+            Path(name),
+            {
+                "right": [(4_000, most // 4), (4_000, most // 2), (4_000, most)],
+                "left": [(1_000, most), (2_000, most), (4_000, most)],
+            },
+        )
 
 
 if __name__ == "__main__":

@@ -80,8 +80,14 @@ def spark_parser(doc: str, *, runs: int) -> argparse.ArgumentParser:
     return parser
 
 
+# Of the benchmark that runs.
+_cases: Mapping[str, Case] = {}
+
+
 def run_case(name: str, folder: Path, tiny: bool) -> Measures:
-    """Run a case of this benchmark in a process of its own."""
+    """Run a case of this benchmark, in a process of its own unless the sizes are tiny."""
+    if tiny:
+        return _cases[name](folder, tiny)
     command = [sys.executable, sys.argv[0], "--case", name, "--folder", str(folder)]
     measures: Measures = json.loads(process([*command, *["--tiny"] * tiny], Path.cwd()).stdout)
     return measures
@@ -102,6 +108,8 @@ def run(doc: str, parts: Mapping[str, Part], cases: Mapping[str, Case]) -> None:
     if arguments.case:
         print(json.dumps(cases[arguments.case](arguments.folder, arguments.tiny)))
         return
+    global _cases
+    _cases = cases
     for part in arguments.parts or parts:
         with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
             for name, value in parts[part](Path(folder), arguments.tiny):
@@ -121,6 +129,8 @@ def run_parts(doc: str, parts: Mapping[str, Case]) -> None:
     if arguments.case:
         print(json.dumps(parts[arguments.case](arguments.folder, arguments.tiny)))
         return
+    global _cases
+    _cases = parts
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as folder:
         for part in parts:
             for name, value in run_case(part, Path(folder), arguments.tiny).items():

@@ -1,10 +1,17 @@
-"""How many examples property tests try: all of them, or a share in the profile `quick`."""
+"""How much tests try: all that is written down, or a share of it in the profile `quick`."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import combinations as pairs_of
+from itertools import product
+from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, settings
 
 THOROUGH, QUICK = "thorough", "quick"
+
+T = TypeVar("T")
 
 settings.register_profile(
     THOROUGH, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
@@ -15,3 +22,31 @@ settings.register_profile(QUICK, settings.get_profile(THOROUGH), max_examples=20
 def examples(thorough: int) -> int:
     """Return a number of examples, or its share in the profile that is loaded."""
     return max(1, thorough * settings().max_examples // 100)
+
+
+def sample(cases: Sequence[T], quick: int) -> Sequence[T]:
+    """Return the cases, or in the profile `quick` so many of them, evenly spread."""
+    if _is_thorough() or quick >= len(cases):
+        return cases
+    return [cases[number * len(cases) // quick] for number in range(quick)]
+
+
+def combinations(*axes: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """Return the product of the axes, or in the profile `quick` some with each pair of values."""
+    cases = list(product(*axes))
+    if _is_thorough():
+        return cases
+    missing = set().union(*map(_pairs, cases))
+    chosen = []
+    while missing:
+        chosen.append(max(cases, key=lambda case: len(_pairs(case) & missing)))
+        missing -= _pairs(chosen[-1])
+    return chosen
+
+
+def _pairs(case: tuple[Any, ...]) -> set[object]:
+    return set(pairs_of(enumerate(case), 2))
+
+
+def _is_thorough() -> bool:
+    return settings().max_examples == settings.get_profile(THOROUGH).max_examples

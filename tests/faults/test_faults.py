@@ -1,4 +1,4 @@
-"""A few trials of each fault; `python -m tests.faults` tries any number."""
+"""Trials of each fault, few in the profile `quick`; `python -m tests.faults` tries any number."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from tests.examples import examples, sample
 from tests.faults import clocks, crowds, disks, kills, stores
 from tests.faults.__main__ import carry_out
 from tests.faults.children import FAKETIME, REPOSITORY
@@ -36,26 +37,28 @@ def try_all(kind: str, *commands: str) -> int:
 
 
 def test_killed_commands_leave_a_consistent_state() -> None:
-    assert try_all(kills.KIND, *KILLED)
+    assert try_all(kills.KIND, *sample(KILLED, 3))
 
 
 @pytest.mark.s3
 def test_store_failures_leave_a_consistent_state() -> None:
-    assert try_all(stores.KIND, "run", "gc")
+    assert try_all(stores.KIND, *sample(["run", "gc"], 1))
 
 
 @pytest.mark.skipif(FAKETIME is None, reason="needs libfaketime: apt-get install faketime")
 def test_clock_changes_leave_a_consistent_state() -> None:
-    assert try_all(clocks.KIND, "run", "gc") == 2
+    commands = sample(["run", "gc"], 1)
+    assert try_all(clocks.KIND, *commands) == len(commands)
 
 
 def test_concurrent_commands_leave_a_consistent_state() -> None:
-    assert try_all(crowds.KIND, *["all at once"] * 2)
+    assert try_all(crowds.KIND, *sample(["all at once"] * 2, 1))
 
 
 @pytest.mark.skipif(disks.namespace() is None, reason="nobody may mount a tmpfs on this system")
 def test_full_disks_leave_a_consistent_state() -> None:
     """In a process of its own, since the disk is mounted for it alone."""
-    command = [sys.executable, "-m", "tests.faults", "--full-disks", "5", "--seed", str(SEED)]
+    command = [sys.executable, "-m", "tests.faults", "--full-disks", str(examples(10))]
+    command += ["--seed", str(SEED)]
     completed = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stdout + completed.stderr

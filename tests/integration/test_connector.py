@@ -18,6 +18,7 @@ from lancestat.errors import RunError, UsageError
 from lancestat.optimizer.table import open_table
 from lancestat.spark.read import connector
 from lancestat.spark.read.relation import Relation, planning_service, relate
+from tests.examples import sample
 from tests.execution.world import World
 from tests.integration.fakes import SHORT_NAME, Fakes
 from tests.integration.planned import planned, with_cbo
@@ -104,7 +105,7 @@ QUERIES = (
 )
 
 
-@pytest.mark.parametrize("query", QUERIES)
+@pytest.mark.parametrize("query", sample(QUERIES, 5))
 def test_answers_are_those_over_parquet(held: Held, source: str, query: str) -> None:
     held.read().createOrReplaceTempView("connected")
     held.parquet.createOrReplaceTempView("plain")

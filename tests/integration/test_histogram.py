@@ -22,6 +22,7 @@ from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.histogram import equi_height
 from lancestat.statistics.kernel import analyze
+from tests.examples import examples
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned, with_cbo
 from tests.interpreted import interpreted
@@ -138,7 +139,7 @@ def test_ranges_of_a_skewed_column_are_estimated_within_ten_percent(
 ) -> None:
     column = COLUMNS[name]
     worst_without = 0.0
-    for low, high in ranges(column.values, 12):
+    for low, high in ranges(column.values, examples(25)):
         condition = f"`{name}` >= {column.spelled(low)} and `{name}` <= {column.spelled(high)}"
         truth = int(((column.values >= low) & (column.values <= high)).sum())
         estimate = estimated(skewed, "with_bins", condition)
@@ -249,7 +250,7 @@ def test_estimates_are_as_accurate_as_with_a_histogram_of_spark(
         table.set(entries, ROWS)
         errors[whose] = [
             abs(table.estimate(f"c >= {column.spelled(low)} and c <= {column.spelled(high)}") - n)
-            for low, high in ranges(column.values, 8)
+            for low, high in ranges(column.values, examples(20))
             for n in [int(((column.values >= low) & (column.values <= high)).sum())]
         ]
     # Two ends of a range, each off by the sketch's error at most, and by a bin.
@@ -321,7 +322,8 @@ def test_filters_and_joins_plan_with_random_histograms(
     )
     tables += [left, right]
     with_histogram = 0
-    for _ in range(12):
+    rounds = examples(20)
+    for _ in range(rounds):
         drawn = []
         for table in (left, right):
             values = random_values(draw, type, draw.choice([0, 1, 3, 40, 600]))
@@ -336,7 +338,7 @@ def test_filters_and_joins_plan_with_random_histograms(
         rows = planned(catalyst.spark.sql(join)).rows
         assert rows is not None
         assert 0 <= rows <= 603 * 603
-    assert with_histogram > 8
+    assert with_histogram > rounds // 2
 
 
 def _finite(draw: random.Random, type: pa.DataType) -> object:

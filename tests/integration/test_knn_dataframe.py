@@ -17,6 +17,7 @@ from lancestat.execution import knn_join as result
 from lancestat.spark.knn import engine
 from lancestat.spark.knn import sides as opened_side
 from lancestat.spark.knn.written_side import write_side
+from tests.examples import combinations
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
 from tests.interpreted import interpreted
 
@@ -51,10 +52,13 @@ def rows(neighbours: DataFrame) -> list[Row]:
     return [(row.id, row.id_right, row._distance, row._rank) for row in neighbours.collect()]
 
 
-@pytest.mark.parametrize("element", ["float", "double"])
-@pytest.mark.parametrize("kind", ["inner", "left_outer"])
-@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
-@pytest.mark.parametrize("gate", GATES)
+METRICS, KINDS = ("l2", "cosine", "dot"), ("inner", "left_outer")
+
+
+@pytest.mark.parametrize(
+    ("gate", "metric", "kind", "element"),
+    combinations(GATES, METRICS, KINDS, ("float", "double")),
+)
 def test_awkward_rows_have_the_neighbours_of_brute_force(
     spark: SparkSession, gate: str, metric: str, kind: str, element: str
 ) -> None:
@@ -267,9 +271,7 @@ def written(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return sides
 
 
-@pytest.mark.parametrize("kind", ["inner", "left_outer"])
-@pytest.mark.parametrize("metric", ["l2", "cosine", "dot"])
-@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize(("gate", "metric", "kind"), combinations(GATES, METRICS, KINDS))
 def test_plain_parquet_on_the_right_is_searched_where_it_is(
     spark: SparkSession, tmp_path: Path, written: list[str], gate: str, metric: str, kind: str
 ) -> None:

@@ -17,6 +17,7 @@ from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideSource
 from lancestat.spark.knn.engine import Engine
+from tests.examples import combinations
 from tests.integration.knn_oracle import (
     Row,
     Vector,
@@ -107,9 +108,7 @@ def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("metric", METRICS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("strategy", "metric", "kind"), combinations(STRATEGIES, METRICS, KINDS))
 def test_awkward_rows_have_the_neighbours_of_brute_force(
     tables: Tables, strategy: str, metric: str, kind: str
 ) -> None:
@@ -153,22 +152,20 @@ def test_every_type_of_vector_is_compared_in_float32(
     assert_same(tables.rows(), joined(left, right, 4, "l2", "inner"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ([], [[1.0, 2.0]]),
-        ([[1.0, 2.0]], []),
-        ([], []),
-        ([[1.0, 2.0]], [None]),
-        ([None], [[1.0, 2.0]]),
-    ],
-    ids=["no left", "no right", "neither", "right without vectors", "left without vectors"],
-)
+FRUITLESS: dict[str, tuple[list[Vector], list[Vector]]] = {
+    "no left": ([], [[1.0, 2.0]]),
+    "no right": ([[1.0, 2.0]], []),
+    "neither": ([], []),
+    "right without vectors": ([[1.0, 2.0]], [None]),
+    "left without vectors": ([None], [[1.0, 2.0]]),
+}
+
+
+@pytest.mark.parametrize(("sides", "strategy", "kind"), combinations(FRUITLESS, STRATEGIES, KINDS))
 def test_sides_without_rows_to_match_are_joined(
-    tables: Tables, strategy: str, kind: str, left: list[Vector], right: list[Vector]
+    tables: Tables, strategy: str, kind: str, sides: str
 ) -> None:
+    left, right = FRUITLESS[sides]
     tables.write("left", left, pa.list_(pa.float32(), 2))
     tables.write("right", right, pa.list_(pa.float32(), 2))
 

@@ -16,6 +16,7 @@ from lancestat.optimizer.table import ALLOW_STALE
 from lancestat.spark.read.relation import planning_service
 from lancestat.spark.sql.system_views import system_views, view_schema
 from lancestat.spec.model import Publish, StaleBounds
+from tests.examples import sample
 from tests.execution.judged import POLICIES, STEPS, JudgedTable, policy
 from tests.integration.planned import planned, with_cbo
 from tests.report.surfaces import Surfaces, check_surfaces
@@ -42,7 +43,7 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
 
 
 @pytest.mark.parametrize("publish", Publish)
-@pytest.mark.parametrize("seed", range(HISTORIES))
+@pytest.mark.parametrize("seed", sample(range(HISTORIES), 1))
 def test_spark_uses_the_statistics_that_show_reports_as_used(
     seed: int, publish: Publish, session: SparkSession, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, expect
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.site.build import build_site
 from lancestat.report.values import TableReport
+from tests.examples import sample
 from tests.report.site.browser import Scheme, launched, visit
 from tests.report.site.conftest import YAML
 from tests.report.site.poison import PAYLOADS, poisoned
@@ -268,9 +269,9 @@ def test_text_stands_out_from_its_background(name: str, browser: Browser, site: 
     assert len(backgrounds) == len(SCHEMES)
 
 
-@pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_a_malicious_report_runs_no_code(payload: str, browser: Browser, tmp_path: Path) -> None:
-    report = poisoned(project(), payload)
+@pytest.mark.parametrize("name", sample(list(PAYLOADS), 4))
+def test_a_malicious_report_runs_no_code(name: str, browser: Browser, tmp_path: Path) -> None:
+    report = poisoned(project(), PAYLOADS[name])
     site = build_site(report, spec_of(report, tmp_path), tmp_path / "site").page.parent
     with visit(browser, site) as visitor:
         for path in sorted(site.rglob("*.html")):
