@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-ROWS = 60_000
+ROWS = 20_000
 FIRST_DAY = date(1970, 1, 1)
 
 
@@ -115,7 +115,7 @@ def skewed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     )
     rows = pa.table({name: column.array for name, column in COLUMNS.items()})
     for name in ("a", "b"):
-        lance.write_dataset(rows, folder / f"{name}.lance", max_rows_per_file=7_000)
+        lance.write_dataset(rows, folder / f"{name}.lance", max_rows_per_file=3_000)
     pq.write_table(rows, folder / "rows.parquet")
     session = with_cbo(spark)
     project = lancestat.Project.load(folder)

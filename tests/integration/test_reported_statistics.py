@@ -161,7 +161,7 @@ def test_the_size_is_that_of_the_projected_columns(
     assert (statistics.rows, statistics.size_bytes) == (ROWS, ROWS * (8 + sum(widths)))
 
 
-UNIFORM_ROWS = 100_000
+UNIFORM_ROWS = 60_000
 STEPS = 1_000
 SCALES: dict[str, tuple[pa.DataType, Callable[[int], Any], Callable[[int], str]]] = {
     "int": (pa.int32(), lambda n: n - 300, lambda n: str(n - 300)),
