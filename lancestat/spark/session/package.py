@@ -76,7 +76,7 @@ def write_package(path: Path, *, is_replaced: bool = False) -> Package:
             draft.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise PackageNotWritten(f"{error.filename or path} failed: {reason}") from None
+        raise PackageNotWritten(f"cannot pack {error.filename or path}: {reason}") from None
     return Package(path, size_bytes, _python(), _versions(distributions))
 
 
