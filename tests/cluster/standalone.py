@@ -23,6 +23,8 @@ from tests.integration.object_store import HOST, free_ports
 from tests.interpreted import short_lived
 
 SPARK_HOME = Path(pyspark.__file__).parent
+# As Spark's own scripts tell it to workers.
+[SCALA] = (path.name.split("_")[1][:4] for path in SPARK_HOME.glob("jars/spark-core_*.jar"))
 WORKERS = 2
 READY_WITHIN_SECONDS = 240
 
@@ -62,6 +64,7 @@ class Standalone:
             "HOME": str(self.folder),
             "PATH": f"{self.python.parent}:/usr/bin:/bin",
             "SPARK_HOME": str(SPARK_HOME),
+            "SPARK_SCALA_VERSION": SCALA,
             "SPARK_LOCAL_IP": HOST,
             "SPARK_LOCAL_DIRS": str(self.folder / "local"),
             **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
