@@ -46,6 +46,10 @@ thorough: jdk chromium install lint compiled $(ARCHIVE) ## Do as `make test` doe
 matrix: jdk install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
 	@$(BIN)/python -m tests.versions
 
+.PHONY: cluster
+cluster: jdk install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
+	@$(BIN)/python -m tests.cluster
+
 .PHONY: lint
 lint: install ## Check style, types and layers
 	@$(BIN)/ruff check .

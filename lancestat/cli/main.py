@@ -34,6 +34,7 @@ COMMANDS = {
         "lancestat.cli.commands.comment:comment", "Keep a pull request's comment up to date."
     ),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Remove state and scratch that nothing needs."),
+    "package": Entry("lancestat.cli.commands.package:package", "Pack what Spark's workers need."),
     "schema": Entry(
         "lancestat.cli.commands.schema:schema",
         "Print the JSON Schema of a KIND of YAML, or list the kinds.",

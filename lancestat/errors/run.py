@@ -104,6 +104,30 @@ class JavaClassNotLoaded(RunError):
     remedy = "Use a release of Spark that lancestat supports, in a session that may load jars."
 
 
+class PackageUnreadable(RunError):
+    """The target's `spark.package` is not there, or `lancestat package` has not written it."""
+
+    code = "LS535"
+    remedy = "Write it with `lancestat package`, and name it in the target's `spark.package`."
+
+
+class PackageOfOtherVersions(RunError):
+    """The target's `spark.package` has other versions than those that run on the driver."""
+
+    code = "LS536"
+    remedy = "Write it anew where lancestat runs: `lancestat package --force`."
+
+
+class WorkersLackPackage(RunError):
+    """Spark's workers have no lancestat, or lack one of the packages that it needs."""
+
+    code = "LS537"
+    remedy = (
+        "Write an archive for them with `lancestat package`, and name it in the target's "
+        "`spark.package`; docs/deploy.md says how."
+    )
+
+
 class ConnectorMissing(RunError):
     """`reader: connector` is set, and the Lance connector is not on Spark's class path."""
 

@@ -56,6 +56,13 @@ class UnknownReader(UsageError):
     remedy = "Use `lancestat` or `connector`."
 
 
+class PackageNotWritten(UsageError):
+    """`lancestat package` cannot write the archive, or would overwrite a file."""
+
+    code = "LS408"
+    remedy = "Name another file, or give `--force` to replace the one that is there."
+
+
 class VersionAndTag(UsageError):
     """Both a version and a tag are given for one table."""
 

@@ -23,6 +23,7 @@ from lancestat.presentation.views import (
     GarbageView,
     InitView,
     ListView,
+    PackageView,
     PlanView,
     QueryView,
     RunView,
@@ -170,6 +171,18 @@ def _show(view: ShowView, page: Page) -> Payload:
 def _site(view: SiteView, page: Page) -> Payload:
     nodes = [{"name": name, "health": health} for name, health in view.health]
     return _object("docs", page=str(view.page), pages=view.pages, nodes=nodes)
+
+
+@FORMAT.renders(PackageView)
+def _package(view: PackageView, page: Page) -> Payload:
+    return _object(
+        "package",
+        path=str(view.path),
+        size_bytes=view.size_bytes,
+        python=view.python,
+        packages=dict(view.packages),
+        conf=dict(view.conf),
+    )
 
 
 @FORMAT.renders(StatusView)

@@ -21,6 +21,7 @@ from lancestat.presentation.views import (
     GarbageView,
     InitView,
     ListView,
+    PackageView,
     PlanView,
     QueryView,
     RunView,
@@ -155,6 +156,23 @@ def _site(view: SiteView, page: Page) -> Iterator[str]:
     pages = f"{count(view.pages, 'page')}, {size(view.size_bytes)}"
     yield paint(f"wrote {pages}; open this one in a browser:", "note")
     yield view.page.as_uri()
+
+
+@FORMAT.renders(PackageView)
+def _package(view: PackageView, page: Page) -> Iterator[str]:
+    packages = count(len(view.packages), "package")
+    yield paint(f"wrote {view.path}: {packages}, {size(view.size_bytes)}", "note")
+    if page.verbose:
+        yield ""
+        yield from (f"  {name} {version}" for name, version in view.packages.items())
+    yield ""
+    yield f"For workers with Python {view.python} on machines of this kind. In a target:"
+    yield ""
+    yield f"  spark: {{package: {view.path}}}"
+    yield ""
+    yield "In the configuration of a session that lancestat does not start:"
+    yield ""
+    yield from (f"  {key}  {value}" for key, value in view.conf.items())
 
 
 @FORMAT.renders(GarbageView)

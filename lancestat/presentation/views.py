@@ -154,6 +154,16 @@ class SiteView(NamedTuple):
     health: tuple[tuple[str, str], ...]
 
 
+class PackageView(NamedTuple):
+    """An archive for Spark's workers that was written, with the versions of packages by name."""
+
+    path: Path
+    size_bytes: int
+    python: str
+    packages: Mapping[str, str]
+    conf: Mapping[str, str]
+
+
 class StatusView(NamedTuple):
     """The state of nodes: `counts` has how many are of each health, in words, the best first."""
 

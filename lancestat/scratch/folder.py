@@ -11,15 +11,23 @@ import json
 import logging
 import re
 import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from types import TracebackType
 
-from lancestat.errors import LancestatError, OutputError, ScratchFull, ScratchUnusable
+from lancestat.errors import (
+    LancestatError,
+    OutputError,
+    ScratchFull,
+    ScratchNotShared,
+    ScratchUnusable,
+)
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import Lease, Process, parse_instant, this_process
 from lancestat.lake.storage import Storage, storage_at
@@ -165,6 +173,27 @@ def encode(application: str, process: Process, created_at: datetime) -> str:
             "created_at": created_at.isoformat(),
         }
     )
+
+
+def require_visible(uri: str) -> None:
+    """Refuse scratch that lies in a folder of the driver's machine alone.
+
+    Args:
+        uri: Of a dataset in a scratch folder, which a worker is about to write to.
+
+    Raises:
+        ScratchNotShared: this machine does not see what the driver has made.
+    """
+    if "://" in uri:
+        return
+    folder = Path(uri).parent
+    if not (folder / MARKER).exists():
+        raise ScratchNotShared(
+            f"the scratch folder {redact_line(str(folder.parent.parent))} is not shared: "
+            f"{socket.gethostname()} does not see what the driver has written there",
+            hint="set the target's 'scratch' to a folder that all machines share, or to an "
+            "object-store URI",
+        )
 
 
 def read_marker(store: Storage, folder: str) -> Marker | None:

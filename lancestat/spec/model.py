@@ -111,6 +111,15 @@ class Target:
         default=16_000_000,
         kw_only=True,
     )
+    spark_package: str | None = key(
+        replace(_FOLDER, title="an archive that `lancestat package` wrote, or a URI of one"),
+        "What `lancestat package` wrote, for a cluster whose workers have no lancestat. It goes "
+        "into `spark.archives`; local masters need none.",
+        "spark",
+        "package",
+        default=None,
+        kw_only=True,
+    )
     reader: Reader = key(
         Words(title="'lancestat' or 'connector'", choices=Reader),
         "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "

@@ -32,6 +32,7 @@ def arm(folder: Path) -> None:
     """Wrap the work of each stage; in this process alone."""
     from lancestat.knn import partitions
     from lancestat.output import lance_output
+    from lancestat.spark.analyze.scan_task import ScanTask
     from lancestat.spark.knn import tasks as search_job
     from lancestat.spark.knn import written_side
     from lancestat.spark.knn.materialize import Materializer
@@ -39,6 +40,7 @@ def arm(folder: Path) -> None:
     from lancestat.spark.knn.tasks import ExactProbe
 
     points: list[tuple[str, Any, str]] = [
+        ("read", ScanTask, "read"),
         ("scratch", written_side._Writer, "write"),
         ("layout", partitions, "write_partition"),
         ("probe", ExactProbe, "__call__"),
@@ -82,8 +84,13 @@ def act(folder: Path, point: str, fault: str) -> None:
         case "kill worker":
             os.kill(os.getpid(), signal.SIGKILL)
         case "kill executor":
-            daemon = Path(f"/proc/{os.getppid()}/stat").read_text()
-            os.kill(int(daemon.rpartition(")")[2].split()[1]), signal.SIGKILL)
+            os.kill(parent(os.getppid()), signal.SIGKILL)
+            time.sleep(60)
+        case "kill machine":
+            # Spark's worker process of this machine, and its executor.
+            executor = parent(os.getppid())
+            os.kill(parent(executor), signal.SIGKILL)
+            os.kill(executor, signal.SIGKILL)
             time.sleep(60)
         case "raise":
             raise ValueError("a disk went away")
@@ -96,6 +103,12 @@ def act(folder: Path, point: str, fault: str) -> None:
                 time.sleep(0.02)
         case _:
             raise AssertionError(fault)
+
+
+def parent(process: int) -> int:
+    """The process that started another."""
+    status = Path(f"/proc/{process}/stat").read_text()
+    return int(status.rpartition(")")[2].split()[1])
 
 
 class Faults:

@@ -29,6 +29,7 @@ from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
+from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.grid import Grid, cut
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
@@ -213,6 +214,7 @@ class Partitioning:
         def write(task_parts: Iterable[Rows]) -> Iterator[tuple[WrittenPart, int]]:
             options = right.side.storage_options
             with worker_task(threads, options, "laying out the right side"):
+                require_visible(uri)
                 for rows in task_parts:
                     blocks = _CountedBlocks(right.blocks(rows, LAYOUT_BYTES))
                     part = write_partition(blocks, centroids, queries, k, uri, options)

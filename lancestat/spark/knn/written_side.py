@@ -28,6 +28,7 @@ from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_
 from lancestat.lake.open import readable, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.redact import redact_line, secret_values
+from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.sides import OpenedSide
 from lancestat.spark.knn.tasks import worker_task
@@ -202,6 +203,7 @@ class _Writer:
     def _write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[str]:
         uri, options = self._writing.uri, self._writing.storage_options
         reader = pa.RecordBatchReader.from_batches(schema, batches)
+        require_visible(uri)
         try:
             fragments = lance.fragment.write_fragments(
                 reader,

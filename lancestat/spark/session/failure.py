@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 
-from lancestat.errors import Cancelled, JobFailed, LancestatError, error_class
+from lancestat.errors import Cancelled, JobFailed, LancestatError, WorkersLackPackage, error_class
 from lancestat.redact import redact_line
 
 _MARK = "lancestat-error:"
@@ -43,6 +43,7 @@ def carried_error(text: str) -> LancestatError | None:
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
 # The line after the frames of a Python worker's traceback.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)
+_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?!__main__)")
 _CANCELLED = re.compile(r"\bcancell?ed\b|SparkContext was shut down|killed intentionally", re.I)
 _CRASHED = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|OutOfMemory|exit code 137"
@@ -73,6 +74,11 @@ def job_error(
     if is_cancelled(error):
         return Cancelled(f"{doing} was cancelled")
     reason, hint = cause(error, secrets)
+    if _MISSING_MODULE.search(reason):
+        return WorkersLackPackage(
+            f"{job or doing} failed: {reason}",
+            hint="`lancestat package` writes an archive for workers; see docs/deploy.md",
+        )
     return JobFailed(f"{job or doing} failed: {reason}", hint=hint)
 
 

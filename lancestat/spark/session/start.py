@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
+from lancestat.spark.session.package import package_settings, require_same_versions
 from lancestat.spark.session.versions import session_class
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
-from lancestat.spec.spark_master import with_attempts
+from lancestat.spec.spark_master import is_local, with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,6 +130,9 @@ def start_jvm(
         _properties_file(properties) as path,
         _environment(
             JDK_JAVA_OPTIONS=options,
+            PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
+            # `workers_python` runs on the driver too, to plan reads of Python data sources.
+            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
             PYSPARK_SUBMIT_ARGS=f"--properties-file '{path}' "
             + os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"),
         ),
@@ -239,23 +243,37 @@ def start_session(
     running = running_session()
     if running is not None:
         return running
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     master = target.master
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
-    master = master or SparkConf().get("spark.master") or "local[*]"
+    configured = {**dict(SparkConf().getAll()), **target.spark_conf}
+    master = master or configured.get("spark.master") or "local[*]"
     conf = {**defaults(master, target.spark_conf), **target.spark_conf}
+    if target.spark_package is not None and not is_local(master):
+        require_same_versions(target.spark_package)
+        conf |= package_settings(target.spark_package, configured)
     conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
     builder = SparkSession.builder.appName(app_name)
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
-        session = builder.getOrCreate()
+        with _environment(PYSPARK_PYTHON=workers_python(master, configured)):
+            session = builder.getOrCreate()
     except Exception as error:
         raise not_started(str(error), conf) from None
     if quiet:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def workers_python(master: str, conf: Mapping[str, str]) -> str:
+    """Return the Python that Spark's workers run: what is configured, else one like this.
+
+    A path on this machine means nothing on others, and Spark refuses another minor version.
+    """
+    chosen = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    like_this = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return chosen or (sys.executable if is_local(master) else like_this)
 
 
 def running_session() -> SparkSession | None:

@@ -1,0 +1,129 @@
+"""What the driver and the state hold for a table of up to 1,000,000 fragments of 1,000 columns.
+
+    python benchmarks/scale.py [--tiny] [PART ...]
+
+plan    The planner over a table that exists as values only, at growing numbers of fragments. Each
+        case runs in a process of its own, so that its peak memory is its own.
+state   The bytes of partials of real columns, and the time to encode, decode and merge them; what
+        that makes for the whole table is multiplied, not measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+from measure import Measures, peak_megabytes, run, run_case, timed
+from plan_huge import NOW, background, index_of, published, table_of
+
+FRAGMENTS = {False: (10_000, 100_000, 1_000_000), True: (50, 100, 200)}
+COLUMNS = {False: 1_000, True: 8}
+ROWS = {False: 100_000, True: 100}
+
+
+def plans(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """The planner at each size."""
+    for number, fragments in enumerate(FRAGMENTS[tiny]):
+        for what in ("first", "appended"):
+            for name, value in run_case(f"{what} {number}", folder, tiny).items():
+                yield f"{what} run, {fragments:,} fragments: {name}", value
+
+
+def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
+    """Plan a table that is new, or to which a fragment was appended, and cut its first job."""
+    from dataclasses import replace
+
+    from lancestat.errors import Location
+    from lancestat.lake.history import Effect
+    from lancestat.plan.actions import TableAction
+    from lancestat.plan.assessment import assess
+    from lancestat.plan.planner import NOTHING_STORED, decide
+    from lancestat.spark.analyze.work import jobs, split
+    from lancestat.spec.model import Table
+
+    now = table_of(FRAGMENTS[tiny][number], COLUMNS[tiny])
+    base, index, effects = None, NOTHING_STORED, ()
+    if not is_first:
+        base = replace(now, version=1, fragments=now.fragments[:-1])
+        index, effects = index_of(base), (Effect.APPENDED,)
+        now = replace(now, config=published(base))
+    table = Table("huge", "huge.lance", Location("specs/huge.yml", 1, 1))
+    before = peak_megabytes()
+    assess_seconds, assessment = timed(lambda: assess(table, "huge", now, None, NOW))
+    gather_seconds, changes = timed(lambda: background(now, base, index, *effects))
+    decide_seconds, action = timed(lambda: decide(assessment, changes))
+    assert isinstance(action, TableAction)
+    cut_seconds, cut = timed(lambda: [len(scans) for scans in jobs(action.scans)])
+    first_job = action.scans[: cut[0]]
+    split_seconds, items = timed(lambda: split(first_job, 1_000))
+    assert sum(cut) == (len(now.fragments) if is_first else 1)
+    return {
+        "plan, s": assess_seconds + gather_seconds + decide_seconds,
+        "cut into jobs, s": cut_seconds,
+        "jobs": len(cut),
+        "cut a job into tasks, s": split_seconds,
+        "tasks of a job": len(items),
+        "peak MB before, the simulated table itself": before,
+        "peak MB": peak_megabytes(),
+    }
+
+
+def state(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
+    """Partials of columns of four types, all values different."""
+    yield from run_case("partials", folder, tiny).items()
+
+
+def partials(folder: Path, tiny: bool) -> Measures:
+    """Encode, decode and merge the partials of a fragment."""
+    import pyarrow as pa
+
+    from lancestat.spark.analyze.work import PARTIALS_PER_JOB
+    from lancestat.statistics.kernel import analyze
+    from lancestat.statistics.partial import decode, encode, merge
+
+    numbers = range(ROWS[tiny])
+    rows = pa.table(
+        {
+            "integer": pa.array(numbers, pa.int64()),
+            "text": pa.array([f"value {number}" for number in numbers]),
+            "double": pa.array([number / 7 for number in numbers]),
+            "date": pa.array([number % 20_000 for number in numbers], pa.int32()).cast(pa.date32()),
+        }
+    )
+    fragment = analyze(rows.to_batches(), rows.schema)
+    repeats = 5 if tiny else 500
+    count = repeats * len(fragment)
+    encode_seconds, encoded = timed(
+        lambda: [encode(column) for _ in range(repeats) for column in fragment.values()]
+    )
+    size_bytes = sum(map(len, encoded)) / count
+    by_column = [encoded[start :: len(fragment)] for start in range(len(fragment))]
+    decode_seconds, decoded = timed(
+        lambda: [[decode(content) for content in column] for column in by_column]
+    )
+    merge_seconds, _ = timed(lambda: [merge(column) for column in decoded])
+    cells = FRAGMENTS[tiny][-1] * COLUMNS[tiny]
+    return {
+        "bytes of a partial": size_bytes,
+        "encode a partial, us": 1e6 * encode_seconds / count,
+        "decode a partial, us": 1e6 * decode_seconds / count,
+        "merge a partial, us": 1e6 * merge_seconds / count,
+        "multiplied: results of a job in the driver, MB": PARTIALS_PER_JOB * size_bytes / 1e6,
+        "multiplied: partials of the largest table in the state, GB": cells * size_bytes / 1e9,
+        "multiplied: the driver decodes and merges all of them, h": cells
+        * (decode_seconds + merge_seconds)
+        / count
+        / 3600,
+    }
+
+
+CASES = {"partials": partials} | {
+    f"{what} {number}": partial(plan, number, what == "first")
+    for number in range(len(FRAGMENTS[False]))
+    for what in ("first", "appended")
+}
+
+
+if __name__ == "__main__":
+    run(__doc__, {"plan": plans, "state": state}, CASES)

@@ -1,0 +1,37 @@
+"""`lancestat package`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lancestat.cli.command import Invocation, command
+from lancestat.presentation.views import PackageView
+
+_HELP = """Pack what Spark's workers need, for a cluster whose machines do not have lancestat.
+
+The archive holds lancestat and all that it needs but PySpark, as installed here. Workers need a
+Python of the same minor version, on the same kind of machine. Name it in a target's
+'spark.package'."""
+
+
+@command("package", help=_HELP, views=[PackageView])
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    default=Path("lancestat.tar.gz"),
+    help="Where to write it (default: lancestat.tar.gz).",
+)
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+def package(invocation: Invocation, out: Path, force: bool) -> None:
+    """Write the archive, and print the settings that give it to workers."""
+    from lancestat.spark.session.package import package_settings, write_package
+
+    invocation.say("packing; this takes half a minute")
+    written = write_package(out, is_replaced=force)
+    conf = package_settings(str(out), {})
+    invocation.show(
+        PackageView(out, written.size_bytes, written.python, dict(written.packages), conf)
+    )

@@ -1,0 +1,99 @@
+"""`lancestat run` and reads on a standalone cluster whose machines have no lancestat."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.shop import CREDENTIALS, ORDERS, expected, open_shop
+from tests.cluster.standalone import Standalone, lancestat, python, running_cluster
+from tests.execution.world import orders
+from tests.integration.faulty_daemon import REPOSITORY
+from tests.integration.knn_oracle import assert_same
+from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+
+__all__ = ["object_store"]
+
+pytestmark = [pytest.mark.fault, pytest.mark.s3, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("package")
+    ended = lancestat("package", "--output", "json", folder=folder)
+    assert ended.returncode == 0, ended.stderr
+    printed = json.loads(ended.stdout)
+    assert {"lancestat", "pylance", "msgspec"} <= printed["packages"].keys()
+    assert not {"pyspark", "py4j"} & printed["packages"].keys()
+    assert printed["conf"]["spark.archives"] == "lancestat.tar.gz#lancestat"
+    return folder / "lancestat.tar.gz"
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    with running_cluster(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def cluster(running: Standalone) -> Standalone:
+    running.complete()
+    return running
+
+
+def test_a_run_survives_lost_workers_and_equals_a_local_one(
+    cluster: Standalone, package: Path, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    shop = open_shop(tmp_path, package, object_store, cluster)
+    local = shop.run("run", "--target", "local")
+    assert local.returncode == 0, local.stdout + local.stderr
+    statistics = shop.statistics()
+    assert all(statistics.values())
+    for point, fault in (("read", "kill executor"), ("probe", "kill machine")):
+        shop.faults.plan(point, fault)
+
+    ended = shop.run("run", "--full-refresh")
+
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert shop.faults.end() == 2
+    assert SECRET_KEY not in ended.stdout + ended.stderr
+    assert sum(worker.poll() is not None for worker in shop.cluster.workers) == 1
+    assert shop.statistics() == statistics
+    assert shop.partials("cluster") == shop.partials("local")
+    assert shop.neighbours("cluster").equals(shop.neighbours("local"))
+    rows = shop.neighbours("cluster").select(["id", "id_right", "_distance"]).to_pylist()
+    assert [(row["id"], row["id_right"]) for row in rows] == [row[:2] for row in expected()]
+    assert shop.scratch() == []
+
+
+def test_executors_without_a_package_cannot_run_lancestat(cluster: Standalone) -> None:
+    ended = subprocess.run(
+        [cluster.python, "-c", "import lancestat"],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "No module named 'lancestat'" in ended.stderr
+
+
+def test_executors_read_and_join_with_the_package(
+    cluster: Standalone, package: Path, object_store: ObjectStore, tmp_path: Path
+) -> None:
+    shop = open_shop(tmp_path, package, object_store, cluster, with_faults=False)
+    ended = python(
+        "-m", "tests.cluster.reads", str(tmp_path), shop.root, folder=REPOSITORY, **CREDENTIALS
+    )
+    assert ended.returncode == 0, ended.stderr[-4000:]
+    answers = json.loads(ended.stdout.splitlines()[-1])
+    late = orders(ORDERS // 2, ORDERS - ORDERS // 2)
+    rows = [list(row.values()) for row in late.to_pylist()]
+    assert answers["read_table"] == answers["format"] == rows
+    assert_same([tuple(row) for row in answers["neighbours"]], expected())
+    assert shop.scratch() == []
+    for place in answers["places"]:
+        assert Path(place).is_relative_to(cluster.folder / "work")
