@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tests.versions.environments import REPOSITORY, VERSIONS, WARNINGS, environment, runs_here
+from tests.versions.environments import REPOSITORY, VERSIONS, environment, runs_here
 
 
 def main() -> None:
@@ -33,13 +33,7 @@ def run(version: str, tests: list[str]) -> bool:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [sys.executable, "-m", "pytest", "-q", "-m", "spark", "-n", "2"]
-        command += [
-            "--dist",
-            "loadfile",
-            "--no-loadscope-reorder",
-            *WARNINGS,
-            f"--junitxml={report}",
-        ]
+        command += ["--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={report}"]
         ended = subprocess.run(
             [*command, "--ignore=tests/versions", *tests],
             cwd=REPOSITORY,
