@@ -10,6 +10,7 @@ import pytest
 from tests.filters.trial import (
     FORMAT,
     FORMAT_FAMILIES,
+    FORMATS,
     WAYS,
     ZONES,
     Rows,
@@ -18,6 +19,7 @@ from tests.filters.trial import (
     trial,
 )
 from tests.integration.conftest import spark
+from tests.versions.needs import python_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +56,7 @@ def test_filters_agree_for_dates_and_instants_in_odd_zones(
     check(spark, rows, zone, list(islice(drawn(seed, CALENDAR), 30)), WAYS[seed % len(WAYS)])
 
 
+@python_sources
 def test_filters_agree_when_the_format_pushes_them(spark: SparkSession, rows: Rows) -> None:
     conditions = list(islice(drawn(7, FORMAT_FAMILIES), 60))
     check(spark, rows, "America/St_Johns", conditions, FORMAT)
@@ -65,4 +68,4 @@ def test_the_zone_of_the_jvm_does_not_matter(spark: SparkSession, rows: Rows, zo
     skipped = "`day_mid` = DATE'2011-12-30'"
     conditions = [skipped, *islice(drawn(8, ("mid date", "mid timestamp")), 8)]
     with java_zone(spark, zone):
-        check(spark, rows, "UTC", conditions, WAYS[0], FORMAT)
+        check(spark, rows, "UTC", conditions, WAYS[0], *FORMATS)

@@ -18,13 +18,14 @@ import lance
 import pyarrow as pa
 import pyspark
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import lancestat
 from lancestat.errors import ConnectorMissing, DataSourcesMissing
 from lancestat.plan.actions import is_pending
 from lancestat.spark.session import versions
 from lancestat.spark.session.jobs import job_group
+from tests.spark.arrow_values import plain
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -58,15 +59,6 @@ TYPES = {
     "r": pa.struct({"a": pa.int32(), "b": pa.string()}),
 }
 ROWS = pa.Table.from_pylist([VALUES, dict.fromkeys(VALUES)], pa.schema(TYPES))
-
-
-def plain(value: Any) -> Any:
-    """A value as Python's, whatever class the version of PySpark has for it."""
-    if isinstance(value, Row):
-        return {name: plain(member) for name, member in value.asDict().items()}
-    if isinstance(value, bytearray):
-        return bytes(value)
-    return value
 
 
 @pytest.fixture
@@ -269,7 +261,7 @@ def test_the_example_project_is_run_and_queried_before_and_after_changes(
     }
     assert not any(map(is_pending, project.plan().actions))
     suggestions = lance.dataset(str(warehouse / "suggestion.lance"))
-    assert suggestions.count_rows(filter="_rank is not null") == 3 * 200
+    assert suggestions.count_rows(filter="_rank is not null") == 3 * (202 - 4)
 
     project.attach(spark)
     joined = spark.sql(

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
@@ -16,6 +15,9 @@ FOLDER = Path(os.environ.get("LANCESTAT_SPARK_VERSIONS", REPOSITORY / ".spark-ve
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1")
 # PySpark 3.5 pickles functions with code that Python 3.12 changed.
 NEWEST_PYTHON = {"3.5.9": (3, 11)}
+
+# Another Spark, and an archive of its classes.
+_OF_ANOTHER = ("SPARK_HOME", "JDK_JAVA_OPTIONS")
 
 
 def runs_here(version: str) -> bool:
@@ -31,7 +33,7 @@ def environment(version: str) -> dict[str, str]:
     """
     paths = [str(installed(version)), str(REPOSITORY)]
     return {
-        **_without_spark(os.environ),
+        **{name: value for name, value in os.environ.items() if name not in _OF_ANOTHER},
         "PYTHONPATH": os.pathsep.join(paths),
         "PYTEST_ADDOPTS": "-p tests.versions.warnings",
     }
@@ -54,7 +56,3 @@ def installed(version: str) -> Path:
             # Another process was faster.
             shutil.rmtree(partial)
     return folder
-
-
-def _without_spark(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name != "SPARK_HOME"}
