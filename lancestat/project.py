@@ -187,7 +187,8 @@ class Project:
         """Plan, and write the plan to a file for `load_plan`; an older plan there is replaced.
 
         Raises:
-            PlanFileNotWritten: something else is at `path`, or it cannot be written.
+            PlaceOccupied: something else is at `path`.
+            NotWritten: it cannot be written.
             UsageError, StateError: as for `plan`.
         """
         from lancestat.plan.saved import PlanOptions
