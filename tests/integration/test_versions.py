@@ -93,6 +93,16 @@ def test_a_table_is_read_with_every_type(spark: SparkSession, utc: None, table: 
     assert values(lancestat.read_table(spark, table)) == EXPECTED
 
 
+def test_columns_filters_and_limits_reach_the_scan(spark: SparkSession, table: str) -> None:
+    rows = lancestat.read_table(spark, table)
+    filtered = rows.where("i = 7 and d < date'2000-01-01'").select("s")
+    plan = filtered._jdf.queryExecution().executedPlan().toString()
+    assert "EqualTo(i,7), LessThan(d,2000-01-01)]" in plan
+    assert filtered.collect() == [(VALUES["s"],)]
+    plan = rows.select("s").limit(1)._jdf.queryExecution().executedPlan().toString()
+    assert "PushedLimit: 1" in plan
+
+
 def test_an_arrow_table_becomes_a_frame(spark: SparkSession, utc: None) -> None:
     assert values(versions.arrow_frame(spark, ROWS)) == EXPECTED
 
