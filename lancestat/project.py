@@ -16,10 +16,10 @@ from lancestat.errors import LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
 from lancestat.spark.session.versions import has_nearest_by_join
+from lancestat.spec import PAGES
 from lancestat.spec.digest import node_digest
 from lancestat.spec.load import load_project
 from lancestat.spec.model import (
-    PAGES,
     ColumnSelection,
     Node,
     ProjectSpec,
@@ -187,7 +187,8 @@ class Project:
         """Plan, and write the plan to a file for `load_plan`; an older plan there is replaced.
 
         Raises:
-            PlanFileNotWritten: something else is at `path`, or it cannot be written.
+            PlaceOccupied: something else is at `path`.
+            NotWritten: it cannot be written.
             UsageError, StateError: as for `plan`.
         """
         from lancestat.plan.saved import PlanOptions

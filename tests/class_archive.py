@@ -15,6 +15,7 @@ import tempfile
 from pathlib import Path
 
 import lance
+import pyarrow.parquet as pq
 from pyspark import SparkContext
 
 import lancestat
@@ -36,7 +37,7 @@ def write(archive: Path, folder: Path) -> None:
     assert joined.count() == 7
     assert spark.sparkContext.parallelize(range(8), 2).sum() == 28
     table = str(folder / "rows.lance")
-    lance.write_dataset(parquet.toArrow(), table)
+    lance.write_dataset(pq.read_table(folder / "rows"), table)
     assert lancestat.read_table(spark, table).where("k = 3").count() == 14
     gateway = SparkContext._gateway
     assert gateway is not None

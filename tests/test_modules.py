@@ -110,6 +110,12 @@ def test_imports_in_functions_spare_a_heavy_library() -> None:
     assert needless == []
 
 
+def test_the_help_of_no_command_loads_more_than_that_of_another() -> None:
+    commands = [name for name in modules() if name.startswith("lancestat.cli.commands.")]
+    allowed = loaded("lancestat.cli.commands.plan") | {"lancestat.spec"}
+    assert [name for name in commands if loaded(name) - allowed - {name}] == []
+
+
 def test_no_modules_import_each_other() -> None:
     """Neither at their tops nor in functions, where a circle could hide."""
     imports = {

@@ -43,6 +43,9 @@ RETIRED = {
     "LS605": "LS665",
     "LS606": "LS666",
     "LS607": "LS667",
+    "LS618": "LS403",
+    "LS621": "LS403",
+    "LS651": "LS403",
 }
 """Codes that are not raised any more and never get another meaning, with what replaces them."""
 
@@ -140,7 +143,7 @@ class CommentError(LancestatError):
 
 
 class PlanFileError(LancestatError):
-    """LS62x: a plan file cannot be written, read or run."""
+    """LS62x: a plan file cannot be read or run."""
 
 
 class InternalError(LancestatError):

@@ -96,13 +96,6 @@ class UnknownSchema(UsageError):
     remedy = "Run `lancestat schema` to list the kinds."
 
 
-class SchemasNotWritten(UsageError):
-    """`lancestat schema --out` cannot write to the folder."""
-
-    code = "LS618"
-    remedy = "Choose a folder that may be written to."
-
-
 class PlanOutOfDate(PlanFileError):
     """The project, a dataset or the state has moved on since a plan file was made.
 
@@ -111,13 +104,6 @@ class PlanOutOfDate(PlanFileError):
 
     code = "LS620"
     remedy = "Make a new plan with `lancestat plan --out`, and look at it."
-
-
-class PlanFileNotWritten(PlanFileError):
-    """A plan file cannot be written, or its path holds something other than a plan file."""
-
-    code = "LS621"
-    remedy = "Choose another path for `--out`."
 
 
 class PlanFileUnreadable(PlanFileError):
@@ -141,18 +127,14 @@ class PlanFileOfOtherProject(PlanFileError):
     remedy = "Name its project and `--target`, or make a new one with `lancestat plan --out`."
 
 
-class PagesFolderOccupied(UsageError):
-    """The folder for the pages of `lancestat docs` holds something else."""
+class PlaceOccupied(UsageError):
+    """A command would replace what lancestat did not write.
+
+    Or, for `lancestat init`, a file of a project that is there.
+    """
 
     code = "LS650"
-    remedy = "Name a new or an empty folder: `--out DIR`."
-
-
-class PagesNotWritten(UsageError):
-    """The pages of `lancestat docs` cannot be written."""
-
-    code = "LS651"
-    remedy = "Choose another folder with `--out`."
+    remedy = "Name a new file or an empty folder: `--out`, or `lancestat init DIR`."
 
 
 class GitMissing(UsageError):

@@ -19,11 +19,11 @@ class NothingSelected(UsageError):
     remedy = "Correct the name; `lancestat list` prints the names of all nodes."
 
 
-class ProjectNotCreated(UsageError):
-    """`lancestat init` cannot write to the folder, or would overwrite files in it."""
+class NotWritten(UsageError):
+    """A command cannot write to the file or folder that it was given."""
 
     code = "LS403"
-    remedy = "Name an empty folder that may be written to: `lancestat init DIR`."
+    remedy = "Name a place that may be written to: `--out`, or `lancestat init DIR`."
 
 
 class UnknownTable(UsageError):

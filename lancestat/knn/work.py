@@ -170,13 +170,23 @@ class OutputState:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinWork:
-    """One join to run.
+class Increment:
+    """New rows of one side, which are joined to the last result.
 
-    Under `Scope.NEW_LEFT` `new_fragments` are ids of the left table's fragments that the last
-    result does not cover, under `Scope.NEW_RIGHT` of the right's; `previous` is the result to go on
-    from and `known` its counts. `remembered` is as for `output.begin`.
+    `new_fragments` are ids of the fragments that `previous`, the last result, does not cover: the
+    left table's under `Scope.NEW_LEFT`, the right's under `Scope.NEW_RIGHT`. `known` are the counts
+    of `previous`.
     """
+
+    scope: Scope
+    new_fragments: frozenset[int]
+    previous: OutputState
+    known: JoinCounts[int]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinWork:
+    """One join to run: all rows, or an increment. `remembered` is as for `output.begin`."""
 
     node: str
     request: JoinRequest
@@ -184,11 +194,13 @@ class JoinWork:
     right: SideSource
     output_format: OutputFormat
     output_uri: str
-    scope: Scope = Scope.FULL
-    new_fragments: frozenset[int] = frozenset()
-    previous: OutputState | None = None
-    known: JoinCounts[int] | None = None
+    increment: Increment | None = None
     remembered: str | None = None
+
+    @property
+    def scope(self) -> Scope:
+        """Which rows are joined."""
+        return Scope.FULL if self.increment is None else self.increment.scope
 
 
 @dataclass(frozen=True, slots=True)

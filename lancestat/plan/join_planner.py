@@ -10,6 +10,7 @@ from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import (
+    Increment,
     JoinWork,
     OutputFormat,
     OutputState,
@@ -144,7 +145,9 @@ def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
 def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
     spec, record, scope = assessment.spec, assessment.record, narrowing.scope
     left, right = assessment.left, assessment.right
-    goes_on = scope is not Scope.FULL
+    increment = None
+    if scope is not Scope.FULL and record is not None and assessment.output is not None:
+        increment = Increment(scope, narrowing.new, assessment.output, record.counts)
     work = JoinWork(
         node=spec.name,
         request=request_of(spec),
@@ -152,14 +155,11 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         right=right.work,
         output_format=OutputFormat(spec.output_format),
         output_uri=spec.output_uri,
-        scope=scope,
-        new_fragments=narrowing.new,
-        previous=assessment.output if goes_on else None,
-        known=record.counts if goes_on and record is not None else None,
+        increment=increment,
         remembered=remembered_result(record, assessment.digest),
     )
     known = Accuracy(nprobes=spec.nprobes)
-    if goes_on and record is not None:
+    if increment is not None and record is not None:
         known = record.accuracy
     sides = JoinSize(
         left.rows,
@@ -248,9 +248,7 @@ def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> Joi
 
 def in_full(action: JoinAction) -> JoinAction:
     """Plan the same join as if nothing were known of its last result."""
-    work = replace(
-        action.work, scope=Scope.FULL, new_fragments=frozenset(), previous=None, known=None
-    )
+    work = replace(action.work, increment=None)
     whole = plan_join(work, action.sides)
     known = Accuracy(nprobes=work.request.nprobes)
     return replace(

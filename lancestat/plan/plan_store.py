@@ -10,8 +10,9 @@ from pathlib import Path
 
 from lancestat import codec
 from lancestat.errors import (
+    NotWritten,
+    PlaceOccupied,
     PlanFileError,
-    PlanFileNotWritten,
     PlanFileOfOtherProject,
     PlanFileOfOtherRelease,
     PlanFileUnreadable,
@@ -43,7 +44,8 @@ class PlanStore:
         """Plan, and write the plan to a file.
 
         Raises:
-            PlanFileNotWritten: something else is at `path`, or it cannot be written.
+            PlaceOccupied: something else is at `path`.
+            NotWritten: it cannot be written.
             UsageError: a selector is wrong or matches nothing.
             StateError: the state cannot be reached.
         """
@@ -115,21 +117,25 @@ def check_writable(path: Path) -> None:
     """See that a plan file may be written at `path`: nothing is there, or another plan file.
 
     Raises:
-        PlanFileNotWritten: something else is there, or no folder to write into.
+        PlaceOccupied: something else is there.
+        NotWritten: there is no folder to write into.
     """
     if path.is_dir():
-        raise _plan_not_written(path, "it is a folder", "name a file in it")
+        raise PlaceOccupied(_not_written(path, "it is a folder"), hint="name a file in it")
     if not path.parent.is_dir():
-        raise _plan_not_written(path, f"there is no folder {_visible(path.parent)}", "create it")
+        reason = f"there is no folder {_visible(path.parent)}"
+        raise NotWritten(_not_written(path, reason), hint="create it")
     if path.exists() and not _is_plan_file(path):
-        raise _plan_not_written(path, "it holds something else than a plan", "name another file")
+        reason = "it holds something else than a plan"
+        raise PlaceOccupied(_not_written(path, reason), hint="name another file")
 
 
 def write_plan_file(path: Path, plan: SavedPlan) -> None:
     """Write a plan, all of it or nothing; an older plan at that place is replaced.
 
     Raises:
-        PlanFileNotWritten: something else is there, or it cannot be written.
+        PlaceOccupied: something else is there.
+        NotWritten: it cannot be written.
     """
     check_writable(path)
     try:
@@ -137,7 +143,9 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
         content = encode_plan(plan).encode("utf-8", "surrogatepass")
         write_whole(Path(os.path.realpath(path)), content)
     except (OSError, ValueError) as error:
-        raise _plan_not_written(path, _why(error), "name a place that can be written to") from None
+        raise NotWritten(
+            _not_written(path, _why(error)), hint="name a place that can be written to"
+        ) from None
 
 
 def read_plan_file(path: Path) -> SavedPlan:
@@ -234,8 +242,8 @@ def _plan_unreadable(path: Path, why: str, hint: str) -> PlanFileError:
     return PlanFileUnreadable(f"cannot read a plan from {_visible(path)}: {why}", hint=hint)
 
 
-def _plan_not_written(path: Path, why: str, hint: str) -> PlanFileError:
-    return PlanFileNotWritten(f"cannot write the plan to {_visible(path)}: {why}", hint=hint)
+def _not_written(path: Path, why: str) -> str:
+    return f"cannot write the plan to {_visible(path)}: {why}"
 
 
 def _why(error: OSError | ValueError) -> str:

@@ -44,9 +44,6 @@ from lancestat.spec.table import Table as Table
 
 Node = Table | KnnJoin
 
-# The default folder of a project's pages, in a folder that git ignores.
-PAGES = Path(".lancestat", "docs")
-
 
 def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
     """Return the tables among nodes, in their order."""

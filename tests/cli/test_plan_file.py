@@ -95,8 +95,8 @@ def test_a_bad_plan_file_is_one_error(
 
 def test_a_file_that_is_not_a_plan_is_not_replaced(folder: Path, lancestat: Lancestat) -> None:
     result = lancestat("plan", "--out", "specs/shop.yml")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert result.stderr.startswith("LS621  cannot write the plan to specs/shop.yml: it holds")
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith("LS650  cannot write the plan to specs/shop.yml: it holds")
     assert (folder / "specs" / "shop.yml").read_text().startswith("tables:")
 
 

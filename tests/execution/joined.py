@@ -170,7 +170,7 @@ class JoinWorld:
         """Return the rows of a full join of the current sides."""
         action = self.action(full_refresh=True)
         assert isinstance(action, JoinAction), action
-        work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())
+        work = replace(action.work, increment=None)
         return _Joining(work).full().to_pylist()
 
 
@@ -187,8 +187,8 @@ def joined(work: JoinWork) -> JoinOutcome:
             table, counts = joining.merged(), joining.counts()
     written = [output.write(writer, 0, table.schema, table.to_batches())] if table.num_rows else []
     if work.scope is Scope.NEW_LEFT:
-        assert work.previous is not None
-        state = output.append(writer, table.schema, work.previous, written)
+        assert work.increment is not None
+        state = output.append(writer, table.schema, work.increment.previous, written)
     else:
         written = written or [output.write(writer, 0, table.schema, table.to_batches())]
         state = output.replace(writer, table.schema, written)
@@ -243,10 +243,9 @@ class _Joining:
 
     def __init__(self, work: JoinWork) -> None:
         self.work = work
-        self.left = rows_of(work.left, work.new_fragments if work.scope is Scope.NEW_LEFT else None)
-        self.right = rows_of(
-            work.right, work.new_fragments if work.scope is Scope.NEW_RIGHT else None
-        )
+        new = None if work.increment is None else work.increment.new_fragments
+        self.left = rows_of(work.left, new if work.scope is Scope.NEW_LEFT else None)
+        self.right = rows_of(work.right, new if work.scope is Scope.NEW_RIGHT else None)
         self.pairs = self.left.num_rows * self.right.num_rows
         left, right = columns_of(work.left, self.left), columns_of(work.right, self.right)
         self.names = output_names(left, right, with_rank=work.request.with_rank)
@@ -254,7 +253,7 @@ class _Joining:
         self.right_values = dict(zip(self.names.right, right, strict=True))
 
     def counts(self) -> JoinCounts[int]:
-        known, work = self.work.known, self.work
+        work = self.work
         valid_left, valid_right = self._valid(work.left), self._valid(work.right)
         counted = JoinCounts(
             self.left.num_rows,
@@ -262,9 +261,9 @@ class _Joining:
             self.left.num_rows - sum(valid_left),
             self.right.num_rows - sum(valid_right),
         )
-        if work.scope is Scope.FULL:
+        if work.increment is None:
             return self._without_matches(counted)
-        assert known is not None
+        known = work.increment.known
         if work.scope is Scope.NEW_LEFT:
             return self._without_matches(
                 replace(
@@ -295,8 +294,8 @@ class _Joining:
 
     def merged(self) -> pa.Table:
         """The new neighbours of every left row among those in its place of the last result."""
-        known, previous = self.work.known, self.work.previous
-        assert known is not None and previous is not None
+        assert self.work.increment is not None
+        known, previous = self.work.increment.known, self.work.increment.previous
         width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
         lines = iter(table_of(previous).to_pylist())
         rows: list[Row] = []

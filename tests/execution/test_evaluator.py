@@ -14,6 +14,7 @@ from lancestat.execution.evaluator import JoinEvaluation, JoinSession, PreparedJ
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import (
+    Increment,
     JoinOutcome,
     JoinWork,
     OutputFormat,
@@ -87,7 +88,9 @@ class Session:
 def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -> JoinAction:
     table = PinnedTable("t", Pin("t.lance", 1, "m"), ())
     left, right = SideSource("v", ("id",), table), SideSource("w", ("id",), table)
-    work = JoinWork("near", request, left, right, OutputFormat.LANCE, "near.lance", scope)
+    work = JoinWork("near", request, left, right, OutputFormat.LANCE, "near.lance")
+    if scope is not Scope.FULL:
+        work = replace(work, increment=Increment(scope, frozenset(), OUTPUT, COUNTS))
     return plan_join(work, planned, cores=2, new_rows=5)
 
 

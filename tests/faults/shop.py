@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from lancestat.knn.work import Scope
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.plan.actions import JoinAction
@@ -174,7 +173,7 @@ class Shop:
         if not isinstance(action, JoinAction):
             # A declared table over the result is no concern of a join.
             raise AssertionError(f"{name} would not be joined: {action}")
-        work = replace(action.work, scope=Scope.FULL, new_fragments=frozenset())
+        work = replace(action.work, increment=None)
         return Counter(rows_of(_Joining(work).full()))
 
     def result(self, name: str) -> Counter[tuple[Any, ...]]:

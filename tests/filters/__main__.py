@@ -16,7 +16,8 @@ from pathlib import Path
 
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target
-from tests.filters.trial import FORMAT, FORMAT_FAMILIES, WAYS, ZONES, Rows, drawn, trial
+from tests.filters.trial import FORMAT_FAMILIES, FORMATS, WAYS, ZONES, Rows, drawn, trial
+from tests.integration.conftest import PROLEPTIC
 
 _ROUND = 120
 _FORMAT_ROUND = 20
@@ -33,7 +34,7 @@ def main() -> int:
             name="filters",
             state=f"{folder}/state",
             spark_master="local[2]",
-            spark_conf={"spark.sql.warehouse.dir": f"{folder}/warehouse"},
+            spark_conf={"spark.sql.warehouse.dir": f"{folder}/warehouse", **PROLEPTIC},
         )
         spark = start_session(target, "lancestat filters", is_short_lived=True)
         rows, started = Rows(spark, Path(folder)), time.monotonic()
@@ -44,7 +45,7 @@ def main() -> int:
             conditions = list(islice(drawn(seed), _ROUND))
             findings = trial(spark, rows, zone, conditions, WAYS)
             few = list(islice(drawn(seed, FORMAT_FAMILIES), _FORMAT_ROUND))
-            findings += trial(spark, rows, zone, few, [FORMAT])
+            findings += trial(spark, rows, zone, few, FORMATS)
             tried, pushed = tried + len(conditions), pushed + len(few)
             count += len(findings)
             for finding in findings:

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 
 from lancestat.lake.spark_type import spark_type
 from lancestat.predicates.filter import Day, Instant, LocalTime
+from lancestat.spark.session.versions import has_time_type
 from tests.integration.spark_predicates import spark_literal
 from tests.lake import awkward
 from tests.lake.awkward import day, micros
@@ -146,7 +147,7 @@ def _middling(name: str, type: pa.DataType, see: Callable[[int], Any], spark: st
 
 COLUMNS: tuple[Extremes, ...] = (
     *map(_awkward, awkward.COLUMNS),
-    *map(_clocks, ("s", "ms", "us", "ns")),
+    *(_clocks(unit) for unit in ("s", "ms", "us", "ns") if has_time_type()),
     *map(_spans, ("s", "ms", "us", "ns")),
     _middling("day_mid", pa.date32(), Day, "date"),
     _middling("at_mid", pa.timestamp("us", "UTC"), Instant, "timestamp"),

@@ -7,6 +7,7 @@ from random import Random
 
 from tests.filters.columns import Extremes, count
 from tests.integration.spark_predicates import spark_literal
+from tests.versions.needs import HAS_COLLATIONS
 
 _OPERATORS = ("=", "<=>", "<", "<=", ">", ">=", "<>")
 _PLAIN_DATES = ("1582-10-10", "1582-10-04", "1582-10-15", "0001-01-03", "1970-01-01", "2011-12-30")
@@ -72,7 +73,7 @@ def _textual(random: Random, column: Extremes) -> str:
         function = random.choice(("startswith", "endswith", "contains"))
         return f"{function}({name}, CAST({random.choice(_NO_TEXTS)} AS STRING))"
     text = _of(random, column)
-    if kind == 3:
+    if kind == 3 and HAS_COLLATIONS:
         return f"{name} COLLATE UTF8_LCASE {random.choice(_OPERATORS)} {text}"
     return f"upper({name}) {random.choice(_OPERATORS)} {text}"
 

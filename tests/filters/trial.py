@@ -15,6 +15,7 @@ import lance
 import lancestat
 from lancestat.optimizer.table import DeclaredTables
 from lancestat.spark.read.relation import Relation, register, relate
+from lancestat.spark.session.versions import has_python_sources
 from tests.execution.world import World
 from tests.filters.columns import COLUMNS, parquet_view, write_lance, write_parquet
 from tests.filters.conditions import condition
@@ -31,6 +32,7 @@ ZONES = (
 WAYS = ("read_table", "zone maps", "groups")
 # Its filters reach Python as `datetime`: PySpark fails a query with dates of other years.
 FORMAT = "format"
+FORMATS = (FORMAT,) if has_python_sources() else ()
 FORMAT_FAMILIES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string"),
     *("binary", "time", "interval", "mid date", "mid timestamp", "mid timestamp_ntz"),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lancestat.manifest.wire import COLUMN_PREFIX, encode_statistics
 from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType
-from tests.integration.planned import planned
+from tests.integration.planned import planned, values
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -70,7 +70,6 @@ class Catalyst:
         self.codec = self._module(sql.catalyst.catalog, "CatalogColumnStat")
         self.commands = self._module(sql.execution.command, "CommandUtils")
         self.types = self._module(sql.types, "DataType")
-        self.converters = self._module(self.jvm.scala.jdk.javaapi, "CollectionConverters")
 
     @staticmethod
     def _module(package: Any, name: str) -> Any:
@@ -82,13 +81,12 @@ class Catalyst:
         statistics = self.commands.computeColumnStats(
             self.spark._jsparkSession, plan, plan.output()
         )
-        stats = self.converters.asJava(statistics._2())
         columns = {}
-        for attribute in stats.keySet():
+        for pair in values(statistics._2()):
+            attribute, stat = pair._1(), pair._2()
             name, type = attribute.name(), attribute.dataType()
-            stat = stats.get(attribute)
-            entries = stat.toCatalogColumnStat(name, type).toMap(name)
-            columns[name] = (type, stat, dict(self.converters.asJava(entries)))
+            entries = values(stat.toCatalogColumnStat(name, type).toMap(name))
+            columns[name] = (type, stat, {entry._1(): entry._2() for entry in entries})
         return columns
 
     def decoded(self, name: str, entries: Mapping[str, str], type: Any) -> Any:

@@ -14,6 +14,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Spark 3.5 refuses to guess which calendar the dates of old years in Parquet are of.
+PROLEPTIC = {
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+}
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     warehouse = tmp_path_factory.mktemp("warehouse")
@@ -25,6 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.warehouse.dir": str(warehouse),
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
+            **PROLEPTIC,
         },
     )
     # A test process ends before code that the second compiler has optimised pays off.

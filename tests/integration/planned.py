@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lancestat.spark.session.versions import session_class
 from tests.interpreted import interpreted
 
 if TYPE_CHECKING:
@@ -24,21 +26,25 @@ class Planned:
 
 def planned(frame: DataFrame) -> Planned:
     """The statistics of the root of a query's optimized plan."""
-    jvm: Any = frame.sparkSession._jvm
+    session = frame.sparkSession
     # Statistics read from the thread's active session whether the cost-based optimizer is on.
-    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(
-        frame.sparkSession._jsparkSession
-    )
-    converters = getattr(jvm.scala.jdk.javaapi, "CollectionConverters$")
+    session_class(session).setActiveSession(session._jsparkSession)
     plan = frame._jdf.queryExecution().optimizedPlan()
     stats = plan.stats()
     known = stats.attributeStats()
     columns = {}
-    for attribute in getattr(converters, "MODULE$").asJava(plan.output()):
+    for attribute in values(plan.output()):
         statistics = known.get(attribute)
         if statistics.isDefined():
             columns[attribute.name()] = statistics.get()
     return Planned(optional(stats.rowCount()), stats.sizeInBytes(), columns)
+
+
+def values(collection: Any) -> Iterator[Any]:
+    """Yield what a Scala collection holds; a map's are pairs."""
+    iterator = collection.iterator()
+    while iterator.hasNext():
+        yield iterator.next()
 
 
 def optional(option: Any) -> Any:

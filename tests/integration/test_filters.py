@@ -23,6 +23,7 @@ from tests.integration.spark_predicates import spark_predicate
 from tests.interpreted import interpreted
 from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table
 from tests.predicates.three_valued import selected, truth
+from tests.versions.needs import pushed_filters, python_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,6 +137,7 @@ def pushdown(spark: SparkSession, enabled: bool) -> Iterator[None]:
         spark.conf.unset(PUSHDOWN)
 
 
+@python_sources
 @pytest.mark.parametrize("enabled", [True, False])
 def test_the_format_reads_the_same_rows(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row], enabled: bool
@@ -148,6 +150,7 @@ def test_the_format_reads_the_same_rows(
         assert frame.count() == ROWS
 
 
+@pushed_filters
 def test_filters_that_the_format_pushes_select_the_same_rows(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
 ) -> None:

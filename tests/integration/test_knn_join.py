@@ -15,7 +15,7 @@ from lancestat.errors import UsageError
 from lancestat.execution.knn_join import run_join
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope, SideSource
+from lancestat.knn.work import Increment, JoinOutcome, JoinWork, OutputFormat, Scope, SideSource
 from lancestat.spark.knn.engine import Engine
 from tests.examples import combinations
 from tests.integration.knn_oracle import (
@@ -227,10 +227,7 @@ def test_incremental_joins_of_new_rows_equal_a_full_join(
         after = {fragment.id for fragment in pinned(tables.folder / f"{side}.lance").fragments}
         outcome = tables.run(
             asked,
-            scope=scope,
-            new_fragments=frozenset(after - before),
-            previous=outcome.output,
-            known=outcome.counts,
+            increment=Increment(scope, frozenset(after - before), outcome.output, outcome.counts),
         )
 
         expected = joined(left, right, 6, metric, kind)
@@ -255,10 +252,7 @@ def test_a_result_that_does_not_follow_from_its_sides_is_not_extended(
 
     again = tables.run(
         request(2, "l2"),
-        scope=Scope.NEW_RIGHT,
-        new_fragments=frozenset({0}),
-        previous=outcome.output,
-        known=wrong,
+        increment=Increment(Scope.NEW_RIGHT, frozenset({0}), outcome.output, wrong),
     )
     assert "is planned again, in full" in caplog.text
     assert again.counts == outcome.counts

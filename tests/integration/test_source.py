@@ -13,11 +13,12 @@ import pytest
 from pyspark.errors import AnalysisException
 
 from lancestat.spark.read.relation import register
+from tests.versions.needs import python_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, python_sources]
 
 Load = Callable[..., "DataFrame"]
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import shutil
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator
@@ -12,19 +16,25 @@ from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
+import pyspark
 import pytest
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 import lancestat
-from lancestat.errors import DataSourcesMissing
+from lancestat.errors import ConnectorMissing, DataSourcesMissing
+from lancestat.plan.actions import is_pending
 from lancestat.spark.session import versions
 from lancestat.spark.session.jobs import job_group
+from tests.spark.arrow_values import plain
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
 
 pytestmark = pytest.mark.spark
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "project"
+SCALE = "0.01"
+MARCH = "o_orderdate < date '1992-03-01'"
 INSTANT = datetime(2026, 3, 14, 1, 2, 3, 400, tzinfo=timezone.utc)
 VALUES: dict[str, Any] = {
     "i": 7,
@@ -49,15 +59,6 @@ TYPES = {
     "r": pa.struct({"a": pa.int32(), "b": pa.string()}),
 }
 ROWS = pa.Table.from_pylist([VALUES, dict.fromkeys(VALUES)], pa.schema(TYPES))
-
-
-def plain(value: Any) -> Any:
-    """A value as Python's, whatever class the version of PySpark has for it."""
-    if isinstance(value, Row):
-        return {name: plain(member) for name, member in value.asDict().items()}
-    if isinstance(value, bytearray):
-        return bytes(value)
-    return value
 
 
 @pytest.fixture
@@ -90,6 +91,16 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_a_table_is_read_with_every_type(spark: SparkSession, utc: None, table: str) -> None:
     assert values(lancestat.read_table(spark, table)) == EXPECTED
+
+
+def test_columns_filters_and_limits_reach_the_scan(spark: SparkSession, table: str) -> None:
+    rows = lancestat.read_table(spark, table)
+    filtered = rows.where("i = 7 and d < date'2000-01-01'").select("s")
+    plan = filtered._jdf.queryExecution().executedPlan().toString()
+    assert "EqualTo(i,7), LessThan(d,2000-01-01)]" in plan
+    assert filtered.collect() == [(VALUES["s"],)]
+    plan = rows.select("s").limit(1)._jdf.queryExecution().executedPlan().toString()
+    assert "PushedLimit: 1" in plan
 
 
 def test_an_arrow_table_becomes_a_frame(spark: SparkSession, utc: None) -> None:
@@ -182,6 +193,19 @@ def test_the_format_is_there_where_spark_has_python_sources(
             lancestat.register(spark)
 
 
+def test_the_connector_that_is_missing_is_the_one_for_this_spark(
+    spark: SparkSession, table: str
+) -> None:
+    jars = Path(pyspark.__file__).parent / "jars"
+    [core] = jars.glob("spark-core_*.jar")
+    release = re.fullmatch(r"spark-core_(\d\.\d+)-(\d\.\d+)\..*", core.name)
+    assert release is not None
+    with pytest.raises(ConnectorMissing) as refused:
+        lancestat.read_table(spark, table, reader="connector")
+    package = f"org.lance:lance-spark-bundle-{release[2]}_{release[1]}:VERSION"
+    assert package in str(refused.value.hint)
+
+
 def test_times_of_day_are_read_where_spark_has_them(spark: SparkSession, tmp_path: Path) -> None:
     path = str(tmp_path / "times.lance")
     times = pa.array([3_723_000_000], pa.time64("us"))
@@ -209,3 +233,50 @@ def test_vectors_are_joined(spark: SparkSession, tmp_path: Path) -> None:
     pairs = {(row.id, row.id_right) for row in joined.select("id", "id_right").collect()}
     assert {(number, number) for number in range(50)} <= pairs
     assert len(pairs) == 100
+
+
+def example(program: str, warehouse: Path) -> None:
+    """Run a program with the example project's modules and its two arguments."""
+    subprocess.run(
+        [sys.executable, "-c", f"import sys\n{program}", str(warehouse), SCALE],
+        cwd=EXAMPLE,
+        check=True,
+    )
+
+
+def test_the_example_project_is_run_and_queried_before_and_after_changes(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The path of `make demo` in one session, where even the smallest table is read on Spark."""
+    warehouse, folder = tmp_path / "warehouse", tmp_path / "project"
+    shutil.copytree(EXAMPLE / "specs", folder / "specs")
+    shutil.copy(EXAMPLE / "lancestat_project.yml", folder)
+    loading = "from load import *; load(Path(sys.argv[1]), Decimal(sys.argv[2]))"
+    example(loading, warehouse)
+    project = lancestat.Project.load(folder, vars={"warehouse": str(warehouse)})
+
+    first = project.run()
+    assert {node.status.value for node in first.nodes} == {"success"}
+    assert {node.runs_on for node in first.nodes if node.kind == "table"} == {"spark"}
+    changing = "from changes import *; list(change(Path(sys.argv[1]), Decimal(sys.argv[2])))"
+    example(changing, warehouse)
+    second = project.run()
+    assert {node.status.value for node in second.nodes} == {"success"}
+    assert {node.name: (node.action, node.fragments_scanned) for node in second.nodes} == {
+        **dict.fromkeys(("nation", "region", "part"), ("skip", 0)),
+        **dict.fromkeys(("partsupp", "customer"), ("restamp", 0)),
+        **dict.fromkeys(("lineitem", "orders"), ("refresh", 1)),
+        "supplier": ("refresh", 2),
+        "suggestion": ("refresh", None),
+    }
+    assert not any(map(is_pending, project.plan().actions))
+    suggestions = lance.dataset(str(warehouse / "suggestion.lance"))
+    assert suggestions.count_rows(filter="_rank is not null") == 3 * (202 - 4)
+
+    project.attach(spark)
+    joined = spark.sql(
+        "select c_mktsegment, count(*) as orders from customer join orders "
+        f"on c_custkey = o_custkey where {MARCH} group by c_mktsegment"
+    )
+    orders = lance.dataset(str(warehouse / "orders.lance"))
+    assert sum(row.orders for row in joined.collect()) == orders.count_rows(filter=MARCH)

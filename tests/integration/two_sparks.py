@@ -23,8 +23,8 @@ def main(master: str, table: str, bad: str) -> None:
     first = started(master)
     relation = relation_classes(first)
     report = {
-        "executors": first.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,
         "first": answers(first, table, secret),
+        "executors": first.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1,
         "error": failure(first, bad, secret),
     }
     first.stop()
@@ -41,6 +41,8 @@ def started(master: str) -> SparkSession:
         "spark.driver.memory": "700m",
         "spark.sql.autoBroadcastJoinThreshold": "-1",
         "spark.sql.shuffle.partitions": "2",
+        # The first job waits for all executors.
+        "spark.scheduler.minRegisteredResourcesRatio": "1",
     }
     target = Target(name="cluster", state="state", spark_master=master, spark_conf=conf)
     return start_session(target, "test", is_short_lived=True)

@@ -9,7 +9,7 @@ import pytest
 
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.work import Scope
+from lancestat.knn.work import Increment, Scope
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.plan.join_planner import JoinFacts, decide_join, plan_join, revise
@@ -66,16 +66,14 @@ def test_changes_that_require_a_full_join_have_reasons(
         action = planned(left, **changes)
         assert (action.verb, action.work.scope) == (verb, Scope.FULL)
         assert [reason for reason in action.reasons if reason in reasons] == reasons
-        assert action.work.previous is None
-        assert action.work.known is None
+        assert action.work.increment is None
 
 
 def test_only_new_left_rows_are_joined() -> None:
     action = planned(table(0, 1, 4, 5))
     work = action.work
-    assert (work.scope, work.new_fragments) == (Scope.NEW_LEFT, {4, 5})
-    assert work.previous == OUTPUT
-    assert work.known == JoinCounts(300, 20_000, 2, 1)
+    counts = JoinCounts(300, 20_000, 2, 1)
+    assert work.increment == Increment(Scope.NEW_LEFT, frozenset({4, 5}), OUTPUT, counts)
     assert action.new_rows == 200
     assert action.decision.pairs == 200 * 20_000
 
@@ -83,7 +81,9 @@ def test_only_new_left_rows_are_joined() -> None:
 def test_only_new_right_rows_are_searched_and_exactly() -> None:
     spec = replace(SPEC, mode="approx", recall=0.9)
     action = planned(right=table(0, 1, 2, rows=10_000), spec=spec)
-    assert (action.work.scope, action.work.new_fragments) == (Scope.NEW_RIGHT, {2})
+    increment = action.work.increment
+    assert increment is not None
+    assert (increment.scope, increment.new_fragments) == (Scope.NEW_RIGHT, {2})
     assert action.decision.strategy == "exact"
     assert action.decision.pairs == 200 * 10_000
 
@@ -98,7 +98,9 @@ def test_the_gate_counts_the_pairs_of_the_whole_join() -> None:
 
 def test_an_increment_extends_the_visible_result() -> None:
     now = replace(OUTPUT, version=9)
-    assert planned(table(0, 1, 2), output=now).work.previous == now
+    increment = planned(table(0, 1, 2), output=now).work.increment
+    assert increment is not None
+    assert increment.previous == now
 
 
 OTHER = FragmentContent(1, 100, b"other")

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from lancestat.plan import plan_store as plan_file
 from lancestat.plan.plan_store import (
+    NotWritten,
+    PlaceOccupied,
     PlanFileError,
     decode_plan,
     encode_plan,
@@ -213,7 +215,7 @@ def test_an_unreadable_plan_file_is_an_error(
 def test_names_that_no_file_can_have_are_an_error() -> None:
     with pytest.raises(PlanFileError, match="LS622"):
         read_plan_file(Path("a\0b"))
-    with pytest.raises(PlanFileError, match="LS621"):
+    with pytest.raises(NotWritten, match="LS403"):
         write_plan_file(Path("a\0b"), SAVED)
 
 
@@ -231,18 +233,18 @@ def test_an_older_plan_is_replaced_even_through_a_link(tmp_path: Path) -> None:
 def test_a_file_that_is_not_a_plan_is_not_replaced(content: str, tmp_path: Path) -> None:
     path = tmp_path / "notes.json"
     path.write_text(content)
-    with pytest.raises(PlanFileError, match=r"LS621.*it holds something else than a plan"):
+    with pytest.raises(PlaceOccupied, match=r"LS650.*it holds something else than a plan"):
         write_plan_file(path, SAVED)
     assert path.read_text() == content
 
 
 def test_a_plan_needs_a_folder(tmp_path: Path) -> None:
-    with pytest.raises(PlanFileError, match=r"LS621.*it is a folder"):
+    with pytest.raises(PlaceOccupied, match=r"LS650.*it is a folder"):
         write_plan_file(tmp_path, SAVED)
-    with pytest.raises(PlanFileError, match=r"LS621.*there is no folder"):
+    with pytest.raises(NotWritten, match=r"LS403.*there is no folder"):
         write_plan_file(tmp_path / "no" / "plan.json", SAVED)
     (tmp_path / "file").write_text("")
-    with pytest.raises(PlanFileError, match=r"LS621.*there is no folder"):
+    with pytest.raises(NotWritten, match=r"LS403.*there is no folder"):
         write_plan_file(tmp_path / "file" / "plan.json", SAVED)
 
 
@@ -257,7 +259,7 @@ def test_a_failed_write_leaves_the_older_plan(
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "write_bytes", full)
-    with pytest.raises(PlanFileError, match=r"LS621.*no space left on device"):
+    with pytest.raises(NotWritten, match=r"LS403.*no space left on device"):
         write_plan_file(path, SAVED)
     assert read_plan_file(path).project == "older"
     assert [path.name for path in tmp_path.iterdir()] == ["plan.json"]

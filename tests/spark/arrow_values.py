@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Row
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,17 @@ def same(type: pa.DataType, spark_type: str, values: list[Any]) -> Case:
 
 def case(type: pa.DataType, spark_type: str, stored: list[Any], values: list[Any]) -> Case:
     return Case(pa.array(stored, type), spark_type, values)
+
+
+def plain(value: Any) -> Any:
+    """A collected value, whatever classes the version of PySpark has for it."""
+    if isinstance(value, Row):
+        return {name: plain(member) for name, member in value.asDict().items()}
+    if isinstance(value, dict):
+        return dict(sorted(value.items()))
+    if isinstance(value, list):
+        return [plain(member) for member in value]
+    return bytes(value) if isinstance(value, bytearray) else value
 
 
 _LONG = pa.decimal128(38, 2)

@@ -13,7 +13,15 @@ import pytest
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
 from lancestat.knn.cost_model import JoinSize, Strategy
 from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinWork, OutputFormat, OutputState, Rows, Scope, SideSource
+from lancestat.knn.work import (
+    Increment,
+    JoinWork,
+    OutputFormat,
+    OutputState,
+    Rows,
+    Scope,
+    SideSource,
+)
 from lancestat.output import result as output
 from lancestat.output.writer import Written
 from lancestat.plan.join_planner import JoinFacts
@@ -167,8 +175,8 @@ def test_new_left_rows_are_appended_and_counted_with_the_others(
     monkeypatch.setattr(output, "append", append)
     known = JoinCounts(100, 25, 7, 8)
     previous = replace(OUTPUT, version=1)
-    work = {"scope": Scope.NEW_LEFT, "known": known, "previous": previous}
-    with prepared(Search(), **work) as join:
+    increment = Increment(Scope.NEW_LEFT, frozenset(), previous, known)
+    with prepared(Search(), increment=increment) as join:
         outcome = join.commit(replace(COMMIT, appends=True))
     assert appended == [(previous, [chunk.written for chunk in CHUNKS])]
     assert outcome.counts == JoinCounts(110, 25, 8, 8)
@@ -182,10 +190,10 @@ def test_a_last_result_of_other_rows_is_stale(
     search.spark = SimpleNamespace(sparkContext=None)  # type: ignore[attr-defined]
     search.materialize.line_count = lambda valid, _, width: valid * width
     monkeypatch.setattr("lancestat.spark.knn.prepared_join.count_valid", lambda *_: [5, 4])
-    work = {"scope": Scope.NEW_RIGHT, "known": JoinCounts(10, 2, 1, 0), "previous": OUTPUT}
+    increment = Increment(Scope.NEW_RIGHT, frozenset(), OUTPUT, JoinCounts(10, 2, 1, 0))
     with (
         pytest.raises(StaleBase, match=r"near\.lance has 30 rows, but 18 follow from its sides"),
-        prepared(search, **work) as join,
+        prepared(search, increment=increment) as join,
     ):
         join.merge_neighbours()
     assert discarded == [[]]

@@ -7,21 +7,17 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Mapping
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[2]
 FOLDER = Path(os.environ.get("LANCESTAT_SPARK_VERSIONS", REPOSITORY / ".spark-versions"))
 # The last releases of each line; the newest line is what `make install` installs.
 VERSIONS = ("3.5.9", "4.0.5", "4.1.4", "4.2.1")
-# What PySpark's own code warns of is an error in the tests of the newest version alone.
-WARNINGS = (
-    *("-W", "ignore::ResourceWarning"),
-    *("-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
-    *("-W", "ignore::DeprecationWarning"),
-)
 # PySpark 3.5 pickles functions with code that Python 3.12 changed.
 NEWEST_PYTHON = {"3.5.9": (3, 11)}
+
+# Another Spark, and an archive of its classes.
+_OF_ANOTHER = ("SPARK_HOME", "JDK_JAVA_OPTIONS")
 
 
 def runs_here(version: str) -> bool:
@@ -32,10 +28,15 @@ def runs_here(version: str) -> bool:
 def environment(version: str) -> dict[str, str]:
     """Return variables with which this Python finds PySpark of a version before its own.
 
-    Everything else is what is installed beside lancestat.
+    Everything else is what is installed beside lancestat. No test fails for what that version of
+    PySpark itself warns of.
     """
     paths = [str(installed(version)), str(REPOSITORY)]
-    return {**_without_spark(os.environ), "PYTHONPATH": os.pathsep.join(paths)}
+    return {
+        **{name: value for name, value in os.environ.items() if name not in _OF_ANOTHER},
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTEST_ADDOPTS": "-p tests.versions.warnings",
+    }
 
 
 def installed(version: str) -> Path:
@@ -55,7 +56,3 @@ def installed(version: str) -> Path:
             # Another process was faster.
             shutil.rmtree(partial)
     return folder
-
-
-def _without_spark(variables: Mapping[str, str]) -> dict[str, str]:
-    return {name: value for name, value in variables.items() if name != "SPARK_HOME"}

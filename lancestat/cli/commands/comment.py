@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from pathlib import Path
@@ -80,6 +79,8 @@ def _read(path: Path) -> str:
 
 
 def _warn(text: str) -> None:
+    import logging
+
     if os.environ.get("GITHUB_ACTIONS") != "true":
         logging.getLogger("lancestat.review").warning(text)
         return

@@ -8,7 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.presentation.views import SiteView
-from lancestat.spec.model import PAGES
+from lancestat.spec import PAGES
 
 
 @command(

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, command
-from lancestat.errors import ProjectNotCreated
+from lancestat.errors import NotWritten, PlaceOccupied
 from lancestat.presentation.views import InitView
 
 
@@ -33,7 +33,7 @@ def init(invocation: Invocation, folder: Path | None) -> None:
         # A killed init leaves whole files, and the project's file is the last that it writes.
         in_the_way = [name for name in in_the_way if not _holds(root / name, files[name])]
     if in_the_way:
-        raise ProjectNotCreated(
+        raise PlaceOccupied(
             f"nothing was written, since {root} already holds {', '.join(in_the_way)}",
             hint="name an empty folder: lancestat init DIR",
         )
@@ -50,7 +50,7 @@ def init(invocation: Invocation, folder: Path | None) -> None:
         _write(root, files)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise ProjectNotCreated(f"cannot write to {error.filename or root}: {reason}") from error
+        raise NotWritten(f"cannot write to {error.filename or root}: {reason}") from error
     invocation.show(InitView(root, list(files)))
     if unchanged:
         there = " and ".join(unchanged)

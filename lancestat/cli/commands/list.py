@@ -5,12 +5,13 @@ from __future__ import annotations
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import ListView
-from lancestat.spec.redaction import redacted_nodes
 
 
 @command("list", help="List what the project declares.", views=[ListView])
 @selection_options
 def list_nodes(invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...]) -> None:
+    from lancestat.spec.redaction import redacted_nodes
+
     project = invocation.project()
     nodes = project.nodes(any_of(select), any_of(exclude))
     spec = project.spec

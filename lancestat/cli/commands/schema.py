@@ -8,7 +8,7 @@ import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_schema
-from lancestat.errors import SchemasNotWritten, UnknownSchema, did_you_mean
+from lancestat.errors import NotWritten, UnknownSchema, did_you_mean
 from lancestat.presentation.views import SchemaFilesView, SchemaKindsView
 
 _HELP = """Print the JSON Schema of a KIND of YAML, or list the kinds.
@@ -55,5 +55,5 @@ def _write(folder: Path) -> list[str]:
     except OSError as error:
         reason = error.strerror or str(error)
         message = f"cannot write to {error.filename or folder}: {reason}"
-        raise SchemasNotWritten(message) from None
+        raise NotWritten(message) from None
     return list(schemas)

@@ -19,7 +19,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.errors import PagesFolderOccupied, PagesNotWritten, UsageError
+from lancestat.errors import NotWritten, PlaceOccupied, UsageError
 from lancestat.lake.temporary_files import (
     abandoned_drafts,
     is_draft,
@@ -205,8 +205,8 @@ def build_site(report: ProjectReport, spec: ProjectSpec, folder: Path) -> Site:
         folder: Made if need be; a folder that is not empty must be a site.
 
     Raises:
-        PagesFolderOccupied: the folder holds something else.
-        PagesNotWritten: it cannot be written.
+        PlaceOccupied: the folder holds something else.
+        NotWritten: it cannot be written.
     """
     folder = check_folder(folder)
     try:
@@ -227,15 +227,15 @@ def check_folder(folder: Path) -> Path:
     """The folder without links in its path, when pages may be written there.
 
     Raises:
-        PagesFolderOccupied: it holds something else.
-        PagesNotWritten: it cannot be read.
+        PlaceOccupied: it holds something else.
+        NotWritten: it cannot be read.
     """
     try:
         folder = folder.resolve()
         if folder.exists() and not folder.is_dir():
-            raise PagesFolderOccupied(f"{folder} is a file; pages are written to a folder")
+            raise PlaceOccupied(f"{folder} is a file; pages are written to a folder")
         if folder.is_dir() and not is_free(folder):
-            raise PagesFolderOccupied(
+            raise PlaceOccupied(
                 f"{folder} holds files that `lancestat docs` did not write, and would be replaced",
                 hint="name a new or an empty folder: --out DIR",
             )
@@ -246,9 +246,7 @@ def check_folder(folder: Path) -> Path:
 
 def _pages_not_written(folder: Path, error: Exception) -> UsageError:
     reason = getattr(error, "strerror", None) or str(error)
-    return PagesNotWritten(
-        f"cannot write the pages to {folder}: {reason}", hint="choose another --out"
-    )
+    return NotWritten(f"cannot write the pages to {folder}: {reason}", hint="choose another --out")
 
 
 def _write(report: ProjectReport, spec: ProjectSpec, folder: Path) -> tuple[int, int]:

@@ -5,20 +5,21 @@ import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
 import org.apache.spark.sql.catalyst.expressions.Expression;
+import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
-import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
-import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
+import org.apache.spark.sql.execution.datasources.v2.FileScanBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
+/**
+ * Takes Spark's own expressions as filters, which before Spark 4.1 only a builder of scans of files
+ * is given.
+ */
 @SuppressWarnings({"rawtypes", "unchecked"})
-final class LanceScanBuilder
-    implements SupportsPushDownRequiredColumns,
-        SupportsPushDownCatalystFilters,
-        SupportsPushDownLimit {
+final class LanceScanBuilder extends FileScanBuilder implements SupportsPushDownLimit {
   final LanceTable table;
   final CaseInsensitiveStringMap options;
   StructType columns;
@@ -27,6 +28,7 @@ final class LanceScanBuilder
   Integer limit;
 
   LanceScanBuilder(LanceTable table, CaseInsensitiveStringMap options) {
+    super(SparkSession.active(), SparkApi.noFiles(), table.schema);
     this.table = table;
     this.options = options;
     this.columns = table.schema;

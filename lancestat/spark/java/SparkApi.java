@@ -10,11 +10,15 @@ import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.command.ViewHelper$;
+import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
+import org.apache.spark.sql.execution.datasources.NoopCache$;
+import org.apache.spark.sql.execution.datasources.PartitionSpec;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.immutable.Map$;
 import scala.collection.immutable.Nil$;
 
 /**
@@ -61,6 +65,18 @@ final class SparkApi {
     scala.Option none = scala.Option.empty();
     Object[] given = new Object[] {table, none, none, options};
     return (DataSourceV2Relation) call(DataSourceV2Relation$.MODULE$, "create", given);
+  }
+
+  /** The files of a relation that has none, without partitions to look for. */
+  static InMemoryFileIndex noFiles() {
+    return new InMemoryFileIndex(
+        SparkSession.active(),
+        (scala.collection.immutable.Seq) Nil$.MODULE$,
+        Map$.MODULE$.empty(),
+        scala.Option.empty(),
+        NoopCache$.MODULE$,
+        scala.Option.apply(PartitionSpec.emptySpec()),
+        scala.Option.empty());
   }
 
   static TemporaryViewRelation temporaryView(

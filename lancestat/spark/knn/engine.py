@@ -297,11 +297,12 @@ class _LazyScratch:
 
 def _scoped_work(work: JoinWork) -> JoinWork:
     """Return the work over the new fragments alone, on the side that has some."""
+    if work.increment is None:
+        return work
+    new = work.increment.new_fragments
     if work.scope is Scope.NEW_LEFT:
-        return replace(work, left=_with_fragments(work.left, work.new_fragments))
-    if work.scope is Scope.NEW_RIGHT:
-        return replace(work, right=_with_fragments(work.right, work.new_fragments))
-    return work
+        return replace(work, left=_with_fragments(work.left, new))
+    return replace(work, right=_with_fragments(work.right, new))
 
 
 def _with_fragments(side: SideSource, fragments: frozenset[int]) -> SideSource:

@@ -60,8 +60,9 @@ class PreparedJoin:
         return replace(self, probing=stage)
 
     def merge_neighbours(self) -> PreparedJoin:
-        known, state = self.work.known, self.work.previous
-        assert known is not None and state is not None, "there is a result to go on from"
+        increment = self.work.increment
+        assert increment is not None, "there is a result to go on from"
+        known, state = increment.known, increment.previous
         searcher = self.searcher
         left, shares, materialize = searcher.left, searcher.shares, searcher.materialize
         width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
@@ -83,13 +84,14 @@ class PreparedJoin:
         with self._task_errors():
             result = self.searcher.search(self.probing, stage, self.method)
         self.searcher.on_stage(StageProgress(stage))
-        materialize, previous = self.searcher.materialize, self.work.previous
+        materialize, increment = self.searcher.materialize, self.work.increment
         written = [chunk.written for chunk in result.chunks]
         # From here on the writer commits or discards.
         self.rollback.pop_all()
         try:
             if stage.appends:
-                assert previous is not None, "there is a result to go on from"
+                assert increment is not None, "there is a result to go on from"
+                previous = increment.previous
                 state = output.append(materialize.writer, materialize.schema, previous, written)
             else:
                 state = output.replace(materialize.writer, materialize.schema, written)
@@ -122,9 +124,9 @@ class PreparedJoin:
             # Every chunk has met the whole right side.
             self.excluded + chunks[0].excluded,
         )
-        known = self.work.known
-        if known is None or self.work.scope is Scope.FULL:
+        if self.work.increment is None:
             return counts
+        known = self.work.increment.known
         if self.work.scope is Scope.NEW_LEFT:
             return replace(
                 known,

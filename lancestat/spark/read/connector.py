@@ -18,6 +18,7 @@ from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.session.compiler import relation_classes
+from lancestat.spark.session.versions import release_line
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,8 +137,8 @@ class _Connector:
             raise ConnectorMissing(
                 f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
                 "which is to read",
-                hint="set spark.jars.packages to its bundle for this Spark, such as "
-                f"org.lance:lance-spark-bundle-4.2_2.13:VERSION, {_OWN_READER}",
+                hint="set spark.jars.packages to its bundle for this Spark, "
+                f"org.lance:lance-spark-bundle-{release_line(self._spark)}:VERSION, {_OWN_READER}",
             )
         return provider
 

@@ -9,6 +9,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
@@ -50,6 +51,12 @@ def session_class(spark: SparkSession) -> Any:
     """Return the JVM's class of sessions, with its static methods."""
     package = cast(Any, spark._jvm).org.apache.spark.sql
     return package.classic.SparkSession if _has_classic(spark) else package.SparkSession
+
+
+def release_line(spark: SparkSession) -> str:
+    """Return the running Spark's line and its Scala's, as packages for it are named: `4.3_2.13`."""
+    scala = cast(Any, spark._jvm).scala.util.Properties.versionNumberString()
+    return "_".join(".".join(version.split(".")[:2]) for version in (spark.version, scala))
 
 
 def _has_classic(spark: SparkSession) -> bool:
@@ -137,13 +144,14 @@ def cancel_jobs(context: SparkContext, group: str, is_over: Callable[[], bool]) 
         threading.Thread(target=cancel, name="lancestat-cancel", daemon=True).start()
 
 
+@cache
 def has_nearest_by_join() -> bool:
-    """Whether DataFrames have `nearestByJoin`; told from the source, since importing takes long."""
+    """Whether DataFrames have `nearestByJoin`: its source says so; importing takes long."""
     package = find_spec("pyspark")
     if package is None or package.origin is None:
         return False
     source = Path(package.origin).parent / "sql" / "dataframe.py"
-    return "def nearestByJoin(" in source.read_text(encoding="utf-8")
+    return b"def nearestByJoin(" in source.read_bytes()
 
 
 def has_python_sources() -> bool:

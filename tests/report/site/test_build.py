@@ -55,7 +55,7 @@ def test_an_output_that_cannot_be_written_is_an_error(build: Build, tmp_path: Pa
     (tmp_path / "file").write_text("")
     with pytest.raises(UsageError, match="cannot write the pages") as refused:
         build(name="file/site")
-    assert refused.value.code == "LS651"
+    assert refused.value.code == "LS403"
     with pytest.raises(UsageError, match="cannot write the pages"):
         build(name="nul\0byte")
     with pytest.raises(UsageError, match="cannot write the pages"):

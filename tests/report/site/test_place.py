@@ -178,7 +178,7 @@ def test_pages_are_not_written_through_a_link(build: Build, tmp_path: Path) -> N
     (folder / "tables").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UsageError, match="is a link") as refused:
         build()
-    assert refused.value.code == "LS651"
+    assert refused.value.code == "LS403"
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 

@@ -1,0 +1,31 @@
+"""What differs between versions, and the path of the demo, on older Sparks."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.versions.environments import REPOSITORY, environment, runs_here
+
+pytestmark = pytest.mark.spark
+
+# The oldest, and the first whose sessions and Scala are those of all later ones. A version costs
+# its installation, of some 300 MB, and a start of Spark.
+SHORT = ("3.5.9", "4.0.5")
+
+
+@pytest.mark.parametrize("version", [version for version in SHORT if runs_here(version)])
+def test_an_older_spark_has_what_lancestat_uses(version: str) -> None:
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"),
+            "tests/integration/test_versions.py",
+        ],
+        cwd=REPOSITORY,
+        env=environment(version),
+        capture_output=True,
+        text=True,
+    )
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]
