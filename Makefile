@@ -102,8 +102,8 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
-$(ARCHIVE): $(INSTALLED) tests/class_archive.py
-	@$(BIN)/python -m tests.class_archive $@
+$(ARCHIVE): $(INSTALLED) lancestat/spark/warm_up.py
+	@$(BIN)/python -m lancestat.spark.warm_up $@
 
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.
 # The tests start Python hundreds of times, perhaps where it may not write bytecode by itself.

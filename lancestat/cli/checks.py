@@ -14,12 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import InvalidProject, LancestatError
-from lancestat.formats import count, duration
+from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
 from lancestat.lake.open import observe_dataset
 from lancestat.presentation.views import Check
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.session.start import find_java, running_session, start_session
+from lancestat.spark import warm_up
+from lancestat.spark.session.class_archive import find_archive, user_sharing_option
+from lancestat.spark.session.installation import find_java
+from lancestat.spark.session.start import running_session, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,6 +109,30 @@ def check_spark(target: Target) -> Check:
         return Check("Spark", False, finding, "give workers the same environment")
     elapsed = duration(time.monotonic() - begun)
     return Check("Spark", True, f"{version}, up in {elapsed}")
+
+
+_CLASS_ARCHIVE = "class archive"
+
+
+def check_class_archive(target: Target) -> Check:
+    """Say whether Spark's JVM starts with an archive of its classes; it also starts without one."""
+    named = user_sharing_option(target.spark_conf)
+    if named is not None:
+        return Check(_CLASS_ARCHIVE, True, f"not used: {named} says how Java shares classes")
+    archive = find_archive(find_java())
+    if archive is None:
+        finding = "none; with one, of `lancestat debug --warm-up`, Spark starts in half the time"
+        return Check(_CLASS_ARCHIVE, True, finding)
+    return Check(_CLASS_ARCHIVE, True, str(archive))
+
+
+def make_class_archive() -> Check:
+    """Make the archive of Spark's classes."""
+    try:
+        archive = warm_up.make_class_archive()
+    except LancestatError as error:
+        return Check(_CLASS_ARCHIVE, False, error.message, error.hint or "correct that, try again")
+    return Check(_CLASS_ARCHIVE, True, f"{archive}, {size(archive.stat().st_size)}")
 
 
 def _versions(_: int) -> str:

@@ -90,6 +90,13 @@ class DataSourcesMissing(RunError):
     remedy = "Use `lancestat.read_table`, or Spark 4.0 or newer."
 
 
+class ClassArchiveNotMade(RunError):
+    """The archive of classes, with which Spark starts faster, could not be made."""
+
+    code = "LS528"
+    remedy = "Correct what the message names and run `lancestat debug --warm-up` again."
+
+
 class JavaSourcesRefused(RunError):
     """Spark's own Java compiler does not accept lancestat's sources."""
 

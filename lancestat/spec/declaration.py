@@ -123,7 +123,7 @@ class Duration(Values):
 class Bytes(Values):
     """A size as text in decimal units, or a number of bytes: an int."""
 
-    title: str = "a size such as 500kB, 16MB or 2GB, or a number of bytes"
+    title: str = "a size such as 500kB, 16 MB or 2GB, or a number of bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

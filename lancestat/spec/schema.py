@@ -153,7 +153,7 @@ class _Writer:
             case Duration():
                 return {"type": "string", "pattern": r"^[0-9]{1,9}[smhd]$(?!\n)"}
             case Bytes():
-                pattern = r"^[0-9]{1,9}(B|kB|MB|GB|TB)$(?!\n)"
+                pattern = r"^[0-9]{1,9} ?(B|kB|MB|GB|TB)$(?!\n)"
                 return {"type": ["integer", "string"], "minimum": 0, "pattern": pattern}
             case Scalar():
                 return {"type": ["string", "number", "boolean"]}

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LONGEST = 14
 SETTINGS = {**INTERPRETED, "spark.sql.adaptive.enabled": "false"}
 # Errors by which Lance refuses a step, such as an index over no rows.
-_REFUSED = (OSError, ValueError, RuntimeError, KeyError)
+REFUSED = (OSError, ValueError, RuntimeError, KeyError)
 
 # A step and the seed of its random choices.
 Drawn = tuple[str, int]
@@ -108,7 +108,7 @@ def _step(
     else:
         try:
             STEPS[name][0](world, random)
-        except _REFUSED as error:
+        except REFUSED as error:
             counts.refused[f"{name}: {str(error).splitlines()[0][:160]}"] += 1
     failed = [result for result in world.results if result.status != "success"]
     if failed:

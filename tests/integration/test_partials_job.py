@@ -10,9 +10,11 @@ import threading
 from collections import defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import lance
@@ -29,6 +31,8 @@ from lancestat.spark.analyze.work import TableScan, jobs, split
 from lancestat.spark.scanner import SparkScanner
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import ColumnPartial, encode, merge
+from tests.histories.history import REFUSED, draw_history
+from tests.histories.world import STEPS, HistoryWorld
 from tests.integration.scans import TARGET, merged, scanned, whole_table
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
 ODD = "a=b: c\\d #e!\tü"
 
 pytestmark = pytest.mark.spark
+
+HISTORIES = 12
 
 FINEST = replace(ANALYSIS, lightest=1)
 Results = Sequence[tuple[Scan, dict[str, ColumnPartial]]]
@@ -108,19 +114,41 @@ def test_each_fragment_and_column_is_scanned_once_as_the_kernel_sees_it(
     assert partials[5]["id"].minimum == partials[5]["id"].maximum == 2_999
 
 
+def assert_same_here(work: TableScan, there: Results) -> None:
+    """Compare the encoded partials of this process with those of Spark."""
+    with ProcessScanner(replace(TARGET, spark_master="local[2]")) as scanner:
+        here = dict(scanner.scan("t", work.table, work.scans))
+    assert here.keys() == dict(there).keys()
+    for scan, partials in there:
+        assert {key: encode(partial) for key, partial in partials.items()} == {
+            key: encode(partial) for key, partial in here[scan].items()
+        }
+
+
 def test_in_this_process_the_partials_are_those_of_spark_byte_for_byte(
     spark: SparkSession, table: str
 ) -> None:
     work = whole_table(table)
-    target = replace(TARGET, spark_master="local[2]")
-    with ProcessScanner(target) as scanner:
-        here = dict(scanner.scan("t", work.table, work.scans))
-    there = dict(scanned(work))
-    assert here.keys() == there.keys()
-    for scan, partials in here.items():
-        assert {key: encode(partial) for key, partial in partials.items()} == {
-            key: encode(partial) for key, partial in there[scan].items()
-        }
+    assert_same_here(work, scanned(work))
+
+
+def test_in_this_process_the_partials_of_random_histories_are_those_of_spark(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Deleted and updated rows, compactions, columns that were added, dropped, renamed, retyped."""
+    compared = 0
+    for seed in range(HISTORIES):
+        world = HistoryWorld(tmp_path / str(seed))
+        steps = draw_history(seed)
+        world.create(Random(steps[0][1]))
+        for name, choices in steps[1:]:
+            if name != "run":
+                with suppress(*REFUSED):
+                    STEPS[name][0](world, Random(choices))
+        work = whole_table(world.uri)
+        assert_same_here(work, scanned(work))
+        compared += len(work.scans)
+    assert compared > HISTORIES
 
 
 @pytest.mark.parametrize(("lightest", "per_job"), [(1, 32_768), (1, 3), (200_000, 5)])

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.spark.session.start import Java, _properties_file, defaults, find_java, start_session
+from lancestat.spark.session import installation
+from lancestat.spark.session.installation import Java, find_java
+from lancestat.spark.session.start import _properties_file, defaults, start_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import with_attempts
 
@@ -126,6 +128,7 @@ def test_a_missing_java_is_an_error_before_spark_starts(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(installation, "_USUAL_HOMES", ())
     # A session of another test may run in this process; this test needs a new one.
     monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
@@ -133,6 +136,34 @@ def test_a_missing_java_is_an_error_before_spark_starts(
     with pytest.raises(RunError, match="no java is on the PATH") as bad:
         start_session(Target("dev", "state"), "test")
     assert bad.value.code == "LS520"
+
+
+@pytest.mark.parametrize("on_path", [None, "echo no Java is installed >&2; exit 1"])
+def test_java_is_found_where_it_is_usually_installed(
+    on_path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setenv("PATH", "/bin")
+    monkeypatch.setattr(
+        "shutil.which", lambda name: None if name == "java" else os.access(name, os.X_OK) or None
+    )
+    if on_path is not None:
+        stub = executable(tmp_path / "stub" / "java", on_path)
+        monkeypatch.setattr(
+            "shutil.which",
+            lambda name: str(stub if name == "java" else name) * Path(name).is_file(),
+        )
+    homes = ((str(tmp_path / "jvm"), "*"), (str(tmp_path / "mac"), "*/Contents/Home"))
+    monkeypatch.setattr(installation, "_USUAL_HOMES", homes)
+    for home, version in [
+        ("jvm/8", "1.8.0"),
+        ("jvm/25", "25"),
+        ("mac/jdk/Contents/Home", "17.0.1"),
+    ]:
+        executable(tmp_path / home / "bin" / "java", f"echo 'java version \"{version}\"' >&2")
+    (tmp_path / "jvm" / "docs").mkdir()
+    java = find_java()
+    assert (java.home, java.version) == (tmp_path / "mac/jdk/Contents/Home", 17)
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")

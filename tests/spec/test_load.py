@@ -424,3 +424,24 @@ targets:
     assert len(caught.value.errors) == 8
     for secret in ("s3cr3t", "s3 cr3t"):
         assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("written", "size"),
+    [
+        ("16MB", 16_000_000),
+        ("16 MB", 16_000_000),
+        ("'500 kB'", 500_000),
+        ("2GB", 2_000_000_000),
+        ("7", 7),
+    ],
+)
+def test_a_size_may_have_a_space_before_its_unit(load: Load, written: str, size: int) -> None:
+    spec = load("", project=PROJECT.replace("dev: {}", f"dev: {{spark: {{min-bytes: {written}}}}}"))
+    assert spec.target.spark_min_bytes == size
+
+
+@pytest.mark.parametrize("written", ["16  MB", "' 16MB'", "16 MiB", "MB", "16 mb"])
+def test_other_sizes_are_refused(load: Load, written: str) -> None:
+    with pytest.raises(InvalidProject, match="a size such as 500kB, 16 MB or 2GB"):
+        load("", project=PROJECT.replace("dev: {}", f"dev: {{spark: {{min-bytes: {written}}}}}"))

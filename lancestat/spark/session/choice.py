@@ -6,7 +6,8 @@ import os
 import sys
 
 from lancestat.errors import SparkConnectSession
-from lancestat.spark.session.start import running_session, spark_defaults
+from lancestat.spark.session.installation import spark_defaults
+from lancestat.spark.session.start import running_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import is_local
 

@@ -1,4 +1,4 @@
-"""Finds Java, and starts and stops Spark."""
+"""Starts Spark, and finds the session that runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
+from lancestat.errors import RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
+from lancestat.spark.session.class_archive import archive_options
+from lancestat.spark.session.installation import find_java, spark_defaults
 from lancestat.spark.session.package import package_settings, require_same_versions
 from lancestat.spark.session.versions import session_class
 from lancestat.spark.session.worker import THREAD_VARIABLES
@@ -29,65 +29,10 @@ from lancestat.spec.spark_master import is_local, with_attempts
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-OLDEST_JAVA = 17
-
 # Spark has one schema of views that belong to no database; it is named when the first session of a
 # process starts, and so is lancestat's in sessions that lancestat starts.
 VIEW_SCHEMA_SETTING = "spark.sql.globalTempDatabase"
 VIEW_SCHEMA = "lancestat"
-
-
-@dataclass(frozen=True, slots=True)
-class Java:
-    """A Java executable and its major version."""
-
-    path: Path
-    version: int
-
-
-def find_java() -> Java:
-    """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
-
-    Raises:
-        JavaMissing: there is none.
-        JavaTooOld: it is older than Spark accepts.
-    """
-    java = Java(path := _executable(), _version(path))
-    if java.version < OLDEST_JAVA:
-        raise JavaTooOld(
-            f"Spark needs Java {OLDEST_JAVA} or newer, and {path} is Java {java.version}",
-            hint=f"install OpenJDK {OLDEST_JAVA} and set JAVA_HOME to its folder",
-        )
-    return java
-
-
-def _executable() -> Path:
-    hint = f"install OpenJDK {OLDEST_JAVA} (Debian: apt install openjdk-{OLDEST_JAVA}-jre-headless)"
-    home = os.environ.get("JAVA_HOME")
-    if home:
-        path = Path(home) / "bin" / "java"
-        if shutil.which(path) is None:
-            raise JavaMissing(f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
-        return path
-    on_path = shutil.which("java")
-    if on_path is None:
-        raise JavaMissing("Spark needs Java, and no java is on the PATH", hint=hint)
-    return Path(on_path)
-
-
-def _version(path: Path) -> int:
-    try:
-        printed = subprocess.run(
-            [path, "-version"], capture_output=True, text=True, timeout=60, check=True
-        ).stderr
-    except (OSError, subprocess.SubprocessError) as error:
-        raise JavaMissing(f"{path} does not run: {error}") from error
-    # "1.8.0_392" is Java 8, "17.0.15" is Java 17 (JEP 223).
-    version = re.search(r'version "(?:1\.)?(\d+)', printed)
-    if version is None:
-        raise JavaMissing(f"{path} printed no version: {printed.strip()[:200]!r}")
-    return int(version.group(1))
-
 
 _LAST_LINES = 3
 _NOISE = re.compile(r"^\s+at |^WARNING|^NOTE: Picked up|^Using Spark's|^$|WARN |\bINFO ")
@@ -119,9 +64,10 @@ def start_jvm(
 
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return
-    find_java()
+    java = find_java()
     properties = {**conf, **({"spark.master": master} if master else {})}
     options = os.environ.get("JDK_JAVA_OPTIONS", "")
+    submit_options = [archive_options(java, conf), os.environ.get("SPARK_SUBMIT_OPTS", "")]
     if is_short_lived and (master is None or master.startswith("local")):
         # Options of the command line come after these, so a user's own choice wins.
         options = f"{_FIRST_COMPILER_ONLY} {options}".strip()
@@ -129,7 +75,9 @@ def start_jvm(
         tempfile.TemporaryFile() as log,
         _properties_file(properties) as path,
         _environment(
+            JAVA_HOME="" if shutil.which("java") == str(java.path) else str(java.home),
             JDK_JAVA_OPTIONS=options,
+            SPARK_SUBMIT_OPTS=" ".join(filter(None, submit_options)),
             PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
             # `workers_python` runs on the driver too, to plan reads of Python data sources.
             PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -152,14 +100,18 @@ def start_jvm(
 
 def not_started(output: str, conf: Mapping[str, str]) -> RunError:
     """Return the error with the cause from the JVM's output, without secrets of `conf`."""
-    lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
-    causes = [line for line in lines if _CAUSE.search(line)]
-    reason = " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
     secrets = [value for key, value in conf.items() if _SECRET.search(key)]
     return SparkNotStarted(
-        f"Spark did not start: {redact_line(reason, secrets)}",
+        f"Spark did not start: {redact_line(cause_in(output), secrets)}",
         hint="check the target's spark section, and `lancestat debug`",
     )
+
+
+def cause_in(output: str) -> str:
+    """Return the lines of a JVM's output that say why it ended."""
+    lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
+    causes = [line for line in lines if _CAUSE.search(line)]
+    return " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
 
 
 @contextmanager
@@ -170,22 +122,6 @@ def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
         lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
         path.write_text(spark_defaults() + "\n" + "".join(lines), encoding="utf-8")
         yield path
-
-
-def spark_defaults() -> str:
-    """Return Spark's default properties, which it ignores where it is given a file of them.
-
-    Since Spark 4.0 an option of spark-submit would load them. PySpark is not imported.
-    """
-    folder, home = os.environ.get("SPARK_CONF_DIR"), os.environ.get("SPARK_HOME")
-    package = find_spec("pyspark")
-    if not home and package is not None and package.origin is not None:
-        home = str(Path(package.origin).parent)
-    if not folder and not home:
-        return ""
-    folder = folder or f"{home}/conf"
-    path = Path(folder) / "spark-defaults.conf"
-    return path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
 
 
 @contextmanager
