@@ -127,14 +127,19 @@ def cancel_jobs(context: SparkContext, group: str, is_over: Callable[[], bool]) 
     except Py4JJavaError:
         raise
     except Py4JError:
-
-        def cancel() -> None:
-            while not is_over():
-                jobs.cancelJobGroup(group)
-                time.sleep(_CANCEL_AGAIN_SECONDS)
-
         jobs.cancelJobGroup(group)
-        threading.Thread(target=cancel, name="lancestat-cancel", daemon=True).start()
+        cancel_until(lambda: jobs.cancelJobGroup(group), is_over)
+
+
+def cancel_until(cancel: Callable[[], object], is_over: Callable[[], bool]) -> None:
+    """Cancel again and again in a thread, where Spark cancels what runs and no later job."""
+
+    def cancel_again() -> None:
+        while not is_over():
+            cancel()
+            time.sleep(_CANCEL_AGAIN_SECONDS)
+
+    threading.Thread(target=cancel_again, name="lancestat-cancel", daemon=True).start()
 
 
 def has_nearest_by_join() -> bool:
