@@ -13,6 +13,7 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lancestat import __version__
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration
 from lancestat.lake.files import local_path
@@ -119,8 +120,6 @@ def _worker_versions(items: Iterable[int]) -> Iterator[tuple[str, tuple[()]]]:
 def _versions() -> str:
     import platform
     from importlib.metadata import version
-
-    from lancestat import __version__
 
     # Workers that have lancestat from an archive have no metadata of it.
     libraries = ", ".join(f"{name} {version(name)}" for name in ("pylance", "pyarrow", "polars"))

@@ -153,7 +153,7 @@ class Target:
         definition="target",
         groups={
             "spark": Resource(
-                "a mapping with 'master' or 'remote', and 'conf'",
+                "a mapping with 'master' and 'conf'",
                 "The Spark session. Without 'master' and 'remote', spark-submit or the existing "
                 "session decides.",
             )

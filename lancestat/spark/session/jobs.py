@@ -291,7 +291,8 @@ class ConnectJobs:
 
         def run_merging(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for number, values in groupby(_numbered(batches), lambda row: row[0]):
-                value, steps = None, []
+                value: Any = None
+                steps: list[Report] = []
                 for _, (more, reports) in values:
                     value = more if value is None else merging.merge(value, more)
                     steps += reports

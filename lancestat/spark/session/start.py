@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, cast
 from lancestat.errors import JavaMissing, JavaTooOld, RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
+from lancestat.spark.session.remote import connect
 from lancestat.spark.session.versions import session_class
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
@@ -240,8 +241,6 @@ def start_session(
         return running
     remote = remote_of(target)
     if remote is not None:
-        from lancestat.spark.session.remote import connect
-
         return connect(remote, target.spark_conf, app_name)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
@@ -312,6 +311,9 @@ def active(session: SparkSession) -> Iterator[None]:
     Spark asks the active session, and not the one that it works for, for the configuration of
     estimates and for the data sources that are registered.
     """
+    if is_connect(session):
+        yield
+        return
     sessions = session_class(session)
     before = sessions.getActiveSession()
     if before.isDefined() and before.get().equals(session._jsparkSession):

@@ -65,13 +65,15 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataF
     builds the same plan without asking.
 
     Args:
-        rows: A DataFrame of a classic session.
+        rows: A DataFrame; one of Spark Connect has no plan here to build.
         function: Pickled, and called once for each partition.
         schema: What it yields, as DDL.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
 
+    if not hasattr(rows, "_jdf"):
+        return rows.mapInArrow(function, schema)
     udf = UserDefinedFunction(function, schema, evalType=_MAP_ARROW_ITER)
     column, frame = udf(*(rows[name] for name in rows.columns))._jc, rows._jdf
     if _has_classic(rows.sparkSession):
