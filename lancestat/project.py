@@ -15,7 +15,6 @@ from lancestat import __version__
 from lancestat.errors import LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
-from lancestat.spark.session.versions import has_nearest_by_join
 from lancestat.spec import PAGES
 from lancestat.spec.digest import node_digest
 from lancestat.spec.load import load_project
@@ -214,6 +213,7 @@ class Project:
         fail_fast: bool = False,
         full_refresh: bool = False,
         progress: Progress | None = None,
+        session: SparkSession | None = None,
     ) -> RunResult:
         """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
 
@@ -223,9 +223,12 @@ class Project:
             fail_fast: Start nothing new once a node has failed.
             full_refresh: Where no plan is given: read everything again.
             progress: Receives fragments and bytes read, stages of joins, and nodes that ended.
+            session: The session to use, classic or of Spark Connect, in place of this thread's or
+                the target's. Plans of `plan` may read tables in this process all the same.
         """
-        plan = plan or self.plan(full_refresh=full_refresh)
-        return self._execution(threads, fail_fast, progress).execute(plan, "run")
+        execution = self._execution(threads, fail_fast, progress, session)
+        plan = plan or execution.observer.plan(self.nodes(), full_refresh=full_refresh)
+        return execution.execute(plan, "run")
 
     def unfinished(self) -> UnfinishedNodes:
         """Return the nodes that failed or were not run in the newest recorded run of the target.
@@ -245,6 +248,7 @@ class Project:
         threads: int | None = None,
         fail_fast: bool = False,
         progress: Progress | None = None,
+        session: SparkSession | None = None,
     ) -> RunResult:
         """Plan and run again what the last run did not finish; in full where it was to be in full.
 
@@ -253,11 +257,13 @@ class Project:
             threads: See `run`.
             fail_fast: See `run`.
             progress: See `run`.
+            session: See `run`.
         """
         remaining = unfinished or self.unfinished()
         nodes = tuple(node for node in self.spec.nodes if node.name in remaining.nodes)
-        plan = self._observer.plan(nodes, full_refresh=remaining.full_refresh)
-        return self._execution(threads, fail_fast, progress).execute(plan, "retry")
+        execution = self._execution(threads, fail_fast, progress, session)
+        plan = execution.observer.plan(nodes, full_refresh=remaining.full_refresh)
+        return execution.execute(plan, "retry")
 
     def analyze(
         self,
@@ -304,11 +310,12 @@ class Project:
         """A session of the target with the cost-based optimizer on and all tables attached.
 
         Raises:
+            SparkConnectSession: the target or the process has a session without a JVM.
             RunError: Spark does not start.
         """
-        from lancestat.spark.session.start import optimizer_settings, start_session
+        from lancestat.spark.session.start import classic_session, optimizer_settings
 
-        session = start_session(self.spec.target, "lancestat")
+        session = classic_session(self.spec.target, "lancestat")
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
             session.conf.set(key, value)
         self.attach(session)
@@ -447,15 +454,19 @@ class Project:
 
     @property
     def _observer(self) -> Observer:
-        from lancestat.plan.observe import Observer
-        from lancestat.spark.session.choice import in_process_bytes
+        return self._observer_for(None)
 
+    def _observer_for(self, session: SparkSession | None) -> Observer:
+        from lancestat.plan.observe import Observer
+        from lancestat.spark.session.choice import in_process_bytes, joins_by_nearest_by
+
+        target = self.spec.target
         return Observer(
             self.spec,
             self.state,
             self._clock,
-            in_process_bytes=in_process_bytes(self.spec.target),
-            has_nearest_by_join=has_nearest_by_join(),
+            in_process_bytes=in_process_bytes(target) if session is None else 0,
+            has_nearest_by_join=joins_by_nearest_by(target, session),
         )
 
     @property
@@ -465,13 +476,18 @@ class Project:
         return PlanStore(self._observer, self.nodes, __version__)
 
     def _execution(
-        self, threads: int | None, fail_fast: bool, progress: Progress | None
+        self,
+        threads: int | None,
+        fail_fast: bool,
+        progress: Progress | None,
+        session: SparkSession | None,
     ) -> Execution:
         from lancestat.execution.execute import Execution
         from lancestat.execution.result import SilentProgress
 
         receiver = progress or SilentProgress()
-        return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
+        observer = self._observer_for(session)
+        return Execution(observer, self.state, self._digests, receiver, threads, fail_fast, session)
 
     def _table(self, name: str) -> Table:
         node = self.spec.node(name)

@@ -7,12 +7,13 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from lancestat import __version__
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
@@ -22,7 +23,7 @@ from lancestat.redact import redact_line, secret_values
 from lancestat.spark import warm_up
 from lancestat.spark.session.class_archive import find_archive, user_sharing_option
 from lancestat.spark.session.installation import find_java
-from lancestat.spark.session.start import running_session, start_session
+from lancestat.spark.session.start import is_connect, running_session, start_session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -92,9 +93,12 @@ def check_spark(target: Target) -> Check:
     try:
         running = running_session()
         session = running or start_session(target, "lancestat debug")
-        context = session.sparkContext
-        version = f"{context.version} at {context.master}"
-        versions = set(context.parallelize([0], 1).map(_versions).collect())
+        # The modules of Spark load only here.
+        from lancestat.spark.session.jobs import jobs_of
+
+        place = "Spark Connect" if is_connect(session) else session.sparkContext.master
+        version = f"{session.version} at {place}"
+        versions = set(jobs_of(session).run(_worker_versions, [0]))
     except LancestatError as error:
         return Check("Spark", False, error.message, error.hint or "look at the target's spark")
     except Exception as error:
@@ -103,7 +107,7 @@ def check_spark(target: Target) -> Check:
     finally:
         if session is not None and running is None:
             session.stop()
-    here = _versions(0)
+    here = _versions()
     if versions != {here}:
         finding = f"workers have {', '.join(sorted(versions))}, this process has {here}"
         return Check("Spark", False, finding, "give workers the same environment")
@@ -135,13 +139,18 @@ def make_class_archive() -> Check:
     return Check(_CLASS_ARCHIVE, True, f"{archive}, {size(archive.stat().st_size)}")
 
 
-def _versions(_: int) -> str:
+def _worker_versions(items: Iterable[int]) -> Iterator[tuple[str, tuple[()]]]:
+    for _ in items:
+        yield _versions(), ()
+
+
+def _versions() -> str:
     import platform
     from importlib.metadata import version
 
-    names = ("lancestat", "pylance", "pyarrow", "polars")
-    libraries = ", ".join(f"{name} {version(name)}" for name in names)
-    return f"Python {platform.python_version()}, {libraries}"
+    # Workers that have lancestat from an archive have no metadata of it.
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("pylance", "pyarrow", "polars"))
+    return f"Python {platform.python_version()}, lancestat {__version__}, {libraries}"
 
 
 def _is_writable(folder: Path) -> bool:

@@ -77,10 +77,13 @@ class SparkNotStarted(RunError):
 
 
 class SparkConnectSession(RunError):
-    """The active Spark session is one of Spark Connect, which cannot run lancestat's jobs."""
+    """What needs the driver's JVM was asked of a Spark Connect session."""
 
     code = "LS523"
-    remedy = "Stop it, or run lancestat in a process of its own with a classic session."
+    remedy = (
+        'Read with `format("lancestat")`, or use a target with a master in a process of its own; '
+        "docs/spark.md lists what works over Spark Connect."
+    )
 
 
 class DataSourcesMissing(RunError):

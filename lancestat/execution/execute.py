@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
@@ -20,12 +21,16 @@ from lancestat.spark.scanner import SparkScanner
 from lancestat.spec.model import Table
 from lancestat.state.values import StateWriter
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 @dataclass(frozen=True, slots=True)
 class Execution:
     """Executes the plans of one project; `observer` and `digests` are of its nodes.
 
-    `threads` nodes are worked on at once, None for as many as usual.
+    `threads` nodes are worked on at once, None for as many as usual. `session` is as
+    `SparkScanner` has it.
     """
 
     observer: Observer
@@ -34,6 +39,7 @@ class Execution:
     progress: Progress
     threads: int | None = None
     fail_fast: bool = False
+    session: SparkSession | None = None
 
     def execute(self, plan: Plan, command: str) -> RunResult:
         """Execute a plan; the run's record names `command`."""
@@ -42,7 +48,7 @@ class Execution:
         advanced = self.progress.advanced
         with (
             ProcessScanner(spec.target, advanced) as process,
-            SparkScanner(spec.target, advanced, has_joins=has_joins) as spark,
+            SparkScanner(spec.target, advanced, has_joins=has_joins, session=self.session) as spark,
         ):
 
             def scan(node: str, table: TableVersion, stage: ReadFragments) -> ScannedPartials:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import threading
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
@@ -39,7 +39,8 @@ from lancestat.spark.knn.written_side import column_index
 from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.relation import read_table
 from lancestat.spark.session.arrow_types import spark_schema
-from lancestat.spark.session.start import require_classic
+from lancestat.spark.session.jobs import jobs_of
+from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 
 if TYPE_CHECKING:
@@ -65,6 +66,8 @@ def result_rows(spark: SparkSession, uri: str, storage_options: Mapping[str, str
     written = snapshot(dataset, uri, storage_options)
     sizes = [file.size_bytes for fragment in written.fragments for file in fragment.files]
     if sum(LOCAL_BYTES + 1 if size is None else size for size in sizes) > LOCAL_BYTES:
+        if is_connect(spark):
+            return _remote_rows(spark, written, storage_options)
         return read_table(spark, uri, storage_options=storage_options)
     return _local_rows(spark, written, storage_options)
 
@@ -80,6 +83,25 @@ def _local_rows(
     if not batches:
         return spark.createDataFrame([], schema)
     return arrow_frame(spark, pa.Table.from_batches(batches).rename_columns(columns), schema)
+
+
+def _remote_rows(
+    spark: SparkSession, written: Snapshot, storage_options: Mapping[str, str]
+) -> DataFrame:
+    """Rows that workers read, a partition for each fragment; nothing of how shows in plans."""
+    schema = spark_schema(written.fields)
+    scan = QueryScan(written.pin, tuple(schema.names))
+    fragments = written.fragments
+
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column(0).to_pylist():
+                ranges = (RowRange(fragments[number].id, 0, fragments[number].rows),)
+                for rows in read_part(scan, ScanPartition(ranges), storage_options):
+                    yield rows.rename_columns(list(scan.columns))
+
+    numbers = spark.range(0, len(fragments), 1, len(fragments))
+    return numbers.mapInArrow(read, schema)
 
 
 def knn_join(
@@ -122,9 +144,10 @@ def knn_join(
         select_left: Columns that the result shows, all when None; others are never read.
         select_right: Likewise. A name that the left side shows too gets the suffix `_right`.
         rank: Whether there is a column `_rank`, from 1.
-        min_right_rows: With fewer right rows Spark's own `nearestByJoin` does the work.
+        min_right_rows: With fewer right rows Spark's own `nearestByJoin` does the work, but for
+            DataFrames of Spark Connect.
         scratch: Where temporary data goes, storage that all executors share; by default a folder
-            on this machine, which is enough for a local master.
+            on this machine, which is enough for a local master. Spark Connect has no default.
         storage_options: How to reach `scratch` in an object store.
 
     Returns:
@@ -137,7 +160,6 @@ def knn_join(
         RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
-    require_classic(spark)
     request = _request(k, metric, join, mode, nprobes, recall, min_right_rows, rank)
     on_left = tuple(left.columns if select_left is None else select_left)
     on_right = tuple(right.columns if select_right is None else select_right)
@@ -249,7 +271,7 @@ _lock = threading.Lock()
 
 def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
     """The folder of an application's results, which is removed when the process ends."""
-    application = str(spark.sparkContext.applicationId)
+    application = jobs_of(spark).application
     with _lock:
         if not _folders:
             atexit.register(_stack.close)
@@ -261,11 +283,9 @@ def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
 
 def _typed(rows: DataFrame, names: Sequence[str], types: Sequence[DataType]) -> DataFrame:
     """The result with the names and types that its columns are to have."""
-    from pyspark.sql.functions import col
-
     columns = []
     for field, name, type in zip_longest(rows.schema.fields, names, types):
-        column = col(field.name)
+        column = rows[field.name]
         if type is not None and type != field.dataType:
             column = column.cast(type)
         columns.append(column.alias(name))

@@ -91,10 +91,13 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     few = f"fewer than {request.min_right_rows:,} right rows"
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
     is_for_spark = is_small and size.has_nearest_by_join
+    why = "every pair is to be compared"
+    if is_small and not size.has_nearest_by_join:
+        why = f"{few}, but Spark's nearestByJoin cannot be used here"
     if size.left_rows is None or size.right_rows is None or size.dimension is None:
         if is_for_spark:
             return Decision(Strategy.SPARK, few)
-        return _unknown(request, size)
+        return _unknown(request, size, why)
     exact = _exact(request, size.left_rows, size.right_rows, size.dimension, cores)
     if is_for_spark:
         spark = _spark(size.left_rows, size.right_rows, size.dimension, cores)
@@ -105,13 +108,13 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
             f"about {_duration_text(spark.seconds)}",
         )  # fmt: skip
     if request.mode is Mode.EXACT:
-        return replace(exact, why="every pair is to be compared")
+        return replace(exact, why=why)
     return _approximate(request, size, exact, cores)
 
 
-def _unknown(request: JoinRequest, size: JoinSize) -> Decision:
+def _unknown(request: JoinRequest, size: JoinSize, why: str) -> Decision:
     if request.mode is Mode.EXACT or request.recall == 1.0:
-        return Decision(Strategy.EXACT, "every pair is to be compared")
+        return Decision(Strategy.EXACT, why)
     if size.has_index:
         return Decision(Strategy.INDEX, "the right side has an index of this metric")
     return Decision(Strategy.PARTITIONED, "sizes are not known before it runs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,9 +15,8 @@ from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
-from lancestat.spark.knn.scratch_root import require_shared, scratch_root
-from lancestat.spark.session.start import running_session, start_session
-from lancestat.spark.session.versions import cancel_jobs
+from lancestat.spark.knn.scratch_root import CONNECT, require_shared, scratch_root
+from lancestat.spark.session.start import remote_of, running_session, start_session
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import ColumnPartial
@@ -41,6 +41,8 @@ class SparkScanner:
         target: Where Spark runs.
         on_progress: Receives a node's name with its fragments and bytes read so far.
         has_joins: Whether joins are to be run, for which the JVM takes time to optimise its code.
+        session: The session to use, classic or of Spark Connect; that of the thread which enters
+            the scanner, or else of the process, when None.
     """
 
     def __init__(
@@ -49,12 +51,14 @@ class SparkScanner:
         on_progress: Callable[[str, int, int], None] | None = None,
         *,
         has_joins: bool = False,
+        session: SparkSession | None = None,
     ) -> None:
         self._target = target
         self._on_progress = on_progress
         self._has_joins = has_joins
         self._starting = threading.Lock()
         self._quiet = ExitStack()
+        self._given = session
         self._session: SparkSession | None = None
         self._is_own_session = False
         self._groups: set[str] = set()
@@ -62,6 +66,9 @@ class SparkScanner:
 
     def __enter__(self) -> SparkScanner:
         self._quiet.enter_context(silent_query_logger())
+        if self._given is None and "pyspark" in sys.modules:
+            # Other threads, in which nodes are worked on, do not see a session of this one.
+            self._given = running_session()
         return self
 
     def __exit__(
@@ -134,20 +141,21 @@ class SparkScanner:
         """Stop every scan and join that goes on, and refuse further ones with `Cancelled`."""
         self._is_cancelled = True
         if self._session is not None:
+            from lancestat.spark.session.jobs import jobs_of
+
+            jobs = jobs_of(self._session)
             for group in tuple(self._groups):
-                cancel_jobs(
-                    self._session.sparkContext,
-                    group,
-                    lambda group=group: group not in self._groups,  # type: ignore[misc]
-                )
+                jobs.cancel(group, lambda group=group: group not in self._groups)  # type: ignore[misc]
 
     def _started(self, *, needs_scratch: bool = False) -> SparkSession:
         with self._starting:
             if self._session is None:
-                running = running_session()
+                running = self._given or running_session()
                 if running is None and needs_scratch:
                     # A cluster need not start to tell.
-                    require_shared(self._target.scratch, self._target.master)
+                    is_remote = remote_of(self._target) is not None
+                    master = CONNECT if is_remote else self._target.master
+                    require_shared(self._target.scratch, master)
                 self._session = running or start_session(
                     self._target, APP_NAME, is_short_lived=not self._has_joins
                 )

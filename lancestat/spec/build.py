@@ -93,6 +93,10 @@ class Builder:
 
     def target(self, item: Item, name: str) -> Target:
         """Return the target that an item declares."""
+        spark = item.value.get("spark", {})
+        if "remote" in spark and ("master" in spark or "spark.master" in spark.get("conf", {})):
+            message = "'remote' names a server, which has its own master: leave out one of them"
+            self.errors.append(item.error(WrongValue, message, "spark", "remote"))
         return Target(name, **self._values(Target, item))
 
     def _values(self, resource: type[Declared], item: Item, *steps: str | int) -> dict[str, Any]:

@@ -90,6 +90,19 @@ class Target:
         default=None,
         kw_only=True,
     )
+    spark_remote: str | None = key(
+        Text(
+            title="the URL of a Spark Connect server such as sc://host:15002",
+            limits={"pattern": r"^sc://[^/;\s]+(?:/(?:;\S*)?)?$(?!\n)"},
+        ),
+        "The URL of a Spark Connect server, in place of a master: `sc://host:port/;token=...`. It "
+        "is never shown. Take tokens from {{ env_var('X') }}.",
+        "spark",
+        "remote",
+        default=None,
+        repr=False,
+        kw_only=True,
+    )
     spark_conf: Mapping[str, str] = key(
         replace(SETTINGS, title="a mapping of Spark settings"),
         "Spark settings by name; numbers and booleans are passed on as Spark spells them.",
@@ -147,8 +160,8 @@ class Target:
         groups={
             "spark": Resource(
                 "a mapping with 'master' and 'conf'",
-                "The Spark session. Without 'master', spark-submit or the existing session "
-                "decides.",
+                "The Spark session. Without 'master' and 'remote', spark-submit or the existing "
+                "session decides.",
             )
         },
     )

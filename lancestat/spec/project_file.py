@@ -33,6 +33,7 @@ from lancestat.spec.names import Item, Namespace
 from lancestat.spec.quoting import quoted
 from lancestat.spec.schema import PROJECT_SCHEMA
 from lancestat.spec.schema_check import check
+from lancestat.spec.spark_master import remote_secrets
 from lancestat.spec.template import Rendering, is_template
 from lancestat.spec.template_scope import TemplateScope
 
@@ -125,16 +126,19 @@ def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownVa
 
 
 def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
-    """Yield storage options, and settings of Spark with secret names, of all targets."""
+    """Yield storage options, servers, and settings of Spark with secret names, of all targets."""
     for target in _targets(value).values():
         given = target if isinstance(target, dict) else {}
         spark = given.get("spark")
         conf = spark.get("conf") if isinstance(spark, dict) else None
+        remote = spark.get("remote") if isinstance(spark, dict) else None
         options = given.get("storage-options")
         if isinstance(conf, dict):
             yield from secret_options(
                 {k: str(v) for k, v in conf.items() if is_secret_name(str(k))}
             )
+        if isinstance(remote, str):
+            yield from secret_options({secret: secret for secret in remote_secrets(remote)})
         if isinstance(options, dict):
             yield from secret_options({key: str(option) for key, option in options.items()})
 

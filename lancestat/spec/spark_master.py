@@ -1,9 +1,11 @@
-"""Spark's master URLs: which are local, with how many cores and attempts."""
+"""Spark's URLs: masters, with their cores and attempts, and servers of Spark Connect."""
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
 
 LOCAL_ATTEMPTS = 4
 
@@ -30,3 +32,22 @@ def with_attempts(master: str, attempts: str | None = None) -> str:
     if matched is None or matched.group(2) is not None:
         return master
     return f"local[{matched.group(1) or 1},{attempts or LOCAL_ATTEMPTS}]"
+
+
+DEFAULT_REMOTE_PORT = 15002
+
+
+def remote_address(remote: str) -> tuple[str, int]:
+    """Return the host and the port of a Spark Connect server."""
+    url = urlsplit(remote.partition(";")[0])
+    return url.hostname or "localhost", url.port or DEFAULT_REMOTE_PORT
+
+
+def remote_secrets(remote: str) -> Iterator[str]:
+    """Yield the URL of a server, and the values of its parameters, such as `token`."""
+    yield remote
+    for parameter in remote.partition(";")[2].split(";"):
+        value = parameter.partition("=")[2]
+        if value:
+            yield value
+            yield unquote(value)

@@ -95,6 +95,7 @@ PROJECT: dict[str, Any] = {
         "dev": {
             "spark": {
                 "master": "local[*]",
+                "remote": "sc://host:15002/;token=x",
                 "conf": {"a": 1, "b": True, "c": "x"},
                 "min-bytes": "16MB",
             },

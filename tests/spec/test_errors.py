@@ -247,6 +247,14 @@ targets:
     spark: {conf: {spark.x: [s3cr3t], spark.y: null}, master: ""}
     storage-options: {key: {a: s3cr3t}}
 """,
+    "project_master_and_remote": """\
+name: x
+targets: {dev: {spark: {master: yarn, remote: "sc://host:15002/;token=s3cr3t"}}}
+""",
+    "project_remote_of_another_scheme": """\
+name: x
+targets: {dev: {spark: {remote: "https://host/;token=s3cr3t"}}}
+""",
     "project_unknown_target": "name: x\ndefault-target: dve\ntargets: {dev: {}, prod: {}}\n",
     "project_no_target_chosen": "name: x\ntargets: {dev: {}, prod: {}}\n",
     "project_no_targets": "name: x\ntargets: {}\n",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LancestatError
@@ -10,7 +10,7 @@ from lancestat.redact import secret_values
 from lancestat.spark.analyze.scan_task import RangePartials, ScanPartials, ScanTask, scan_table
 from lancestat.spark.analyze.work import OnProgress, TableScan, WorkItem
 from lancestat.spark.session.failure import job_error
-from lancestat.spark.session.jobs import ListAccumulatorParam, job_group
+from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import task_threads
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ def analyze_table(
     """Read the scans of a table on Spark and yield the partials of each scan once.
 
     Args:
-        spark: A classic session.
+        spark: A session, classic or of Spark Connect.
         table: What to read.
         storage_options: How to reach it; travels inside tasks only, never as a Spark property.
-        group: The Spark job group, by which the reading can be cancelled.
+        group: The group of jobs, by which the reading can be cancelled.
         on_progress: Called as tasks end.
 
     Raises:
@@ -39,7 +39,7 @@ def analyze_table(
         JobFailed: The job failed otherwise.
         Cancelled: The job was cancelled.
     """
-    context = spark.sparkContext
+    jobs = jobs_of(spark)
 
     def run(
         task: ScanTask,
@@ -47,20 +47,13 @@ def analyze_table(
         listener: Callable[[Sequence[int]], None],
         description: str,
     ) -> list[RangePartials]:
-        accumulator = context.accumulator([], ListAccumulatorParam(listener))
-
-        def read(partition: Iterator[WorkItem]) -> Iterator[RangePartials]:
+        def read(partition: Iterable[WorkItem]) -> Iterator[tuple[RangePartials, list[int]]]:
             for partials in task(partition):
-                yield partials
-                accumulator.add([partials.range.scan])
+                yield partials, [partials.range.scan]
 
         try:
-            with job_group(context, group, description):
-                # Not a DataFrame: its rows, storage options included, would show in Spark's user
-                # interface.
-                rdd = context.parallelize(items, len(items)).mapPartitions(read)
-                done: list[RangePartials] = rdd.collect()
-                return done
+            with jobs.group(group, description):
+                return jobs.run(read, items, listener)
         except Exception as error:
             raise explain(error, table, storage_options) from None
 
@@ -68,7 +61,7 @@ def analyze_table(
         table,
         storage_options,
         run,
-        cores=context.defaultParallelism,
+        cores=jobs.cores,
         threads=task_threads(spark),
         on_progress=on_progress,
     )

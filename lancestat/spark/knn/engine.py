@@ -36,8 +36,9 @@ from lancestat.spark.knn.sides import (
 from lancestat.spark.knn.strategies import Searcher
 from lancestat.spark.knn.written_side import SideWriteOptions, with_numbered_columns, write_side
 from lancestat.spark.read.fragment_reader import pinned_dataset
-from lancestat.spark.session.jobs import job_group
-from lancestat.spark.session.versions import cancel_jobs, has_nearest_by_join, thread_target
+from lancestat.spark.session.jobs import Jobs, jobs_of
+from lancestat.spark.session.start import is_connect
+from lancestat.spark.session.versions import has_nearest_by_join
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -74,7 +75,8 @@ class SparkJoin:
         rows = len(left.side.all_rows), len(right.side.all_rows)
         opened = (("left", left), ("right", right))
         in_place = tuple(name for name, side in opened if isinstance(side.side, ParquetSide))
-        size = JoinSize(*rows, dimension, self._has_index(right), has_nearest_by_join())
+        has_nearest_by = has_nearest_by_join() and not is_connect(engine.spark)
+        size = JoinSize(*rows, dimension, self._has_index(right), has_nearest_by)
         return PreparedJoin(
             work,
             JoinFacts(size, engine.cores, in_place),
@@ -131,9 +133,9 @@ class Engine:
     """The Spark session, scratch and storage that joins use.
 
     Args:
-        spark: A classic session.
+        spark: A session, classic or of Spark Connect.
         scratch_root: Where scratch folders go.
-        run_id: Names the run: its Spark job group, by which it can be cancelled, and its files.
+        run_id: Names the run: its group of Spark jobs, by which it can be cancelled, and its files.
         storage_options: How to reach sides, scratch and output.
         on_stage: Receives the progress of joins.
     """
@@ -147,7 +149,12 @@ class Engine:
     @property
     def cores(self) -> int:
         """The number of tasks that run at once."""
-        return int(self.spark.sparkContext.defaultParallelism)
+        return self.jobs.cores
+
+    @property
+    def jobs(self) -> Jobs:
+        """The jobs of the session."""
+        return jobs_of(self.spark)
 
     @contextmanager
     def open(
@@ -182,7 +189,7 @@ class Engine:
         unproven = {name: reasons for name, (_, reasons) in read.items()}
         with (
             ExitStack() as stack,
-            job_group(self.spark.sparkContext, self.run_id, f"lancestat: {work.node}"),
+            self.jobs.group(self.run_id, f"lancestat: {work.node}"),
         ):
             scratch = _LazyScratch(self, stack)
             yield SparkJoin(self, work, (left, right), names, unproven, scratch, stack)
@@ -207,7 +214,7 @@ class Engine:
         """Open both sides; those that have to be written are written side by side."""
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
-            open_side = thread_target(self.spark, self._opened)
+            open_side = self.jobs.inherited(self._opened)
             first = pool.submit(open_side, left, request, folder, stage, None)
             sides = [first, pool.submit(open_side, right, request, folder, stage, first)]
             try:
@@ -226,9 +233,7 @@ class Engine:
 
     def _cancel(self, sides: Sequence[Future[OpenedSide]]) -> None:
         # The other side's job may be yet to come.
-        cancel_jobs(
-            self.spark.sparkContext, self.run_id, lambda: all(side.done() for side in sides)
-        )
+        self.jobs.cancel(self.run_id, lambda: all(side.done() for side in sides))
 
     def _opened(
         self,
@@ -244,10 +249,10 @@ class Engine:
             return opened_table(source.table, vector, select, self.storage_options, name)
         assert source.frame is not None
         rows = with_numbered_columns(source.frame, vector, select, name)
-        scan = parquet_scan(rows)
+        # What Spark would read of files is known in its JVM alone.
+        scan = None if is_connect(self.spark) else parquet_scan(rows)
         if scan is not None and left is not None:
-            cores = self.spark.sparkContext.defaultParallelism
-            in_place = read_in_place(scan, request, left.result(), cores)
+            in_place = read_in_place(scan, request, left.result(), self.cores)
             if in_place is not None:
                 note = f"the {name} side is read where it is"
                 self.on_stage(StageProgress(stage, note=note))
@@ -289,7 +294,7 @@ class _LazyScratch:
         """Return the URI of the dataset `name`, and make the folder first if need be."""
         with self._making:
             if self._uri is None:
-                application = str(self._engine.spark.sparkContext.applicationId)
+                application = self._engine.jobs.application
                 root, options = self._engine.scratch_root, self._engine.storage_options
                 self._uri = self._stack.enter_context(scratch(root, application, options)).uri
         return f"{self._uri}/{name}.lance"

@@ -24,6 +24,7 @@ from lancestat.spark.knn.tasks import (
     worker_task,
     written_chunk,
 )
+from lancestat.spark.session.jobs import Jobs, jobs_of
 from lancestat.spark.session.versions import map_in_arrow
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
@@ -53,7 +54,7 @@ class NearestByJoin:
         right_rows = self._frame(self.right, right)
         distance = _distance(self.left.metric)
         neighbours = _ranked(left_rows, right_rows, distance, self.k)
-        valid = sum(count_valid(self.spark.sparkContext, self.right, right))
+        valid = sum(count_valid(self._jobs, self.right, right))
         excluded = sum(map(len, right)) - valid
         written = self._written(neighbours, chunks, excluded, valid)
         return [written[number] for number in range(len(chunks))]
@@ -107,16 +108,19 @@ class NearestByJoin:
             return {}
         materialize, k, threads = self.materialize, self.k, self.threads
 
-        def write(chunk_numbers: Iterable[int]) -> Iterator[WrittenChunk]:
+        def write(chunk_numbers: Iterable[int]) -> Iterator[tuple[WrittenChunk, tuple[()]]]:
             with worker_task(threads, materialize.writer.storage_options, WRITING):
                 for number in chunk_numbers:
                     rows = chunks[number]
                     none = np.zeros(len(rows), np.bool_)
                     probed = ProbeResult(none, nothing(0, k), excluded, 0)
-                    yield written_chunk(materialize, number, rows, probed)
+                    yield written_chunk(materialize, number, rows, probed), ()
 
-        job = self.spark.sparkContext.parallelize(numbers, len(numbers)).mapPartitions(write)
-        return dict(zip(numbers, job.collect(), strict=True))
+        return dict(zip(numbers, self._jobs.run(write, numbers), strict=True))
+
+    @property
+    def _jobs(self) -> Jobs:
+        return jobs_of(self.spark)
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:

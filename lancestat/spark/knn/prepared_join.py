@@ -67,7 +67,7 @@ class PreparedJoin:
         left, shares, materialize = searcher.left, searcher.shares, searcher.materialize
         width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
         with self._task_errors():
-            valid = count_valid(searcher.spark.sparkContext, left, shares.chunks)
+            valid = count_valid(searcher.jobs, left, shares.chunks)
         lines = [
             materialize.line_count(matching, len(rows) - matching, width)
             for matching, rows in zip(valid, shares.chunks, strict=True)

@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ScratchNotShared, ScratchUntrusted, ScratchUnusable
+from lancestat.spark.session.start import is_connect
 from lancestat.spec.spark_master import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# In place of a master, of which a client of Spark Connect knows nothing.
+CONNECT = "Spark Connect"
 
 # Processes of `local-cluster[...]` share this machine's files, but it stands in for a cluster, so
 # it has a cluster's requirements.
@@ -26,6 +30,8 @@ def scratch_root(declared: str | None, spark: SparkSession) -> str:
     Raises:
         RunError: As `root_for`.
     """
+    if is_connect(spark):
+        return root_for(declared, CONNECT, {})
     conf = {"spark.local.dir": str(spark.conf.get("spark.local.dir", ""))}
     return root_for(declared, spark.sparkContext.master, conf)
 
@@ -35,7 +41,7 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
 
     Args:
         declared: The target's `scratch`, which is taken as it is.
-        master: As Spark spells it.
+        master: As Spark spells it, or `CONNECT`.
         conf: Spark's configuration, for `spark.local.dir`.
 
     Raises:
@@ -69,14 +75,15 @@ def require_shared(declared: str | None, master: str | None) -> None:
 
     Args:
         declared: The target's `scratch`.
-        master: As Spark spells it, None where only its own configuration tells.
+        master: As Spark spells it, or `CONNECT`; None where only its own configuration tells.
 
     Raises:
         ScratchNotShared: there is no such folder.
     """
     if declared is None and master is not None and not is_local(master):
+        name = master if master == CONNECT else f"'{master}'"
         raise ScratchNotShared(
-            f"a join on '{master}' needs scratch that all executors share, and none is declared",
+            f"a join on {name} needs scratch that all executors share, and none is declared",
             hint="set the target's 'scratch' to a shared folder or an object-store URI",
         )
 

@@ -11,6 +11,7 @@ from lancestat.errors import (
     NotPlainQuery,
     SideColumnMissing,
     SideUnreadable,
+    SparkConnectSession,
     UnknownTable,
     UsageError,
     did_you_mean,
@@ -25,6 +26,7 @@ from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
 from lancestat.spark.knn.reader import Side, read_columns
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.read.relation import Relation, relate
+from lancestat.spark.session.start import is_connect
 from lancestat.spark.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
 from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_failure
 
@@ -56,8 +58,16 @@ class QuerySide:
         Raises:
             NotPlainQuery: it is not one plain query.
             SideUnreadable: Spark cannot parse it.
+            SparkConnectSession: the session has no JVM that could.
         """
         assert source.sql is not None
+        if is_connect(spark):
+            raise SparkConnectSession(
+                f"the {name} side is a query, whose check needs the driver's JVM, which a session "
+                "of Spark Connect lacks",
+                location=source.location,
+                hint="declare a table or files for the side, or join DataFrames with knn_join",
+            )
         try:
             parsed = parse_query(spark.newSession(), source.sql)
         except Exception as error:

@@ -9,7 +9,6 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
-from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
@@ -43,6 +42,7 @@ from lancestat.spark.knn.tasks import (
     worker_task,
 )
 from lancestat.spark.read.fragment_reader import pinned_dataset
+from lancestat.spark.session.jobs import Jobs, jobs_of
 from lancestat.spark.session.start import task_threads
 from lancestat.state.join_counts import UNMEASURED, Accuracy
 
@@ -63,7 +63,7 @@ class IndexSearch:
 class IndexTuning:
     """Measures which search parameters of the index reach the recall."""
 
-    context: SparkContext
+    jobs: Jobs
     left: VectorReader
     right: VectorReader
     request: JoinRequest
@@ -93,17 +93,18 @@ class IndexTuning:
     def _true_neighbours(self, queries: NDArray[np.float32]) -> tuple[Neighbours, int]:
         right, k, threads = self.right, self.request.k, self.threads
 
-        def compare(task_parts: Iterable[Rows]) -> Iterator[tuple[Neighbours, int]]:
+        def compare(
+            task_parts: Iterable[Rows],
+        ) -> Iterator[tuple[tuple[Neighbours, int], tuple[()]]]:
             with worker_task(threads, right.side.storage_options, "sampling the recall"):
                 for rows in task_parts:
                     nearest, excluded = ExactSearch(queries, k, right.metric), 0
                     for block in right.blocks(rows):
                         nearest.add(block.rows, block.positions)
                         excluded += block.excluded
-                    yield nearest.neighbours(), excluded
+                    yield (nearest.neighbours(), excluded), ()
 
-        parts = cut(right.side.all_rows, self.context.defaultParallelism)
-        done = self.context.parallelize(parts, len(parts)).mapPartitions(compare).collect()
+        done = self.jobs.run(compare, cut(right.side.all_rows, self.jobs.cores))
         return merge([neighbours for neighbours, _ in done], k), sum(
             excluded for _, excluded in done
         )
@@ -177,7 +178,7 @@ class Layout:
 class Partitioning:
     """Lays the right side out; its tasks travel to Spark's workers."""
 
-    context: SparkContext
+    jobs: Jobs
     left: VectorReader
     right: VectorReader
     request: JoinRequest
@@ -211,19 +212,21 @@ class Partitioning:
     ) -> list[tuple[WrittenPart, int]]:
         right, k, threads = self.right, self.request.k, self.threads
 
-        def write(task_parts: Iterable[Rows]) -> Iterator[tuple[WrittenPart, int]]:
+        def write(
+            task_parts: Iterable[Rows],
+        ) -> Iterator[tuple[tuple[WrittenPart, int], tuple[()]]]:
             options = right.side.storage_options
             with worker_task(threads, options, "laying out the right side"):
                 require_visible(uri)
                 for rows in task_parts:
                     blocks = _CountedBlocks(right.blocks(rows, LAYOUT_BYTES))
                     part = write_partition(blocks, centroids, queries, k, uri, options)
-                    yield part, blocks.excluded
+                    yield (part, blocks.excluded), ()
 
-        rows, cores = right.side.all_rows, self.context.defaultParallelism
+        rows, cores = right.side.all_rows, self.jobs.cores
         blocks = -(-4 * right.dimension * len(rows) // LAYOUT_BYTES)
         parts = cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
-        return list(self.context.parallelize(parts, len(parts)).mapPartitions(write).collect())
+        return self.jobs.run(write, parts)
 
     def _nprobes(
         self, centroids: Centroids, queries: NDArray[np.float32], sampled: SampledNeighbours
@@ -319,14 +322,12 @@ class Searcher:
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
-        partitioning = Partitioning(
-            self._context, self.left, self.right, self.request, self._threads
-        )
+        partitioning = Partitioning(self.jobs, self.left, self.right, self.request, self._threads)
         return partitioning.lay_out(uri, lists)
 
     def measure_index(self) -> IndexSearch | None:
         """Find how far the index has to be searched; None where no effort reaches the recall."""
-        indexing = IndexTuning(self._context, self.left, self.right, self.request, self._threads)
+        indexing = IndexTuning(self.jobs, self.left, self.right, self.request, self._threads)
         return indexing.search()
 
     def search(
@@ -372,7 +373,7 @@ class Searcher:
         return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
     def _indexed(self, search: IndexSearch, stages: tuple[Probe, CommitResult]) -> SearchResult:
-        shares = self.shares.without_parts(self._context.defaultParallelism)
+        shares = self.shares.without_parts(self.jobs.cores)
         probe = IndexProbe(self.left, self.right, search, self.request.k)
         chunks = replace(self._job(stages), shares=shares).run(probe)
         accuracy = Accuracy(search.recall, search.parameters.nprobes)
@@ -380,7 +381,7 @@ class Searcher:
 
     def _job(self, stages: tuple[Probe, CommitResult]) -> SearchJob:
         return SearchJob(
-            self._context,
+            self.jobs,
             self.shares,
             self.materialize,
             self.request.k,
@@ -390,8 +391,9 @@ class Searcher:
         )
 
     @property
-    def _context(self) -> SparkContext:
-        return self.spark.sparkContext
+    def jobs(self) -> Jobs:
+        """The jobs of the session."""
+        return jobs_of(self.spark)
 
     @property
     def _threads(self) -> int:

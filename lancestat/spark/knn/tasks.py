@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial, reduce
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,11 +24,8 @@ from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError
-from lancestat.spark.session.jobs import ListAccumulatorParam
+from lancestat.spark.session.jobs import Jobs, Merging
 from lancestat.spark.session.worker import prepare_worker
-
-if TYPE_CHECKING:
-    from pyspark import Accumulator, SparkContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,11 +55,8 @@ class ProgressMeter:
         self._pairs = 0
         self._seconds = 0.0
 
-    def accumulator(self, context: SparkContext) -> Accumulator[list[TaskProgress]]:
-        """Return the accumulator to which tasks add their progress."""
-        return context.accumulator([], ListAccumulatorParam(self._listen))
-
-    def _listen(self, steps: Sequence[TaskProgress]) -> None:
+    def listen(self, steps: Sequence[TaskProgress]) -> None:
+        """Add the progress of tasks."""
         for step in steps:
             self._rows[step.stage] += step.rows
             self._pairs += step.pairs
@@ -189,7 +183,7 @@ class SearchJob:
     neighbours are merged by the driver, sooner than tasks for that would start.
     """
 
-    context: SparkContext
+    jobs: Jobs
     shares: Grid
     materialize: Materializer
     k: int
@@ -210,31 +204,43 @@ class SearchJob:
             for number, chunk in enumerate(shares.chunks)
             for part in range(shares.parts)
         ]
-        steps = self._meter(cells).accumulator(self.context)
+        listener = self._meter(cells).listen
 
-        def probed(task_cells: Iterable[Cell]) -> Iterator[tuple[int, ProbeResult]]:
+        def probed(
+            task_cells: Iterable[Cell],
+        ) -> Iterator[tuple[tuple[int, ProbeResult], list[TaskProgress]]]:
             with worker_task(threads, options, SEARCHING):
                 for cell in task_cells:
                     done = probe(cell)
-                    yield cell.chunk, done
-                    steps.add([TaskProgress(probing, len(cell.left), done.pairs, done.seconds)])
+                    steps = [TaskProgress(probing, len(cell.left), done.pairs, done.seconds)]
+                    yield (cell.chunk, done), steps
 
         def written(
             task_results: Iterable[tuple[int, ProbeResult]],
-        ) -> Iterator[tuple[int, WrittenChunk]]:
+        ) -> Iterator[tuple[tuple[int, WrittenChunk], list[TaskProgress]]]:
             with worker_task(threads, options, WRITING):
                 for number, done in task_results:
                     rows = shares.chunks[number]
-                    yield number, written_chunk(materialize, number, rows, done)
-                    steps.add([TaskProgress(committing, len(rows))])
+                    chunk = written_chunk(materialize, number, rows, done)
+                    yield (number, chunk), [TaskProgress(committing, len(rows))]
 
-        rdd = self.context.parallelize(cells, len(cells)).mapPartitions(probed)
+        def probed_and_written(
+            task_cells: Iterable[Cell],
+        ) -> Iterator[tuple[tuple[int, WrittenChunk], list[TaskProgress]]]:
+            for result, steps in probed(task_cells):
+                for chunk, more in written([result]):
+                    yield chunk, [*steps, *more]
+
+        merge_two = partial(_merged, k=self.k)
         if shares.merges_on_driver:
-            merged = reduce(partial(_merged, k=self.k), (result for _, result in rdd.collect()))
+            results = self.jobs.run(probed, cells, listener)
+            merged = reduce(merge_two, (result for _, result in results))
             return [written_chunk(materialize, 0, shares.chunks[0], merged)]
         if shares.parts > 1:
-            rdd = rdd.reduceByKey(partial(_merged, k=self.k), len(shares.chunks))
-        done = dict(rdd.mapPartitions(written).collect())
+            merging = Merging(len(shares.chunks), merge_two, written)
+            done = dict(self.jobs.run_merged(probed, merging, cells, listener))
+        else:
+            done = dict(self.jobs.run(probed_and_written, cells, listener))
         return [done[number] for number in range(len(shares.chunks))]
 
     def _meter(self, cells: Sequence[Cell]) -> ProgressMeter:
@@ -243,9 +249,7 @@ class SearchJob:
             probing: sum(len(cell.left) for cell in cells),
             committing: sum(map(len, self.shares.chunks)),
         }
-        return ProgressMeter(
-            self.on_stage, totals, min(len(cells), self.context.defaultParallelism)
-        )
+        return ProgressMeter(self.on_stage, totals, min(len(cells), self.jobs.cores))
 
 
 def _merged(left: ProbeResult, right: ProbeResult, k: int) -> ProbeResult:
@@ -266,11 +270,12 @@ def written_chunk(
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
 
 
-def count_valid(context: SparkContext, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:
+def count_valid(jobs: Jobs, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:
     """Return the number of rows of each part that can match, in the order of the parts."""
 
-    def counted(task_parts: Iterable[Rows]) -> Iterator[int]:
+    def counted(task_parts: Iterable[Rows]) -> Iterator[tuple[int, tuple[()]]]:
         with worker_task(1, reader.side.storage_options, f"counting the {reader.name} rows"):
-            yield from map(reader.count, task_parts)
+            for rows in task_parts:
+                yield reader.count(rows), ()
 
-    return list(context.parallelize(parts, len(parts)).mapPartitions(counted).collect())
+    return jobs.run(counted, parts)

@@ -33,6 +33,7 @@ from lancestat.spark.knn.parquet_side import ParquetScan
 from lancestat.spark.knn.sides import OpenedSide
 from lancestat.spark.knn.tasks import worker_task
 from lancestat.spark.session.failure import job_error
+from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.versions import map_in_arrow, to_arrow_schema
 
 if TYPE_CHECKING:
@@ -110,13 +111,11 @@ def with_numbered_columns(
     Raises:
         SideColumnMissing: a column is missing.
     """
-    from pyspark.sql.functions import col
-
     renamed = rows.toDF(*(f"p{index}" for index in range(len(rows.columns))))
     named = [(f"c{number}", column) for number, column in enumerate(select)]
     return renamed.select(
         *(
-            col(f"p{column_index(rows.columns, column, side)}").alias(name)
+            renamed[f"p{column_index(rows.columns, column, side)}"].alias(name)
             for name, column in [*named, (VECTOR, vector)]
         )
     )
@@ -161,16 +160,15 @@ def _run(
 def _run_files(
     rows: DataFrame, scan: ParquetScan, writing: SideWriteOptions, doing: str
 ) -> list[_PartitionReport]:
-    def write(partitions: Iterable[int]) -> Iterator[_PartitionReport]:
+    def write(partitions: Iterable[int]) -> Iterator[tuple[_PartitionReport, tuple[()]]]:
         with worker_task(1, writing.storage_options, doing):
             for partition in partitions:
-                yield _Writer(writing, partition).write(scan.read(partition))
+                yield _Writer(writing, partition).write(scan.read(partition)), ()
 
     count = len(scan.partitions)
     if sum(scan.column_bytes) <= SMALLEST_JOB:
         return [_Writer(writing, number).write(scan.read(number)) for number in range(count)]
-    job = rows.sparkSession.sparkContext.parallelize(range(count), count)
-    return list(job.mapPartitions(write).collect())
+    return jobs_of(rows.sparkSession).run(write, range(count))
 
 
 def _partition() -> int:

@@ -4,37 +4,52 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TYPE_CHECKING
 
-from lancestat.errors import SparkConnectSession
 from lancestat.spark.session.installation import spark_defaults
-from lancestat.spark.session.start import running_session
+from lancestat.spark.session.start import is_connect, remote_of, running_session
+from lancestat.spark.session.versions import has_nearest_by_join
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 def in_process_bytes(target: Target) -> int:
     """Return how much less of a table is read without Spark, 0 where Spark is to read all of it.
 
-    That is so where a session is running already, under spark-submit, and where the master is not
-    local. Neither pyspark is imported nor Java started to find out.
+    That is so where a session is running already, under spark-submit, over Spark Connect, and where
+    the master is not local. Neither pyspark is imported nor Java started to find out.
     """
     if _is_spark_running() or not _is_local(target):
         return 0
     return target.spark_min_bytes
 
 
+def joins_by_nearest_by(target: Target, session: SparkSession | None = None) -> bool:
+    """Whether Spark's `nearestByJoin` can be used for joins: not over Spark Connect.
+
+    `session` is the one that will be used, where that is known.
+    """
+    return has_nearest_by_join() and not _is_over_connect(target, session)
+
+
+def _is_over_connect(target: Target, session: SparkSession | None) -> bool:
+    if session is None and "pyspark" in sys.modules:
+        session = running_session()
+    return remote_of(target) is not None if session is None else is_connect(session)
+
+
 def _is_spark_running() -> bool:
     if "PYSPARK_GATEWAY_PORT" in os.environ:
         return True
-    if "pyspark" not in sys.modules:
-        return False
-    try:
-        return running_session() is not None
-    except SparkConnectSession:
-        return True
+    return "pyspark" in sys.modules and running_session() is not None
 
 
 def _is_local(target: Target) -> bool:
+    if remote_of(target) is not None:
+        return False
     if target.master is not None:
         return is_local(target.master)
     return "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and not _has_default_master()

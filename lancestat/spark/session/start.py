@@ -1,4 +1,4 @@
-"""Starts Spark, and finds the session that runs."""
+"""Starts Spark or connects to it, and finds the session that runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from lancestat.errors import RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
@@ -21,6 +21,7 @@ from lancestat.redact import redact_line
 from lancestat.spark.session.class_archive import archive_options
 from lancestat.spark.session.installation import find_java, spark_defaults
 from lancestat.spark.session.package import package_settings, require_same_versions
+from lancestat.spark.session.remote import connect
 from lancestat.spark.session.versions import session_class
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
@@ -159,26 +160,31 @@ def start_session(
 ) -> SparkSession:
     """Return the Spark session of a target, started unless this process has one.
 
-    The target's configuration is final; around it, lancestat turns off the console's progress bar,
+    Where the target names a server of Spark Connect, the session is a new one there. Else the
+    target's configuration is final; around it, lancestat turns off the console's progress bar,
     the user interface of a local session, and threads beyond a task's cores in its workers, which
     also keep the memory they free. Global temporary views are in the schema `lancestat`. Storage
     options never become Spark properties.
 
     Args:
-        target: Master (None: spark-submit's, else `local[*]`) and configuration.
+        target: Server, or master (None: spark-submit's, else `local[*]`), and configuration.
         app_name: As Spark shows it.
         quiet: Keep what the JVM prints to itself, unless it fails to start.
         is_short_lived: The session is for scans only, and the JVM need not optimise its code.
 
     Raises:
-        RunError: there is no Java, it is too old, or the JVM did not start.
+        RunError: there is no Java, it is too old, or the JVM did not start; or the server cannot be
+            reached.
     """
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
     running = running_session()
     if running is not None:
         return running
+    remote = remote_of(target)
+    if remote is not None:
+        return connect(remote, target.spark_conf, app_name)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
     master = target.master
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
         start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
@@ -213,20 +219,43 @@ def workers_python(master: str, conf: Mapping[str, str]) -> str:
 
 
 def running_session() -> SparkSession | None:
-    """Return the classic Spark session that this process has, if any.
+    """Return the Spark session of this thread, or else of the process, if there is any.
 
-    Raises:
-        SparkConnectSession: it is one of Spark Connect, which cannot run lancestat's jobs.
+    One of Spark Connect comes first: its server may run in this process, with a classic session of
+    its own that the caller knows nothing of.
     """
+    remote = sys.modules.get("pyspark.sql.connect.session")
+    if remote is not None:
+        sessions = remote.SparkSession
+        for session in (sessions.getActiveSession(), sessions._default_session):
+            if session is not None and not session.client.is_closed:
+                return cast("SparkSession", session)
+    if os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
+        return None
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
     if session is None:
         session = SparkSession._instantiatedSession
-    if session is None:
-        return None
-    require_classic(session)
+    if session is None or is_connect(session):
+        return session
     return None if session._jsc.sc().isStopped() else session
+
+
+def is_connect(session: object) -> bool:
+    """Whether a session is one of Spark Connect, without a JVM of its own."""
+    return not hasattr(session, "_jsc")
+
+
+def remote_of(target: Target) -> str | None:
+    """Return the URL of the Spark Connect server of a target, None where Spark is to be started.
+
+    As in PySpark, `SPARK_REMOTE` names one where nothing else says where Spark is.
+    """
+    if target.spark_remote is not None or target.master is not None:
+        return target.spark_remote
+    remote = os.environ.get("SPARK_REMOTE", "")
+    return remote if remote.startswith("sc://") else None
 
 
 @contextmanager
@@ -236,6 +265,9 @@ def active(session: SparkSession) -> Iterator[None]:
     Spark asks the active session, and not the one that it works for, for the configuration of
     estimates and for the data sources that are registered.
     """
+    if is_connect(session):
+        yield
+        return
     sessions = session_class(session)
     before = sessions.getActiveSession()
     if before.isDefined() and before.get().equals(session._jsparkSession):
@@ -251,19 +283,42 @@ def active(session: SparkSession) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
+NEEDS_JVM = (
+    "attach, read_table and sql need the driver's JVM, which a session of Spark Connect lacks: "
+    "format('lancestat') reads tables there, and statistics in the manifest serve a server that "
+    "has the connector"
+)
+
+
 def require_classic(session: object) -> None:
     """Refuse a session without a JVM of its own.
 
     Raises:
-        SparkConnectSession: it is one of Spark Connect, which cannot run lancestat's jobs.
+        SparkConnectSession: it is one of Spark Connect.
     """
-    from pyspark.sql import SparkSession
+    if is_connect(session):
+        raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
 
-    if not isinstance(session, SparkSession) or not hasattr(session, "_jsc"):
-        raise SparkConnectSession(
-            "the active session is a Spark Connect session, and lancestat needs a classic one",
-            hint="stop it, or run lancestat in a process of its own",
-        )
+
+def classic_session(target: Target, app_name: str) -> SparkSession:
+    """Return what `start_session` does, for work in the driver's JVM.
+
+    Raises:
+        SparkConnectSession: the process, or else the target, has a session of Spark Connect.
+        RunError: as `start_session`.
+    """
+    running = running_session()
+    if running is None and remote_of(target) is not None:
+        raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
+    if running is not None:
+        require_classic(running)
+    return running or start_session(target, app_name)
+
+
+_ELSEWHERE = (
+    "run, retry and KNN joins work over Spark Connect; use a target with a master, or no session "
+    "of Spark Connect, for the rest"
+)
 
 
 def task_threads(spark: SparkSession) -> int:

@@ -72,13 +72,15 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataF
     builds the same plan without asking.
 
     Args:
-        rows: A DataFrame of a classic session.
+        rows: A DataFrame; one of Spark Connect has no plan here to build.
         function: Pickled, and called once for each partition.
         schema: What it yields, as DDL.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
 
+    if not hasattr(rows, "_jdf"):
+        return rows.mapInArrow(function, schema)
     udf = UserDefinedFunction(function, schema, evalType=_MAP_ARROW_ITER)
     column, frame = udf(*(rows[name] for name in rows.columns))._jc, rows._jdf
     if _has_classic(rows.sparkSession):
@@ -134,14 +136,19 @@ def cancel_jobs(context: SparkContext, group: str, is_over: Callable[[], bool]) 
     except Py4JJavaError:
         raise
     except Py4JError:
-
-        def cancel() -> None:
-            while not is_over():
-                jobs.cancelJobGroup(group)
-                time.sleep(_CANCEL_AGAIN_SECONDS)
-
         jobs.cancelJobGroup(group)
-        threading.Thread(target=cancel, name="lancestat-cancel", daemon=True).start()
+        cancel_until(lambda: jobs.cancelJobGroup(group), is_over)
+
+
+def cancel_until(cancel: Callable[[], object], is_over: Callable[[], bool]) -> None:
+    """Cancel again and again in a thread, where Spark cancels what runs and no later job."""
+
+    def cancel_again() -> None:
+        while not is_over():
+            cancel()
+            time.sleep(_CANCEL_AGAIN_SECONDS)
+
+    threading.Thread(target=cancel_again, name="lancestat-cancel", daemon=True).start()
 
 
 @cache

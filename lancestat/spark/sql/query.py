@@ -12,7 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancestat.spark.session.start import active, optimizer_settings, running_session, start_session
+from lancestat.spark.session.start import (
+    active,
+    classic_session,
+    optimizer_settings,
+    running_session,
+)
 from lancestat.spark.sql.query_failure import NO_CONTEXT, QueryContext, explain_failure
 from lancestat.spark.sql.statement import Statement
 from lancestat.spec.model import Target
@@ -214,10 +219,12 @@ def query_session(target: Target) -> Iterator[SparkSession]:
     other's views and settings, and Spark goes on running.
 
     Raises:
+        SparkConnectSession: the target or the process has a session without a JVM.
         RunError: Spark does not start.
     """
     running = running_session()
-    session = running.newSession() if running else start_session(target, APP_NAME)
+    session = classic_session(target, APP_NAME)
+    session = session.newSession() if running else session
     try:
         for key, value in optimizer_settings(target.spark_conf).items():
             session.conf.set(key, value)

@@ -1,0 +1,132 @@
+"""A Spark Connect server on loopback, whose workers have lancestat from an archive alone."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import sysconfig
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyspark
+
+import lancestat
+
+_PACKAGE = Path(lancestat.__file__).parent
+_SECONDS_TO_START = 180
+_CLASS = "org.apache.spark.sql.connect.service.SparkConnectServer"
+
+
+@dataclass(frozen=True)
+class ConnectServer:
+    """A server, its events as Spark logs them, and the archive that its workers have."""
+
+    remote: str
+    token: str
+    events: Path
+    archive: Path
+    printed: Path
+    pid: int
+
+
+@contextmanager
+def connect_server(folder: Path) -> Iterator[ConnectServer]:
+    """Start a server with two cores, and stop it in the end."""
+    port, token = _free_port(), "qztoken" + secrets.token_hex(12)
+    archive, events, printed = _archive(folder), folder / "events", folder / "server.log"
+    events.mkdir()
+    conf = {
+        "spark.master": "local[2,4]",
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": str(port),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.submit.pyFiles": str(archive),
+        "spark.local.dir": str(folder),
+    }
+    options = [part for key, value in conf.items() for part in ("--conf", f"{key}={value}")]
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-submit"), *options, "--class", _CLASS, "spark-internal"]
+    java = os.environ.get("JDK_JAVA_OPTIONS", "")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")},
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": str(_python(folder)),
+        "SPARK_CONNECT_AUTHENTICATE_TOKEN": token,
+        "JDK_JAVA_OPTIONS": f"-XX:TieredStopAtLevel=1 {java}".strip(),
+        # Workers are to find lancestat in the archive, and nowhere else.
+        "PYTHONPATH": str(archive),
+    }
+    with (
+        printed.open("wb") as output,
+        subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=output, stderr=subprocess.STDOUT
+        ) as process,
+    ):
+        try:
+            _wait(process, port, printed)
+            remote = f"sc://localhost:{port}/;token={token}"
+            yield ConnectServer(remote, token, events, archive, printed, process.pid)
+        finally:
+            process.terminate()
+
+
+def _free_port() -> int:
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return int(listening.getsockname()[1])
+
+
+def _archive(folder: Path) -> Path:
+    return Path(
+        shutil.make_archive(str(folder / "lancestat-archive"), "zip", _PACKAGE.parent, "lancestat")
+    )
+
+
+def _python(folder: Path) -> Path:
+    """Write a Python that has every installed library but lancestat."""
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_overlays()}:
+        for entry in Path(path).iterdir():
+            if "lancestat" not in entry.name and not (libraries / entry.name).exists():
+                (libraries / entry.name).symlink_to(entry)
+    python = folder / "python"
+    base = getattr(sys, "_base_executable", sys.executable)
+    python.write_text(
+        f'#!/bin/sh\nexport PYTHONPATH="{libraries}:$PYTHONPATH"\nexec "{base}" -s "$@"\n'
+    )
+    python.chmod(0o755)
+    return python
+
+
+def _overlays() -> list[str]:
+    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    return [path for path in given if path and not (Path(path) / "lancestat").is_dir()]
+
+
+def _wait(process: subprocess.Popen[bytes], port: int, printed: Path) -> None:
+    deadline = time.monotonic() + _SECONDS_TO_START
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            break
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1):
+                return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError(f"the server did not start: {printed.read_text(errors='replace')}")

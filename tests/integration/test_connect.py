@@ -1,0 +1,404 @@
+"""lancestat over Spark Connect: a real server, whose workers have lancestat from an archive."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+import yaml
+
+import lancestat
+from lancestat.cli.checks import check_spark
+from lancestat.errors import LancestatError, ScratchNotShared, SparkConnectSession
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.knn.request import JoinRequest, Mode
+from lancestat.lake.row_ranges import ANALYSIS
+from lancestat.spark.analyze import scan_task
+from lancestat.spark.analyze.work import split
+from lancestat.spark.scanner import SparkScanner
+from lancestat.spark.session.failure import job_error
+from lancestat.spark.session.jobs import ConnectJobs, jobs_of
+from lancestat.spark.session.remote import connect
+from lancestat.spark.session.start import running_session
+from lancestat.spec.model import Target
+from lancestat.statistics.partial import encode
+from tests.integration.connect_server import ConnectServer, connect_server
+from tests.integration.knn_oracle import Row, assert_same, awkward, joined
+from tests.integration.scans import TARGET, scanned, whole_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+FINEST = replace(ANALYSIS, lightest=1)
+OPTION = "qzoption" + "63f1a9"
+ROWS = 3_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
+    with connect_server(tmp_path_factory.mktemp("connect")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def remote(server: ConnectServer) -> Iterator[SparkSession]:
+    session = connect(server.remote, {"spark.sql.session.timeZone": "UTC"}, "tests")
+    yield session
+    session.stop()
+
+
+def rows(start: int, stop: int) -> pa.Table:
+    numbers = np.arange(start, stop)
+    return pa.table(
+        {
+            "n": numbers,
+            "word": [None if n % 7 == 0 else f"word {n % 400}" for n in numbers.tolist()],
+            "x": np.where(numbers % 11 == 0, np.nan, numbers / 3),
+        }
+    )
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> str:
+    uri = str(tmp_path / "orders.lance")
+    lance.write_dataset(rows(0, ROWS), uri, max_rows_per_file=500)
+    return uri
+
+
+def encoded(uri: str, scanner: SparkScanner) -> dict[int, dict[str, bytes]]:
+    return {
+        scan.fragment_id: {key: encode(part) for key, part in partials.items()}
+        for scan, partials in scanned(whole_table(uri), scanner)
+    }
+
+
+def write_project(folder: Path, spark: dict[str, Any], **more: Any) -> lancestat.Project:
+    (folder / "specs").mkdir(exist_ok=True)
+    target = {"state": "state", "spark": spark, **more}
+    header = {"name": "shop", "targets": {"far": target}}
+    (folder / "lancestat_project.yml").write_text(yaml.safe_dump(header))
+    tables = {"tables": [{"name": "orders", "uri": "orders.lance"}]}
+    (folder / "specs" / "tables.yml").write_text(yaml.safe_dump(tables))
+    return lancestat.Project.load(folder)
+
+
+def command(folder: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-m", "lancestat", *arguments, "--project-dir", str(folder)]
+
+
+def environment() -> dict[str, str]:
+    root = str(Path(lancestat.__file__).parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def test_workers_have_lancestat_from_the_archive(
+    remote: SparkSession, server: ConnectServer
+) -> None:
+    def places(items: Iterable[int]) -> Iterator[tuple[str, tuple[()]]]:
+        import lancestat
+
+        for _ in items:
+            yield lancestat.__file__, ()
+
+    jobs = jobs_of(remote)
+    assert isinstance(jobs, ConnectJobs)
+    assert jobs.cores == 2
+    for place in jobs.run(places, [1, 2, 3]):
+        assert ".zip/" in place
+        assert Path(place.partition(".zip/")[0]).name == server.archive.stem
+
+
+def test_the_partials_are_those_of_a_classic_session(
+    spark: SparkSession, remote: SparkSession, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan_task, "split", partial(split, sizes=FINEST))
+    progress: list[tuple[str, int, int]] = []
+    far = SparkScanner(TARGET, lambda *step: progress.append(step), session=remote)
+
+    assert encoded(orders, far) == encoded(orders, SparkScanner(TARGET, session=spark))
+    assert len(progress) > 2, "told as results arrive, not when all have"
+    assert progress == sorted(progress)
+    assert progress[-1][1] == ROWS // 500
+
+
+def test_a_failed_item_fails_its_own_table_with_the_error_of_a_worker(
+    spark: SparkSession, remote: SparkSession, orders: str, tmp_path: Path
+) -> None:
+    bad = tmp_path / "bad.lance"
+    lance.write_dataset(rows(0, 100), bad, max_rows_per_file=50)
+    whole = whole_table(str(bad))
+    broken = lance.dataset(bad).get_fragments()[1].data_files()[0].path
+    path = bad / "data" / broken
+    path.write_bytes(path.read_bytes()[:20])
+    far = SparkScanner(TARGET, session=remote)
+    with ThreadPoolExecutor(2) as pool:
+        failing, fine = pool.submit(scanned, whole, far), pool.submit(encoded, orders, far)
+        error = failing.exception()
+        assert len(fine.result()) == ROWS // 500
+    assert isinstance(error, LancestatError)
+    with pytest.raises(LancestatError) as classic:
+        scanned(whole, SparkScanner(TARGET, session=spark))
+    assert str(error) == str(classic.value)
+    assert error.code == "LS204"
+
+
+def run_waiting(spark: SparkSession, name: str, mark: Path) -> list[str]:
+    """Run a job of one group that holds a core until the file is there."""
+
+    def wait(items: Iterable[str]) -> Iterator[tuple[str, tuple[()]]]:
+        for item in items:
+            Path(item).with_suffix(".began").touch()
+            while not Path(item).exists():
+                time.sleep(0.02)
+            yield item, ()
+
+    jobs = jobs_of(spark)
+    with jobs.group(name, "a test"):
+        return jobs.run(wait, [str(mark)])
+
+
+def until(is_so: Callable[[], bool]) -> None:
+    while not is_so():
+        time.sleep(0.02)
+
+
+def test_cancelling_ends_one_group_and_no_other(remote: SparkSession, tmp_path: Path) -> None:
+    is_over = threading.Event()
+    marks = {name: tmp_path / name for name in ("cancelled", "other")}
+    with ThreadPoolExecutor(2) as pool:
+        cancelled, other = (
+            pool.submit(run_waiting, remote, name, mark) for name, mark in marks.items()
+        )
+        until(lambda: len([*tmp_path.glob("*.began")]) == 2)
+        jobs_of(remote).cancel("cancelled", is_over.is_set)
+        error = cancelled.exception()
+        is_over.set()
+        marks["other"].touch()
+        assert other.result() == [str(marks["other"])]
+    assert isinstance(error, Exception)
+    assert job_error(error, "this", ()).code == "LS512"
+
+
+def test_the_session_of_the_caller_is_used(
+    remote: SparkSession, tmp_path: Path, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    run = ConnectJobs.run
+
+    def recorded(self: ConnectJobs, *arguments: Any) -> Any:
+        seen.append(self.spark)
+        return run(self, *arguments)
+
+    monkeypatch.setattr(ConnectJobs, "run", recorded)
+    project = write_project(tmp_path, {"master": "local[2]"})
+    assert project.run(session=remote).status == "success"
+    assert seen == [remote]
+    # That of the process, which the threads that work on nodes do not see.
+    assert running_session() is remote
+    result = project.run(full_refresh=True)
+    assert [node.runs_on for node in result.nodes] == ["spark"]
+    assert seen == [remote, remote]
+    assert project.plan().actions[0].verb == "skip"
+
+
+def test_secrets_reach_neither_logs_nor_files(
+    remote: SparkSession, server: ConnectServer, tmp_path: Path, orders: str
+) -> None:
+    project = write_project(
+        tmp_path, {"remote": server.remote}, **{"storage-options": {"qz_key": OPTION}}
+    )
+    assert project.run(session=remote).status == "success"
+    frame = vectors(remote, [[1.0, 2.0]] * 4)
+    scratch, options = str(tmp_path / "scratch"), {"qz_key": OPTION}
+    near = join(frame, frame, 2, scratch=scratch, storage_options=options)
+    assert near.count() == 8
+    completed = subprocess.run(
+        command(tmp_path, "plan", "--full-refresh", "--verbose"),
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "orders" in completed.stdout
+    shown = [repr(project.spec), completed.stdout, completed.stderr]
+    written = [
+        path
+        for folder in (server.events, tmp_path / "state", tmp_path / "orders.lance")
+        for path in folder.rglob("*")
+        if path.is_file()
+    ]
+    texts = [*map(str.encode, shown), *map(Path.read_bytes, [*written, server.printed])]
+    assert any(b"map_partitions" in text for text in texts), "jobs are in the event log"
+    for secret in (OPTION, server.token, server.remote):
+        assert not [text for text in texts if secret.encode() in text]
+
+
+def vectors(spark: SparkSession, values: list[Any]) -> DataFrame:
+    """Numbered rows in that order, in a few partitions."""
+    table = pa.table({"id": range(len(values)), "emb": pa.array(values, pa.list_(pa.float32()))})
+    names = pa.array([f"row {number}" for number in range(len(values))])
+    return spark.createDataFrame(table.append_column("name", names))
+
+
+def join(left: DataFrame, right: DataFrame, k: int, **options: Any) -> DataFrame:
+    chosen = {"select_left": ["id"], "select_right": ["id", "name"], "rank": True} | options
+    return lancestat.knn_join(left, right, left_vector="emb", right_vector="emb", k=k, **chosen)
+
+
+LISTS = 5
+
+
+@pytest.mark.parametrize("form", ["driver", "shuffle", "chunks", "partitioned"])
+def test_dataframes_have_the_neighbours_of_brute_force(
+    remote: SparkSession, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+        assert not size.has_nearest_by_join or size.right_rows is None
+        if request.mode is Mode.APPROX:
+            return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
+        return choose(request, size, cores)
+
+    monkeypatch.setattr("lancestat.plan.join_planner.choose", chosen)
+    monkeypatch.setattr("lancestat.spark.knn.grid.DRIVER_LINES", 1 << 20 if form == "driver" else 0)
+    monkeypatch.setattr("lancestat.execution.knn_join.LOCAL_BYTES", 0)
+    if form != "chunks":
+        monkeypatch.setattr("lancestat.spark.knn.grid.SHUFFLE_SECONDS", 0)
+        monkeypatch.setattr("lancestat.spark.knn.grid.DRIVER_SECONDS", 0)
+    rng = np.random.default_rng(len(form))
+    left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
+    approx = {"mode": "approx", "nprobes": LISTS} if form == "partitioned" else {}
+
+    neighbours = join(
+        vectors(remote, left),
+        vectors(remote, right),
+        7,
+        join="left_outer",
+        scratch=str(tmp_path),
+        **approx,
+    )
+
+    found: list[Row] = [
+        (row.id, row.id_right, row._distance, row._rank) for row in neighbours.collect()
+    ]
+    assert_same(found, joined(left, right, 7, "l2", "left_outer"))
+
+
+def test_the_command_runs_tables_and_joins_on_the_server(
+    server: ConnectServer, tmp_path: Path, orders: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QZ_REMOTE", server.remote)
+    # Nothing starts Java here.
+    monkeypatch.setenv("JAVA_HOME", "/nowhere")
+    rng = np.random.default_rng(3)
+    left, right = awkward(rng, 40, 4), awkward(rng, 90, 4)
+    for name, values in (("left", left), ("right", right)):
+        table = {"id": range(len(values)), "emb": pa.array(values, pa.list_(pa.float32(), 4))}
+        lance.write_dataset(pa.table(table), tmp_path / f"{name}.lance")
+    write_project(tmp_path, {"remote": "{{ env_var('QZ_REMOTE') }}"}, scratch="scratch")
+    side = {"vector": "emb", "select": ["id"]}
+    declared = {
+        "name": "near",
+        "left": {"table": "left", **side},
+        "right": {"table": "right", **side},
+        "k": 5,
+        "rank": True,
+        "output": {"lance": "near.lance"},
+    }
+    tables = [{"name": name, "uri": f"{name}.lance"} for name in ("left", "right")]
+    specs = {"tables": tables, "knn_joins": [declared]}
+    (tmp_path / "specs" / "joins.yml").write_text(yaml.safe_dump(specs))
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command(tmp_path, *arguments),
+            env=environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    planned = run("plan")
+    assert "Spark's nearestByJoin cannot be used here" in planned.stdout, planned.stderr
+    done = run("run", "--output", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    nodes = {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
+    assert {node["status"] for node in nodes.values()} == {"success"}
+    assert nodes["near"]["join"]["strategy"] == "exact"
+    result = lance.dataset(tmp_path / "near.lance").to_table()
+    found = zip(*(result[name].to_pylist() for name in result.column_names), strict=True)
+    assert_same([*found], joined(left, right, 5, "l2", "inner"))
+    refused = run("sql", "analyze table orders compute statistics")
+    assert "LS523" in refused.stderr
+    assert server.token not in done.stdout + done.stderr + refused.stderr + planned.stdout
+
+
+def test_an_interrupt_ends_the_command_and_its_jobs(
+    remote: SparkSession, server: ConnectServer, tmp_path: Path, orders: str
+) -> None:
+    write_project(tmp_path, {"remote": server.remote})
+
+    def jobs_begun() -> int:
+        return next(server.events.iterdir()).read_text().count('"SparkListenerJobStart"')
+
+    marks = [tmp_path / name for name in ("first", "second")]
+    with ThreadPoolExecutor(2) as pool:
+        # Others hold both cores.
+        others = [pool.submit(run_waiting, remote, mark.name, mark) for mark in marks]
+        until(lambda: len([*tmp_path.glob("*.began")]) == 2)
+        before = jobs_begun()
+        with subprocess.Popen(
+            command(tmp_path, "run"), env=environment(), stderr=subprocess.PIPE, text=True
+        ) as process:
+            until(lambda: jobs_begun() > before or process.poll() is not None)
+            process.send_signal(signal.SIGINT)
+            _, printed = process.communicate()
+        assert process.returncode == 130, printed
+        for mark in marks:
+            mark.touch()
+        assert [other.result() for other in others] == [[str(mark)] for mark in marks]
+    assert lance.dataset(orders).version == 1
+
+
+def test_what_needs_the_jvm_is_refused_in_one_sentence(
+    remote: SparkSession, tmp_path: Path, orders: str
+) -> None:
+    project = write_project(tmp_path, {"remote": "sc://localhost"})
+    refused = (
+        lambda: project.attach(remote),
+        lambda: lancestat.read_table(remote, orders),
+        project.spark,
+    )
+    for call in refused:
+        with pytest.raises(
+            SparkConnectSession, match=r"need the driver's JVM.*format\('lancestat'"
+        ):
+            call()
+    frame = vectors(remote, [[1.0]])
+    with pytest.raises(ScratchNotShared, match="Spark Connect"):
+        join(frame, frame, 1)
+    lancestat.register(remote)
+    assert remote.read.format("lancestat").load(orders).where("n < 10").count() == 10
+
+
+def test_debug_asks_the_workers_of_the_server(server: ConnectServer, remote: SparkSession) -> None:
+    check = check_spark(Target("far", "state", spark_remote=server.remote))
+    assert "Spark Connect" in check.finding or "workers have" in check.finding
+    assert server.token not in check.finding
