@@ -20,11 +20,14 @@ def debug(context: click.Context, invocation: Invocation) -> None:
         check_state,
         check_tables,
     )
+    from lancestat.spark.session.start import remote_of
 
     invocation.say("running checks; starting Spark takes a few seconds")
-    checks = list(check_environment())
-    can_start = all(check.passed for check in checks)
     verdict, project = check_project(invocation.project)
+    # A client of Spark Connect starts no JVM.
+    needs_java = project is None or remote_of(project.spec.target) is None
+    checks = list(check_environment(needs_java=needs_java))
+    can_start = all(check.passed for check in checks)
     checks.append(verdict)
     if project is not None:
         checks += check_tables(project.spec)
