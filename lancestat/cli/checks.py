@@ -170,11 +170,14 @@ _NATIVE = {
 }
 
 
-def check_environment(environment: Mapping[str, str] | None = None) -> Iterator[Check]:
+def check_environment(
+    environment: Mapping[str, str] | None = None, *, needs_java: bool = True
+) -> Iterator[Check]:
     """Check Python, Java and every library, each on a line of its own."""
     known = os.environ if environment is None else environment
     yield check_python()
-    yield check_java()
+    if needs_java:
+        yield check_java()
     yield from check_libraries()
     yield from check_spark_home(known)
 

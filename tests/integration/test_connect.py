@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import signal
 import subprocess
 import sys
@@ -37,6 +35,7 @@ from lancestat.spark.session.remote import connect
 from lancestat.spark.session.start import running_session
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import encode
+from tests.integration.commands import lancestat as commands
 from tests.integration.connect_server import ConnectServer, connect_server
 from tests.integration.knn_oracle import Row, assert_same, awkward, joined
 from tests.integration.scans import TARGET, scanned, whole_table
@@ -97,16 +96,6 @@ def write_project(folder: Path, spark: dict[str, Any], **more: Any) -> lancestat
     tables = {"tables": [{"name": "orders", "uri": "orders.lance"}]}
     (folder / "specs" / "tables.yml").write_text(yaml.safe_dump(tables))
     return lancestat.Project.load(folder)
-
-
-def command(folder: Path, *arguments: str) -> list[str]:
-    return [sys.executable, "-m", "lancestat", *arguments, "--project-dir", str(folder)]
-
-
-def environment() -> dict[str, str]:
-    root = str(Path(lancestat.__file__).parents[1])
-    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def test_workers_have_lancestat_from_the_archive(
@@ -191,6 +180,7 @@ def test_cancelling_ends_one_group_and_no_other(remote: SparkSession, tmp_path: 
         jobs_of(remote).cancel("cancelled", is_over.is_set)
         error = cancelled.exception()
         is_over.set()
+        assert not other.done()
         marks["other"].touch()
         assert other.result() == [str(marks["other"])]
     assert isinstance(error, Exception)
@@ -230,15 +220,7 @@ def test_secrets_reach_neither_logs_nor_files(
     scratch, options = str(tmp_path / "scratch"), {"qz_key": OPTION}
     near = join(frame, frame, 2, scratch=scratch, storage_options=options)
     assert near.count() == 8
-    completed = subprocess.run(
-        command(tmp_path, "plan", "--full-refresh", "--verbose"),
-        env=environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert "orders" in completed.stdout
-    shown = [repr(project.spec), completed.stdout, completed.stderr]
+    shown = [repr(project.spec), repr(project.plan())]
     written = [
         path
         for folder in (server.events, tmp_path / "state", tmp_path / "orders.lance")
@@ -326,28 +308,17 @@ def test_the_command_runs_tables_and_joins_on_the_server(
     specs = {"tables": tables, "knn_joins": [declared]}
     (tmp_path / "specs" / "joins.yml").write_text(yaml.safe_dump(specs))
 
-    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            command(tmp_path, *arguments),
-            env=environment(),
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    planned = run("plan")
+    planned, done, refused = commands(
+        tmp_path, {}, ("plan",), ("run",), ("sql", "analyze table orders compute statistics")
+    )
     assert "Spark's nearestByJoin cannot be used here" in planned.stdout, planned.stderr
-    done = run("run", "--output", "json")
-    assert done.returncode == 0, done.stdout + done.stderr
-    nodes = {node["name"]: node for node in json.loads(done.stdout)["nodes"]}
-    assert {node["status"] for node in nodes.values()} == {"success"}
-    assert nodes["near"]["join"]["strategy"] == "exact"
+    assert (done.returncode, done.stderr.count("LS")) == (0, 0), done.stderr
     result = lance.dataset(tmp_path / "near.lance").to_table()
     found = zip(*(result[name].to_pylist() for name in result.column_names), strict=True)
     assert_same([*found], joined(left, right, 5, "l2", "inner"))
-    refused = run("sql", "analyze table orders compute statistics")
-    assert "LS523" in refused.stderr
-    assert server.token not in done.stdout + done.stderr + refused.stderr + planned.stdout
+    assert (refused.returncode, refused.stderr.count("LS523")) == (1, 1)
+    for ended in (planned, done, refused):
+        assert server.token not in ended.stdout + ended.stderr
 
 
 def test_an_interrupt_ends_the_command_and_its_jobs(
@@ -362,17 +333,22 @@ def test_an_interrupt_ends_the_command_and_its_jobs(
     with ThreadPoolExecutor(2) as pool:
         # Others hold both cores.
         others = [pool.submit(run_waiting, remote, mark.name, mark) for mark in marks]
-        until(lambda: len([*tmp_path.glob("*.began")]) == 2)
-        before = jobs_begun()
-        with subprocess.Popen(
-            command(tmp_path, "run"), env=environment(), stderr=subprocess.PIPE, text=True
-        ) as process:
-            until(lambda: jobs_begun() > before or process.poll() is not None)
-            process.send_signal(signal.SIGINT)
-            _, printed = process.communicate()
+        try:
+            until(lambda: len([*tmp_path.glob("*.began")]) == 2)
+            before = jobs_begun()
+            with subprocess.Popen(
+                [sys.executable, "-m", "lancestat", "run"],
+                cwd=tmp_path,
+                stderr=subprocess.PIPE,
+                text=True,
+            ) as process:
+                until(lambda: jobs_begun() > before or process.poll() is not None)
+                process.send_signal(signal.SIGINT)
+                _, printed = process.communicate()
+        finally:
+            for mark in marks:
+                mark.touch()
         assert process.returncode == 130, printed
-        for mark in marks:
-            mark.touch()
         assert [other.result() for other in others] == [[str(mark)] for mark in marks]
     assert lance.dataset(orders).version == 1
 

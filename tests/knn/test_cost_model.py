@@ -31,6 +31,16 @@ def test_few_right_rows_are_left_to_spark() -> None:
     assert choose(RECALL, JoinSize(None, 9_999, None), 2).strategy is Strategy.SPARK
 
 
+@pytest.mark.parametrize("left", [10, None])
+def test_without_nearest_by_join_few_right_rows_are_compared_and_the_reason_says_so(
+    left: int | None,
+) -> None:
+    size = JoinSize(left, 9_999, 8, has_nearest_by_join=False)
+    decision = choose(EXACT, size, 2)
+    assert decision.strategy is Strategy.EXACT
+    assert "nearestByJoin cannot be used" in decision.why
+
+
 def test_the_gate_is_set_by_the_request() -> None:
     assert decide(EXACT, 100, 10_000, 128).strategy is Strategy.EXACT
     assert decide(replace(EXACT, min_right_rows=0), 100, 1, 128).strategy is Strategy.EXACT

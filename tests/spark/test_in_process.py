@@ -29,6 +29,7 @@ SPARK_VARIABLES = (
     "PYSPARK_SUBMIT_ARGS",
     "SPARK_CONF_DIR",
     "SPARK_HOME",
+    "SPARK_REMOTE",
 )
 
 
@@ -264,6 +265,8 @@ def test_a_damaged_fragment_is_named(table: str) -> None:
         (None, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, 0),
         (None, {"SPARK_CONF_DIR": "conf"}, 0),
         (None, {"SPARK_HOME": "home"}, 0),
+        (None, {"SPARK_REMOTE": "sc://host"}, 0),
+        ("local[*]", {"SPARK_REMOTE": "sc://host"}, 7),
         ("local[*]", {"SPARK_HOME": "home"}, 7),
     ],
 )

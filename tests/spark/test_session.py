@@ -2,16 +2,19 @@ from __future__ import annotations
 
 import gc
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 from lancestat.errors import RunError
 from lancestat.spark.session import installation
+from lancestat.spark.session.choice import joins_by_nearest_by
 from lancestat.spark.session.installation import Java, find_java
+from lancestat.spark.session.remote import connect
 from lancestat.spark.session.start import _properties_file, defaults, start_session
 from lancestat.spec.model import Target
-from lancestat.spec.spark_master import with_attempts
+from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
 
 
 @pytest.mark.parametrize(
@@ -190,3 +193,36 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     assert code == "LS522"
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ
     assert capfd.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("remote", "address", "secrets"),
+    [
+        ("sc://host", ("host", 15002), set()),
+        ("sc://host:9/", ("host", 9), set()),
+        ("sc://[::1]:9/;token=a%2Fb;use_ssl=true", ("::1", 9), {"a%2Fb", "a/b", "true"}),
+    ],
+)
+def test_urls_of_servers_have_addresses_and_secrets(
+    remote: str, address: tuple[str, int], secrets: set[str]
+) -> None:
+    assert remote_address(remote) == address
+    assert set(remote_secrets(remote)) == {remote} | secrets
+
+
+def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
+    with socket.socket() as taken:
+        # Bound, and nobody listens.
+        taken.bind(("127.0.0.1", 0))
+        remote = f"sc://127.0.0.1:{taken.getsockname()[1]}/;token=s3cr3t"
+        with pytest.raises(RunError, match="cannot be reached: Connection refused") as bad:
+            connect(remote, {}, "test")
+    assert bad.value.code == "LS522"
+    assert "s3cr3t" not in str(bad.value)
+
+
+def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lancestat.spark.session.choice.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.choice.has_nearest_by_join", lambda: True)
+    assert joins_by_nearest_by(Target("dev", "state"))
+    assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))

@@ -27,14 +27,19 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
         check_tables,
         make_class_archive,
     )
+    from lancestat.spark.session.start import remote_of
 
     invocation.say("running checks; starting Spark takes a few seconds")
-    checks = list(check_environment())
-    can_start = all(check.passed for check in checks)
     if warm_up:
+        checks = list(check_environment())
+        can_start = all(check.passed for check in checks)
         _show(context, invocation, [*checks, make_class_archive()] if can_start else checks)
         return
     verdict, project = check_project(invocation.project)
+    # A client of Spark Connect starts no JVM.
+    needs_java = project is None or remote_of(project.spec.target) is None
+    checks = list(check_environment(needs_java=needs_java))
+    can_start = all(check.passed for check in checks)
     checks.append(verdict)
     if project is not None:
         checks += check_tables(project.spec)
