@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
+from lancestat.spec.knn_join import JoinKind as JoinKind
+from lancestat.spec.knn_join import Metric as Metric
+from lancestat.spec.knn_join import Mode as Mode
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,14 +18,6 @@ if TYPE_CHECKING:
 # Cosines in float64 are off by about 2^-52. Distances below that are noise, and rounding it away
 # makes vectors of one direction equally near.
 _COSINE_STEPS = float(1 << 46)
-
-
-class Metric(str, Enum):
-    """`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product."""
-
-    L2 = "l2"
-    COSINE = "cosine"
-    DOT = "dot"
 
 
 def distances(
@@ -68,20 +62,6 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
 MOST_NEIGHBOURS = 100_000
 DISTANCE = "_distance"
 RANK = "_rank"
-
-
-class Mode(str, Enum):
-    """`exact` compares every pair; `approx` may look at the likely ones only."""
-
-    EXACT = "exact"
-    APPROX = "approx"
-
-
-class JoinKind(str, Enum):
-    """The handling of left rows that match nothing: dropped, or kept with nulls."""
-
-    INNER = "inner"
-    LEFT_OUTER = "left_outer"
 
 
 @dataclass(frozen=True, slots=True)

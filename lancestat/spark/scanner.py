@@ -89,9 +89,11 @@ class SparkScanner:
         """Read scans of a table; yield each once with its partials by field key.
 
         Raises:
-            LancestatError: What reading a fragment raised, after Spark's own retries; `JobFailed`
-                when the Spark job failed otherwise, `Cancelled` when it was cancelled, as
-                `classic_session` when Spark did not start.
+            LakeError: The dataset was replaced, or cannot be opened.
+            FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
+            JobFailed: The Spark job failed otherwise.
+            Cancelled: It was cancelled.
+            SparkNotStarted: Spark did not start.
         """
         if not scans:
             return
@@ -114,8 +116,9 @@ class SparkScanner:
         """Open a join.
 
         Raises:
-            LancestatError: What is wrong with its sides, output or scratch, or what a task raised;
-                `Cancelled` when it was cancelled, as `start_session` when Spark did not start.
+            LakeError: A side was replaced, or cannot be opened.
+            RunError: A side, the output or scratch cannot be used, a job failed or was cancelled,
+                or Spark did not start.
         """
         session = self._started(needs_scratch=True)
         from lancestat.spark.knn.engine import Engine

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from enum import Enum
 from typing import ClassVar
 
 from lancestat.errors import Location
@@ -39,6 +40,32 @@ from lancestat.spec.shapes import (
 from lancestat.spec.table import NodeKind
 
 ROWS = Risk.JOIN_MEANING_CHANGED
+
+
+class Metric(str, Enum):
+    """`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product."""
+
+    L2 = "l2"
+    COSINE = "cosine"
+    DOT = "dot"
+
+
+class Mode(str, Enum):
+    """`exact` compares every pair; `approx` may look at the likely ones only."""
+
+    EXACT = "exact"
+    APPROX = "approx"
+
+
+class JoinKind(str, Enum):
+    """The handling of left rows that match nothing: dropped, or kept with nulls."""
+
+    INNER = "inner"
+    LEFT_OUTER = "left_outer"
+
+
+def _values(words: type[Enum]) -> tuple[str, ...]:
+    return tuple(word.value for word in words)
 
 
 def _side_uri(path: str, about: str) -> Key:
@@ -151,19 +178,19 @@ class KnnJoin:
     )
     k: int = key(TO_100000, "How many neighbours each left row gets.", role=MEANING, risk=ROWS)
     metric: str = key(
-        Words(title="a metric", choices=("l2", "cosine", "dot")),
+        Words(title="a metric", choices=_values(Metric)),
         "How distance is measured.",
         role=MEANING,
         risk=ROWS,
-        default="l2",
+        default=Metric.L2.value,
         kw_only=True,
     )
     mode: str = key(
-        Words(title="a mode", choices=("exact", "approx")),
+        Words(title="a mode", choices=_values(Mode)),
         "exact compares all pairs; approx only those whose partitions are near.",
         role=MEANING,
         risk=ROWS,
-        default="exact",
+        default=Mode.EXACT.value,
         kw_only=True,
     )
     nprobes: int | None = key(
@@ -190,11 +217,11 @@ class KnnJoin:
         kw_only=True,
     )
     join: str = key(
-        Words(title="a join type", choices=("inner", "left_outer")),
+        Words(title="a join type", choices=_values(JoinKind)),
         "left_outer keeps left rows that have no neighbour.",
         role=MEANING,
         risk=ROWS,
-        default="inner",
+        default=JoinKind.INNER.value,
         kw_only=True,
     )
     rank: bool = key(

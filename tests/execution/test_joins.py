@@ -68,6 +68,12 @@ def test_an_unchanged_join_is_skipped_with_its_recorded_figures(world: JoinWorld
     assert not world.works
 
 
+def new_fragments(world: JoinWorld) -> frozenset[int]:
+    increment = world.works[0].increment
+    assert increment is not None
+    return increment.new_fragments
+
+
 def test_only_new_left_rows_are_joined(world: JoinWorld) -> None:
     settle(world)
     append(world, "l", 100, 4)
@@ -78,7 +84,7 @@ def test_only_new_left_rows_are_joined(world: JoinWorld) -> None:
     assert action.new_rows == 7
     check_converged(world)
     assert world.scopes == ["new_left"]
-    assert world.works[0].new_fragments == {3, 4}
+    assert new_fragments(world) == {3, 4}
 
 
 def test_only_new_right_rows_are_searched(world: JoinWorld) -> None:
@@ -90,7 +96,7 @@ def test_only_new_right_rows_are_searched(world: JoinWorld) -> None:
     assert action.decision.strategy == "exact"
     check_converged(world)
     assert world.scopes == ["new_right"]
-    assert world.works[0].new_fragments == {4}
+    assert new_fragments(world) == {4}
 
 
 def test_new_rows_on_both_sides_join_in_full(world: JoinWorld) -> None:

@@ -439,7 +439,7 @@ LITERALS = {
     "double": ("1e300", "1.0E300"),
     "decimal(5,2)": ("cast(-0.5 as decimal(5,2))", "-0.50"),
     "decimal(38,10)": ("cast('1e-10' as decimal(38,10))", "0.0000000001"),
-    "string": ("'ü''\\\\x'", "ü'\\x"),
+    "string": ("'ü\\'\\\\x'", "ü'\\x"),
     "binary": ("x'00ff'", "00ff"),
     "date": ("date '0001-01-01'", "-719162"),
     "timestamp": ("timestamp '1969-12-31 23:59:59.999999 UTC'", "-1"),

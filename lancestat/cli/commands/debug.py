@@ -45,7 +45,8 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
         checks += check_tables(project.spec)
         checks.append(check_state(project))
         if can_start:
-            checks.append(check_class_archive(project.spec.target))
+            if needs_java:
+                checks.append(check_class_archive(project.spec.target))
             checks.append(check_spark(project.spec.target))
     _show(context, invocation, checks)
 

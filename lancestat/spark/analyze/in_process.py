@@ -60,8 +60,9 @@ class ProcessScanner:
         """Read scans of a table; yield each once with its partials by field key.
 
         Raises:
-            LancestatError: What reading a fragment raised, after as many attempts as on Spark;
-                `Cancelled` when it was cancelled.
+            LakeError: The dataset was replaced, or cannot be opened.
+            FragmentNotAnalyzed: Rows cannot be read or analyzed, after all attempts.
+            Cancelled: It was cancelled.
         """
         for scanned in scan_table(
             TableScan(node, table, tuple(scans)),

@@ -35,7 +35,8 @@ def analyze_table(
         on_progress: Called as tasks end.
 
     Raises:
-        LancestatError: What a worker raised, after Spark's own retries.
+        LakeError: The dataset was replaced, or cannot be opened.
+        FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
         JobFailed: The job failed otherwise.
         Cancelled: The job was cancelled.
     """

@@ -62,7 +62,8 @@ class ScanTask:
         """Return the partials of one range.
 
         Raises:
-            LancestatError: it cannot be read or analyzed.
+            LakeError: its dataset was replaced, or cannot be opened.
+            FragmentNotAnalyzed: its rows cannot be read or analyzed.
         """
         import pyarrow as pa
 

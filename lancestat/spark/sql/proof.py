@@ -121,7 +121,7 @@ def parse_query(session: SparkSession, text: str) -> ParsedQuery:
     """Read a text with the parser of a session, under its configuration.
 
     Raises:
-        Exception: what PySpark raises where Spark cannot parse it.
+        ParseException: PySpark's, where Spark cannot parse it.
     """
     classes = relation_classes(session)
     # Else tables of literals are rows already when the parser returns, and hide what they were.
