@@ -93,7 +93,7 @@ class Target:
     spark_remote: str | None = key(
         Text(
             title="the URL of a Spark Connect server such as sc://host:15002",
-            limits={"pattern": r"^sc://[^/;\s]+(?:/(?:;\S*)?)?$(?!\n)"},
+            limits={"pattern": r"^sc://[^/;\s]+(?:/(?:;.*)?)?$(?!\n)"},
         ),
         "The URL of a Spark Connect server, in place of a master: `sc://host:port/;token=...`. It "
         "is never shown. Take tokens from {{ env_var('X') }}.",

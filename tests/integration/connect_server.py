@@ -101,7 +101,7 @@ def _python(folder: Path) -> Path:
     """Write a Python that has every installed library but lancestat."""
     libraries = folder / "libraries"
     libraries.mkdir()
-    for path in {sysconfig.get_path("purelib"), sysconfig.get_path("platlib"), *_overlays()}:
+    for path in (*_overlays(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         for entry in Path(path).iterdir():
             if "lancestat" not in entry.name and not (libraries / entry.name).exists():
                 (libraries / entry.name).symlink_to(entry)
