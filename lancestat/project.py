@@ -213,6 +213,7 @@ class Project:
         fail_fast: bool = False,
         full_refresh: bool = False,
         progress: Progress | None = None,
+        ends_process: bool = False,
     ) -> RunResult:
         """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
 
@@ -222,9 +223,10 @@ class Project:
             fail_fast: Start nothing new once a node has failed.
             full_refresh: Where no plan is given: read everything again.
             progress: Receives fragments and bytes read, stages of joins, and nodes that ended.
+            ends_process: The process ends next, and need not wait until Spark has stopped.
         """
         plan = plan or self.plan(full_refresh=full_refresh)
-        return self._execution(threads, fail_fast, progress).execute(plan, "run")
+        return self._execution(threads, fail_fast, progress, ends_process).execute(plan, "run")
 
     def unfinished(self) -> UnfinishedNodes:
         """Return the nodes that failed or were not run in the newest recorded run of the target.
@@ -244,6 +246,7 @@ class Project:
         threads: int | None = None,
         fail_fast: bool = False,
         progress: Progress | None = None,
+        ends_process: bool = False,
     ) -> RunResult:
         """Plan and run again what the last run did not finish; in full where it was to be in full.
 
@@ -252,11 +255,12 @@ class Project:
             threads: See `run`.
             fail_fast: See `run`.
             progress: See `run`.
+            ends_process: See `run`.
         """
         remaining = unfinished or self.unfinished()
         nodes = tuple(node for node in self.spec.nodes if node.name in remaining.nodes)
         plan = self._observer.plan(nodes, full_refresh=remaining.full_refresh)
-        return self._execution(threads, fail_fast, progress).execute(plan, "retry")
+        return self._execution(threads, fail_fast, progress, ends_process).execute(plan, "retry")
 
     def analyze(
         self,
@@ -464,13 +468,15 @@ class Project:
         return PlanStore(self._observer, self.nodes, __version__)
 
     def _execution(
-        self, threads: int | None, fail_fast: bool, progress: Progress | None
+        self, threads: int | None, fail_fast: bool, progress: Progress | None, ends_process: bool
     ) -> Execution:
         from lancestat.execution.execute import Execution
         from lancestat.execution.result import SilentProgress
 
         receiver = progress or SilentProgress()
-        return Execution(self._observer, self.state, self._digests, receiver, threads, fail_fast)
+        return Execution(
+            self._observer, self.state, self._digests, receiver, threads, fail_fast, ends_process
+        )
 
     def _table(self, name: str) -> Table:
         node = self.spec.node(name)

@@ -25,7 +25,8 @@ from lancestat.state.values import StateWriter
 class Execution:
     """Executes the plans of one project; `observer` and `digests` are of its nodes.
 
-    `threads` nodes are worked on at once, None for as many as usual.
+    `threads` nodes are worked on at once, None for as many as usual. Where the process ends
+    next (`ends_process`), Spark stops by itself.
     """
 
     observer: Observer
@@ -34,6 +35,7 @@ class Execution:
     progress: Progress
     threads: int | None = None
     fail_fast: bool = False
+    ends_process: bool = False
 
     def execute(self, plan: Plan, command: str) -> RunResult:
         """Execute a plan; the run's record names `command`."""
@@ -42,7 +44,9 @@ class Execution:
         advanced = self.progress.advanced
         with (
             ProcessScanner(spec.target, advanced) as process,
-            SparkScanner(spec.target, advanced, has_joins=has_joins) as spark,
+            SparkScanner(
+                spec.target, advanced, has_joins=has_joins, ends_process=self.ends_process
+            ) as spark,
         ):
 
             def scan(node: str, table: TableVersion, stage: ReadFragments) -> ScannedPartials:

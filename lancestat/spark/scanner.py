@@ -15,7 +15,7 @@ from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import require_shared, scratch_root
-from lancestat.spark.session.start import running_session, start_session
+from lancestat.spark.session.start import running_session, start_session, stop_session
 from lancestat.spark.session.versions import cancel_jobs
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.model import Target
@@ -41,6 +41,7 @@ class SparkScanner:
         target: Where Spark runs.
         on_progress: Receives a node's name with its fragments and bytes read so far.
         has_joins: Whether joins are to be run, for which the JVM takes time to optimise its code.
+        ends_process: Whether the process ends next, and need not wait until Spark has stopped.
     """
 
     def __init__(
@@ -49,10 +50,12 @@ class SparkScanner:
         on_progress: Callable[[str, int, int], None] | None = None,
         *,
         has_joins: bool = False,
+        ends_process: bool = False,
     ) -> None:
         self._target = target
         self._on_progress = on_progress
         self._has_joins = has_joins
+        self._ends_process = ends_process
         self._starting = threading.Lock()
         self._quiet = ExitStack()
         self._session: SparkSession | None = None
@@ -74,7 +77,7 @@ class SparkScanner:
         if kind is not None:
             self.cancel()
         if self._session is not None and self._is_own_session:
-            self._session.stop()
+            stop_session(self._session, ends_process=self._ends_process)
 
     def scan(
         self, node: str, table: TableVersion, scans: Sequence[Scan]

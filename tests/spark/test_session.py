@@ -3,15 +3,20 @@ from __future__ import annotations
 import gc
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
 from lancestat.errors import RunError
 from lancestat.spark.session import installation
 from lancestat.spark.session.installation import Java, find_java
-from lancestat.spark.session.start import _properties_file, defaults, start_session
+from lancestat.spark.session.start import _properties_file, defaults, start_session, stop_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import with_attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -190,3 +195,39 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     assert code == "LS522"
     assert "PYSPARK_SUBMIT_ARGS" not in os.environ
     assert capfd.readouterr().err == ""
+
+
+class FakeSession:
+    """A session whose JVM this process started, with what happens to both."""
+
+    def __init__(self, master: str, conf: dict[str, str]) -> None:
+        self.happened: list[str] = []
+        stdin = SimpleNamespace(close=lambda: self.happened.append("input ended"))
+        self.sparkContext = SimpleNamespace(
+            master=master,
+            getConf=lambda: conf,
+            _gateway=SimpleNamespace(proc=SimpleNamespace(stdin=stdin)),
+        )
+
+    def stop(self) -> None:
+        self.happened.append("stopped")
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "ends_process", "happens"),
+    [
+        ("local[2,4]", {}, True, "input ended"),
+        ("local[*]", {"spark.eventLog.enabled": "false"}, True, "input ended"),
+        ("local[2,4]", {}, False, "stopped"),
+        ("local[2,4]", {"spark.eventLog.enabled": "true"}, True, "stopped"),
+        ("local[2,4]", {"spark.extraListeners": "org.example.Audit"}, True, "stopped"),
+        ("local-cluster[2,1,1024]", {}, True, "stopped"),
+        ("yarn", {}, True, "stopped"),
+    ],
+)
+def test_a_process_that_ends_waits_for_spark_where_others_see_its_end(
+    master: str, conf: dict[str, str], ends_process: bool, happens: str
+) -> None:
+    session = FakeSession(master, conf)
+    stop_session(cast("SparkSession", session), ends_process=ends_process)
+    assert session.happened == [happens]

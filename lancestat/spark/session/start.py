@@ -23,7 +23,7 @@ from lancestat.spark.session.installation import find_java, spark_defaults
 from lancestat.spark.session.versions import session_class
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
-from lancestat.spec.spark_master import with_attempts
+from lancestat.spec.spark_master import is_local, with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -192,6 +192,36 @@ def start_session(
     if quiet:
         session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+# What records jobs wants to see the end of Spark, which a container may cut short.
+_RECORDERS = (
+    "spark.eventLog.enabled",
+    "spark.extraListeners",
+    "spark.plugins",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+)
+
+
+def stop_session(session: SparkSession, *, ends_process: bool) -> None:
+    """Stop a session that `start_session` started.
+
+    Args:
+        session: No job of it runs.
+        ends_process: Nothing comes after. A local Spark that writes no event log and has no
+            listeners is not waited for: its JVM stops it and removes its files after this process.
+    """
+    context = session.sparkContext
+    jvm = context._gateway.proc if context._gateway is not None else None
+    configured = context.getConf()
+    records = any(configured.get(name) not in (None, "", "false") for name in _RECORDERS)
+    is_waited_for = records or sys.platform == "win32" or not is_local(context.master)
+    if not ends_process or jvm is None or is_waited_for:
+        session.stop()
+    else:
+        # Spark's JVM exits at the end of its input.
+        jvm.stdin.close()
 
 
 def running_session() -> SparkSession | None:
