@@ -92,7 +92,8 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
 $(ARCHIVE): $(INSTALLED) lancestat/spark/warm_up.py
-	@$(BIN)/python -m lancestat.spark.warm_up $@
+	@$(BIN)/python -m lancestat.spark.warm_up $@.new
+	@mv $@.new $@
 
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.
 # The tests start Python hundreds of times, perhaps where it may not write bytecode by itself.
