@@ -24,30 +24,30 @@ help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
-demo: java install ## Generate TPC-H tables, analyze and join them, change them, and show that only changes are read
+demo: machine-demo install ## Generate TPC-H tables, analyze and join them, change them, and show that only changes are read
 	@$(BIN)/python examples/project/demo.py
 
 .PHONY: install
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
 .PHONY: check
-check: chromium install lint compiled ## Check style, types and layers, then run the tests that start no JVM
+check: machine-check install lint compiled ## Check style, types and layers, then run the tests that start no JVM
 	@$(PYTEST) -q --hypothesis-profile=quick -m "not spark and not fault and not s3"
 
 .PHONY: test
-test: jdk chromium install lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test, some with a share of their cases
+test: machine-test install lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test, some with a share of their cases
 	@$(WITH_SPARK) $(PYTEST) --hypothesis-profile=quick
 
 .PHONY: thorough
-thorough: jdk chromium install lint compiled $(ARCHIVE) ## Do as `make test` does, with all cases of every test
+thorough: machine-test install lint compiled $(ARCHIVE) ## Do as `make test` does, with all cases of every test
 	@$(WITH_SPARK) $(PYTEST)
 
 .PHONY: matrix
-matrix: jdk install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
+matrix: machine-matrix install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
 	@$(BIN)/python -m tests.versions
 
 .PHONY: cluster
-cluster: jdk install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
+cluster: machine-matrix install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
 	@$(BIN)/python -m tests.cluster
 
 .PHONY: lint
@@ -91,10 +91,9 @@ clean: ## Remove what the other targets made, .venv too
 
 # pip is the venv's own: nothing on the machine but Python is needed.
 $(INSTALLED): requirements-dev.lock pyproject.toml
+	@test -x $(BIN)/python || PYTHON="$(PYTHON)" .ci/machine venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	    { echo "lancestat needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
-	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || \
-	    { echo "Python cannot make virtual environments: apt-get install python3-venv" >&2; exit 1; }
 	@echo "installing into $(VENV); the first time takes a few minutes" >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
@@ -103,7 +102,8 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
 $(ARCHIVE): $(INSTALLED) lancestat/spark/warm_up.py
-	@$(BIN)/python -m lancestat.spark.warm_up $@
+	@$(BIN)/python -m lancestat.spark.warm_up $@.new
+	@mv $@.new $@
 
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.
 # The tests start Python hundreds of times, perhaps where it may not write bytecode by itself.
@@ -111,17 +111,12 @@ $(ARCHIVE): $(INSTALLED) lancestat/spark/warm_up.py
 compiled: install
 	@$(BIN)/python -m compileall -q lancestat tests benchmarks
 
-.PHONY: java jdk
-java:
-	@$(call need,java,Spark needs Java 17,openjdk-17-jre-headless)
-jdk:
-	@$(call need,javac,the tests need a JDK of Java 17,openjdk-17-jdk-headless)
-
-# The tests open the pages of `lancestat docs` in it.
-.PHONY: chromium
-chromium:
-	@command -v "$${LANCESTAT_CHROMIUM:-chromium}" >/dev/null || \
-	    { echo "the tests look at pages in Chromium: apt-get install chromium, or set LANCESTAT_CHROMIUM" >&2; exit 1; }
-
-need = command -v "$${JAVA_HOME:+$$JAVA_HOME/bin/}$(1)" >/dev/null || \
-    { echo "$(2): apt-get install $(3), or set JAVA_HOME" >&2; exit 1; }
+# What the machine itself has to have: .ci/machine installs what is missing, or says how to.
+MACHINE := machine-demo machine-check machine-test machine-matrix
+machine-demo: needs := java
+machine-check: needs := browser
+machine-test: needs := jdk browser clocks
+machine-matrix: needs := jdk
+.PHONY: $(MACHINE)
+$(MACHINE):
+	@PYTHON="$(PYTHON)" .ci/machine $(if $(wildcard $(BIN)/python),,venv) $(needs)

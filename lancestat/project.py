@@ -214,6 +214,7 @@ class Project:
         full_refresh: bool = False,
         progress: Progress | None = None,
         session: SparkSession | None = None,
+        ends_process: bool = False,
     ) -> RunResult:
         """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
 
@@ -225,8 +226,9 @@ class Project:
             progress: Receives fragments and bytes read, stages of joins, and nodes that ended.
             session: The session to use, classic or of Spark Connect, in place of this thread's or
                 the target's. Plans of `plan` may read tables in this process all the same.
+            ends_process: The process ends next, and need not wait until Spark has stopped.
         """
-        execution = self._execution(threads, fail_fast, progress, session)
+        execution = self._execution(threads, fail_fast, progress, session, ends_process)
         plan = plan or execution.observer.plan(self.nodes(), full_refresh=full_refresh)
         return execution.execute(plan, "run")
 
@@ -249,6 +251,7 @@ class Project:
         fail_fast: bool = False,
         progress: Progress | None = None,
         session: SparkSession | None = None,
+        ends_process: bool = False,
     ) -> RunResult:
         """Plan and run again what the last run did not finish; in full where it was to be in full.
 
@@ -258,10 +261,11 @@ class Project:
             fail_fast: See `run`.
             progress: See `run`.
             session: See `run`.
+            ends_process: See `run`.
         """
         remaining = unfinished or self.unfinished()
         nodes = tuple(node for node in self.spec.nodes if node.name in remaining.nodes)
-        execution = self._execution(threads, fail_fast, progress, session)
+        execution = self._execution(threads, fail_fast, progress, session, ends_process)
         plan = execution.observer.plan(nodes, full_refresh=remaining.full_refresh)
         return execution.execute(plan, "retry")
 
@@ -481,13 +485,16 @@ class Project:
         fail_fast: bool,
         progress: Progress | None,
         session: SparkSession | None,
+        ends_process: bool,
     ) -> Execution:
         from lancestat.execution.execute import Execution
         from lancestat.execution.result import SilentProgress
 
         receiver = progress or SilentProgress()
         observer = self._observer_for(session)
-        return Execution(observer, self.state, self._digests, receiver, threads, fail_fast, session)
+        return Execution(
+            observer, self.state, self._digests, receiver, threads, fail_fast, session, ends_process
+        )
 
     def _table(self, name: str) -> Table:
         node = self.spec.node(name)

@@ -37,6 +37,8 @@ class Invocation:
     output: str = "text"
     quiet: bool = False
     verbose: bool = False
+    # Whether the process ends with the command.
+    ends_process: bool = False
 
     def project(self) -> Project:
         """Load the project that the options name."""

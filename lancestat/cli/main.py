@@ -58,7 +58,7 @@ usage; 3 changes are pending (plan --check) or take a risk (diff --fail-on)."""
 
 def _root(**options: object) -> None:
     context = click.get_current_context()
-    context.obj = Invocation().overridden(options)
+    context.obj = (context.obj or Invocation()).overridden(options)
 
 
 cli = RootGroup(
@@ -97,6 +97,6 @@ def main() -> None:
         # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
         warnings.simplefilter("ignore")
     try:
-        cli(prog_name="lancestat")
+        cli(prog_name="lancestat", obj=Invocation(ends_process=True))
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)

@@ -30,7 +30,7 @@ class Execution:
     """Executes the plans of one project; `observer` and `digests` are of its nodes.
 
     `threads` nodes are worked on at once, None for as many as usual. `session` is as
-    `SparkScanner` has it.
+    `SparkScanner` has it. Where the process ends next (`ends_process`), Spark stops by itself.
     """
 
     observer: Observer
@@ -40,6 +40,7 @@ class Execution:
     threads: int | None = None
     fail_fast: bool = False
     session: SparkSession | None = None
+    ends_process: bool = False
 
     def execute(self, plan: Plan, command: str) -> RunResult:
         """Execute a plan; the run's record names `command`."""
@@ -48,7 +49,13 @@ class Execution:
         advanced = self.progress.advanced
         with (
             ProcessScanner(spec.target, advanced) as process,
-            SparkScanner(spec.target, advanced, has_joins=has_joins, session=self.session) as spark,
+            SparkScanner(
+                spec.target,
+                advanced,
+                has_joins=has_joins,
+                session=self.session,
+                ends_process=self.ends_process,
+            ) as spark,
         ):
 
             def scan(node: str, table: TableVersion, stage: ReadFragments) -> ScannedPartials:

@@ -16,7 +16,7 @@ from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import CONNECT, require_shared, scratch_root
-from lancestat.spark.session.start import remote_of, running_session, start_session
+from lancestat.spark.session.start import remote_of, running_session, start_session, stop_session
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import ColumnPartial
@@ -43,6 +43,7 @@ class SparkScanner:
         has_joins: Whether joins are to be run, for which the JVM takes time to optimise its code.
         session: The session to use, classic or of Spark Connect; that of the thread which enters
             the scanner, or else of the process, when None.
+        ends_process: Whether the process ends next, and need not wait until Spark has stopped.
     """
 
     def __init__(
@@ -52,10 +53,12 @@ class SparkScanner:
         *,
         has_joins: bool = False,
         session: SparkSession | None = None,
+        ends_process: bool = False,
     ) -> None:
         self._target = target
         self._on_progress = on_progress
         self._has_joins = has_joins
+        self._ends_process = ends_process
         self._starting = threading.Lock()
         self._quiet = ExitStack()
         self._given = session
@@ -81,7 +84,7 @@ class SparkScanner:
         if kind is not None:
             self.cancel()
         if self._session is not None and self._is_own_session:
-            self._session.stop()
+            stop_session(self._session, ends_process=self._ends_process)
 
     def scan(
         self, node: str, table: TableVersion, scans: Sequence[Scan]

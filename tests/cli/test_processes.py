@@ -66,6 +66,12 @@ def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
     assert nodes["orders"]["version_published"] == 2
     assert nodes["part"]["version_published"] is None
 
+    # The command does not wait for Spark, whose JVM then stops and removes its files by itself.
+    end = time.monotonic() + 120
+    while list((shop / "spark").iterdir()) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not list((shop / "spark").iterdir())
+
     rested = lancestat(shop, "plan", "--check")
     assert rested.returncode == 0
     assert rested.stdout.endswith("Nothing to do: all statistics are up to date.\n")

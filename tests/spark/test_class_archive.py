@@ -11,7 +11,6 @@ import pytest
 
 from lancestat.errors import ClassArchiveNotMade
 from lancestat.spark import warm_up
-from lancestat.spark.session import class_archive
 from lancestat.spark.session.class_archive import (
     archive_options,
     find_archive,
@@ -100,7 +99,7 @@ def test_another_users_archive_is_not_used(
             status[4] = 12345
         return os.stat_result(status)
 
-    monkeypatch.setattr(class_archive.os, "lstat", of_another)
+    monkeypatch.setattr("os.lstat", of_another)
     assert find_archive(JAVA) is None
     if place != "archive":
         with pytest.raises(ClassArchiveNotMade, match="belongs to another user"):

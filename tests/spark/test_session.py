@@ -4,6 +4,8 @@ import gc
 import os
 import socket
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
@@ -12,9 +14,12 @@ from lancestat.spark.session import installation
 from lancestat.spark.session.choice import joins_by_nearest_by
 from lancestat.spark.session.installation import Java, find_java
 from lancestat.spark.session.remote import connect
-from lancestat.spark.session.start import _properties_file, defaults, start_session
+from lancestat.spark.session.start import _properties_file, defaults, start_session, stop_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 @pytest.mark.parametrize(
@@ -226,3 +231,39 @@ def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.Monk
     monkeypatch.setattr("lancestat.spark.session.choice.has_nearest_by_join", lambda: True)
     assert joins_by_nearest_by(Target("dev", "state"))
     assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))
+
+
+class FakeSession:
+    """A session whose JVM this process started, with what happens to both."""
+
+    def __init__(self, master: str, conf: dict[str, str]) -> None:
+        self.happened: list[str] = []
+        stdin = SimpleNamespace(close=lambda: self.happened.append("input ended"))
+        self.sparkContext = SimpleNamespace(
+            master=master,
+            getConf=lambda: conf,
+            _gateway=SimpleNamespace(proc=SimpleNamespace(stdin=stdin)),
+        )
+
+    def stop(self) -> None:
+        self.happened.append("stopped")
+
+
+@pytest.mark.parametrize(
+    ("master", "conf", "ends_process", "happens"),
+    [
+        ("local[2,4]", {}, True, "input ended"),
+        ("local[*]", {"spark.eventLog.enabled": "false"}, True, "input ended"),
+        ("local[2,4]", {}, False, "stopped"),
+        ("local[2,4]", {"spark.eventLog.enabled": "true"}, True, "stopped"),
+        ("local[2,4]", {"spark.extraListeners": "org.example.Audit"}, True, "stopped"),
+        ("local-cluster[2,1,1024]", {}, True, "stopped"),
+        ("yarn", {}, True, "stopped"),
+    ],
+)
+def test_a_process_that_ends_waits_for_spark_where_others_see_its_end(
+    master: str, conf: dict[str, str], ends_process: bool, happens: str
+) -> None:
+    session = FakeSession(master, conf)
+    stop_session(cast("SparkSession", session), ends_process=ends_process)
+    assert session.happened == [happens]

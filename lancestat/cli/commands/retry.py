@@ -41,7 +41,13 @@ def retry(
     if not left.nodes:
         invocation.say(_nothing(left, project.spec.target.name))
     with progress_display(quiet=invocation.quiet) as progress:
-        result = project.retry(left, fail_fast=fail_fast, threads=threads, progress=progress)
+        result = project.retry(
+            left,
+            fail_fast=fail_fast,
+            threads=threads,
+            progress=progress,
+            ends_process=invocation.ends_process,
+        )
     view = run_view(result)
     invocation.show(view)
     if view.is_failed:

@@ -55,7 +55,13 @@ def run(
     else:
         plan = project.plan(any_of(select), any_of(exclude), full_refresh=full_refresh)
     with progress_display(quiet=invocation.quiet) as progress:
-        result = project.run(plan, fail_fast=fail_fast, threads=threads, progress=progress)
+        result = project.run(
+            plan,
+            fail_fast=fail_fast,
+            threads=threads,
+            progress=progress,
+            ends_process=invocation.ends_process,
+        )
     view = run_view(result)
     invocation.show(view)
     if view.is_failed:

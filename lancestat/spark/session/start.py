@@ -208,6 +208,39 @@ def start_session(
     return session
 
 
+# What records jobs wants to see the end of Spark, which a container may cut short.
+_RECORDERS = (
+    "spark.eventLog.enabled",
+    "spark.extraListeners",
+    "spark.plugins",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+)
+
+
+def stop_session(session: SparkSession, *, ends_process: bool) -> None:
+    """Stop a session that `start_session` started.
+
+    Args:
+        session: No job of it runs.
+        ends_process: Nothing comes after. A local Spark that writes no event log and has no
+            listeners is not waited for: its JVM stops it and removes its files after this process.
+    """
+    if is_connect(session):
+        session.stop()
+        return
+    context = session.sparkContext
+    jvm = context._gateway.proc if context._gateway is not None else None
+    configured = context.getConf()
+    records = any(configured.get(name) not in (None, "", "false") for name in _RECORDERS)
+    is_waited_for = records or sys.platform == "win32" or not is_local(context.master)
+    if not ends_process or jvm is None or is_waited_for:
+        session.stop()
+    else:
+        # Spark's JVM exits at the end of its input.
+        jvm.stdin.close()
+
+
 def workers_python(master: str, conf: Mapping[str, str]) -> str:
     """Return the Python that Spark's workers run: what is configured, else one like this.
 
