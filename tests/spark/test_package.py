@@ -98,7 +98,7 @@ def test_a_package_that_cannot_be_completed_leaves_the_old_one(
     before = path.read_bytes()
     monkeypatch.setattr(package, "_files", lambda _: {"x": tmp_path / "absent"})
 
-    with pytest.raises(PackageNotWritten, match="cannot pack .*absent: No such file"):
+    with pytest.raises(PackageNotWritten, match=r"cannot pack .*absent: No such file"):
         write_package(path, is_replaced=True)
 
     assert path.read_bytes() == before
