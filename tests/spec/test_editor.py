@@ -97,6 +97,7 @@ PROJECT: dict[str, Any] = {
                 "master": "local[*]",
                 "conf": {"a": 1, "b": True, "c": "x"},
                 "min-bytes": "16MB",
+                "package": "lancestat.tar.gz",
             },
             "reader": "connector",
             "state": "s",
