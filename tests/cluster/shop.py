@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -103,7 +104,15 @@ class Shop:
 
     def partials(self, target: str) -> list[tuple[str, bytes, str, list[bytes]]]:
         """The partials in a target's state, byte for byte."""
-        uri = f"{self.root}/state-{target}/v1/partials-0.lance"
+        folder = f"{self.root}/state-{target}/v1"
+        selector = FileSelector(folder.removeprefix("s3://"))
+        names = [file.base_name for file in self.store.filesystem().get_file_info(selector)]
+        newest = max(
+            int(found[1])
+            for name in names
+            if (found := re.fullmatch(r"partials-(\d+)\.lance", name))
+        )
+        uri = f"{folder}/partials-{newest}.lance"
         stored = lance.dataset(uri, storage_options=self.options).to_table().to_pylist()
         return sorted(
             (row["table"], row["fingerprints"], row["fields"], row["partials"]) for row in stored

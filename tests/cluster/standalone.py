@@ -15,6 +15,7 @@ import venv
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import pyspark
@@ -47,7 +48,7 @@ class Standalone:
         self.workers = [worker for worker in self.workers if worker.poll() is None]
         starting = [self._start_worker() for _ in range(WORKERS - len(self.workers))]
         for log in starting:
-            wait_until(lambda log=log: b"Successfully registered" in log.read_bytes(), log)
+            wait_until(partial(_is_registered, log), log)
 
     def _start_worker(self) -> Path:
         log = self.folder / f"worker-{len(list(self.folder.glob('worker-*')))}.log"
@@ -70,6 +71,10 @@ class Standalone:
             **{name: os.environ[name] for name in ("JAVA_HOME",) if name in os.environ},
             **short_lived(),
         }
+
+
+def _is_registered(log: Path) -> bool:
+    return b"Successfully registered" in log.read_bytes()
 
 
 @contextmanager

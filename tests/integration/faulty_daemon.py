@@ -119,9 +119,9 @@ class Faults:
         for name in ("struck", "reached"):
             (folder / name).mkdir(parents=True)
 
-    def plan(self, point: str, fault: str, times: int = 1) -> None:
-        """Let the next so many tasks at a point fail."""
-        for number in range(times):
+    def plan(self, point: str, *faults: str) -> None:
+        """Let the next tasks at a point have these faults, one after the other."""
+        for number, fault in enumerate(faults):
             draft = self.folder / "draft"
             draft.write_text(fault)
             draft.rename(self.folder / f"{point}-{number}")

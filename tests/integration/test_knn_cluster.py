@@ -151,45 +151,31 @@ def old(running: Cluster) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("by", "lefts", "point", "fault"),
+    ("by", "lefts", "faults"),
     [
-        ("in place", FEW, "probe", "kill executor"),
-        ("exact", FEW, "scratch", "kill worker"),
-        ("exact", FEW, "merge", "kill worker"),
-        ("exact", MANY, "write", "kill worker"),
-        ("partitioned", FEW, "layout", "kill worker"),
-        ("partitioned", MANY, "materialize", "kill worker"),
-        ("spark", FEW, "materialize", "kill executor"),
+        ("in place", FEW, {"probe": ["kill executor"]}),
+        ("exact", FEW, {"scratch": ["kill worker", "raise"], "merge": ["kill worker"]}),
+        ("exact", MANY, {"write": ["kill worker"]}),
+        (
+            "partitioned",
+            MANY,
+            {"layout": ["kill worker"], "probe": ["raise"] * 2, "materialize": ["kill worker"]},
+        ),
+        ("spark", FEW, {"materialize": ["kill executor", "raise"]}),
     ],
 )
-def test_killed_tasks_are_retried(
-    cluster: Cluster, tmp_path: Path, by: str, lefts: int, point: str, fault: str
+def test_failed_tasks_are_retried_in_each_stage(
+    cluster: Cluster, tmp_path: Path, by: str, lefts: int, faults: dict[str, list[str]]
 ) -> None:
-    cluster.faults.plan(point, fault)
+    for point, planned in faults.items():
+        cluster.faults.plan(point, *planned)
     output = tmp_path / "near.lance"
 
     answer = cluster.join(by, lefts, output)
 
     assert answer.get("strategy") == by, answer
-    assert cluster.faults.end() == 1
+    assert cluster.faults.end() == sum(map(len, faults.values()))
     assert_same(rows(output), expected(lefts))
-    cluster.check_nothing_is_left(output)
-
-
-@pytest.mark.parametrize(
-    ("by", "point"), [("exact", "scratch"), ("partitioned", "probe"), ("spark", "materialize")]
-)
-def test_tasks_that_fail_twice_are_retried(
-    cluster: Cluster, tmp_path: Path, by: str, point: str
-) -> None:
-    cluster.faults.plan(point, "raise", times=2)
-    output = tmp_path / "near.lance"
-
-    answer = cluster.join(by, FEW, output)
-
-    assert answer.get("strategy") == by, answer
-    assert cluster.faults.end() == 2
-    assert_same(rows(output), expected(FEW))
     cluster.check_nothing_is_left(output)
 
 

@@ -215,7 +215,7 @@ def test_interrupted_runs_leave_the_old_result_and_no_scratch(shop: Shop) -> Non
 
 def test_concurrent_runs_of_one_join_leave_one_whole_result(shop: Shop) -> None:
     settle(shop)
-    shop.faults.plan("commit", "pause", times=2)
+    shop.faults.plan("commit", "pause", "pause")
     with shop.running("exact", "--quiet") as one, shop.running("exact", "--quiet") as two:
         shop.faults.wait_for("commit", times=2)
         folders = {path.parent for path in shop.scratch() if path.name == MARKER}

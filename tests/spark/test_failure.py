@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import (
     InvalidProject,
+    JobFailed,
     LancestatError,
+    WorkersLackPackage,
     error_classes,
 )
 from lancestat.lake.snapshot import Pin
@@ -37,6 +39,20 @@ ABORTED = (
     "4 times, most recent failure: Lost task 0.3 in stage 4.0 (TID 9) (10.0.0.7 executor 2): {}\n"
     "\tat org.apache.spark.api.python.BasePythonRunner.read(PythonRunner.scala:593)\n"
 )
+
+
+def test_workers_without_lancestat_are_named_as_such() -> None:
+    raised = (
+        "Traceback (most recent call last):\n  in load\nModuleNotFoundError: No module named '{}'\n"
+    )
+
+    own, foreign = (
+        explain(Exception(raised.format(name)), TABLE, {}) for name in ("lancestat", "pandas")
+    )
+
+    assert (type(own), type(foreign)) == (WorkersLackPackage, JobFailed)
+    assert "No module named 'lancestat'" in own.message
+    assert own.hint is not None and "lancestat package" in own.hint
 
 
 @given(

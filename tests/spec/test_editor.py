@@ -98,6 +98,7 @@ PROJECT: dict[str, Any] = {
                 "remote": "sc://host:15002/;token=x",
                 "conf": {"a": 1, "b": True, "c": "x"},
                 "min-bytes": "16MB",
+                "package": "lancestat.tar.gz",
             },
             "reader": "connector",
             "state": "s",

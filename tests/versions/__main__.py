@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 from tests.versions.environments import REPOSITORY, VERSIONS, environment, runs_here
 
+_NOT_PASSED = ("failures", "errors", "skipped")
+
 
 def main() -> None:
     """Print a line of counts for each version, and end with 1 where any test failed."""
@@ -52,9 +54,9 @@ def run(version: str, tests: list[str]) -> bool:
         )
         suite = ElementTree.parse(report).getroot().find("testsuite")
         assert suite is not None
-        figures = {name: int(suite.attrib[name]) for name in ("tests", "failures", "errors")}
-    passed = figures["tests"] - figures["failures"] - figures["errors"]
-    sys.stdout.write(f"{version}: {passed} of {figures['tests']} tests passed\n")
+        total, *others = (int(suite.attrib[name]) for name in ("tests", *_NOT_PASSED))
+    counts = [f"{count} {name}" for name, count in zip(_NOT_PASSED, others, strict=True)]
+    sys.stdout.write(f"{version}: {total - sum(others)} passed, {', '.join(counts)}\n")
     sys.stdout.flush()
     return ended.returncode != 0
 

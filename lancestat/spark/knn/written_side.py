@@ -145,6 +145,7 @@ def _run(
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         with worker_task(1, options, doing):
+            require_visible(writing.uri)
             report = _Writer(writing, _partition()).write(batches)
             yield pa.RecordBatch.from_pydict({"report": [json.dumps(asdict(report))]})
 
@@ -162,6 +163,7 @@ def _run_files(
 ) -> list[_PartitionReport]:
     def write(partitions: Iterable[int]) -> Iterator[tuple[_PartitionReport, tuple[()]]]:
         with worker_task(1, writing.storage_options, doing):
+            require_visible(writing.uri)
             for partition in partitions:
                 yield _Writer(writing, partition).write(scan.read(partition)), ()
 
@@ -201,7 +203,6 @@ class _Writer:
     def _write(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> list[str]:
         uri, options = self._writing.uri, self._writing.storage_options
         reader = pa.RecordBatchReader.from_batches(schema, batches)
-        require_visible(uri)
         try:
             fragments = lance.fragment.write_fragments(
                 reader,

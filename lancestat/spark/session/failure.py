@@ -43,7 +43,11 @@ def carried_error(text: str) -> LancestatError | None:
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
 # The line after the frames of a Python worker's traceback.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)
-_MISSING_MODULE = re.compile(r"ModuleNotFoundError: No module named '(?!__main__)")
+# Of lancestat's own; a query may call functions that lack others.
+_MISSING_MODULE = re.compile(
+    r"ModuleNotFoundError: No module named "
+    r"'(lancestat|lance|pyarrow|polars|polars_hash|numpy|datasketches|faiss|msgspec)\b"
+)
 _CANCELLED = re.compile(r"\bcancell?ed\b|SparkContext was shut down|killed intentionally", re.I)
 _CRASHED = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|OutOfMemory|exit code 137"
