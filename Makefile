@@ -79,10 +79,13 @@ bench: install ## List the benchmarks and how to run them
 	done
 
 .PHONY: lock
-lock: install ## Resolve requirements-dev.lock anew from pyproject.toml
+lock: install ## Resolve requirements-dev.lock and requirements-connect.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
 	    --no-emit-index-url --no-header --output-file requirements-dev.lock pyproject.toml
+	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --extra connect \
+	    --constraint requirements-dev.lock --no-annotate --no-emit-index-url --no-header pyproject.toml \
+	    | grep -vFf <(grep -v '^ ' requirements-dev.lock) > requirements-connect.lock
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv too
@@ -90,7 +93,7 @@ clean: ## Remove what the other targets made, .venv too
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.
-$(INSTALLED): requirements-dev.lock pyproject.toml
+$(INSTALLED): requirements-dev.lock requirements-connect.lock pyproject.toml
 	@test -x $(BIN)/python || PYTHON="$(PYTHON)" .ci/machine venv
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || \
 	    { echo "lancestat needs Python 3.10 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
@@ -98,6 +101,8 @@ $(INSTALLED): requirements-dev.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --upgrade \
+	    --target $(VENV)/connect -r requirements-connect.lock
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.

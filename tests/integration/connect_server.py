@@ -18,6 +18,7 @@ from pathlib import Path
 import pyspark
 
 import lancestat
+from tests.connect_client import FOLDER as CLIENT
 
 _PACKAGE = Path(lancestat.__file__).parent
 _SECONDS_TO_START = 180
@@ -101,7 +102,7 @@ def _python(folder: Path) -> Path:
     """Write a Python that has every installed library but lancestat."""
     libraries = folder / "libraries"
     libraries.mkdir()
-    for path in (*_overlays(), sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+    for path in (CLIENT, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         for entry in Path(path).iterdir():
             if "lancestat" not in entry.name and not (libraries / entry.name).exists():
                 (libraries / entry.name).symlink_to(entry)
@@ -112,11 +113,6 @@ def _python(folder: Path) -> Path:
     )
     python.chmod(0o755)
     return python
-
-
-def _overlays() -> list[str]:
-    given = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [path for path in given if path and not (Path(path) / "lancestat").is_dir()]
 
 
 def _wait(process: subprocess.Popen[bytes], port: int, printed: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -35,6 +36,7 @@ from lancestat.spark.session.remote import connect
 from lancestat.spark.session.start import running_session
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import encode
+from tests.connect_client import ENVIRONMENT
 from tests.integration.commands import lancestat as commands
 from tests.integration.connect_server import ConnectServer, connect_server
 from tests.integration.knn_oracle import Row, assert_same, awkward, joined
@@ -309,7 +311,11 @@ def test_the_command_runs_tables_and_joins_on_the_server(
     (tmp_path / "specs" / "joins.yml").write_text(yaml.safe_dump(specs))
 
     planned, done, refused = commands(
-        tmp_path, {}, ("plan",), ("run",), ("sql", "analyze table orders compute statistics")
+        tmp_path,
+        ENVIRONMENT,
+        ("plan",),
+        ("run",),
+        ("sql", "analyze table orders compute statistics"),
     )
     assert "Spark's nearestByJoin cannot be used here" in planned.stdout, planned.stderr
     assert (done.returncode, done.stderr.count("LS")) == (0, 0), done.stderr
@@ -339,6 +345,7 @@ def test_an_interrupt_ends_the_command_and_its_jobs(
             with subprocess.Popen(
                 [sys.executable, "-m", "lancestat", "run"],
                 cwd=tmp_path,
+                env={**os.environ, **ENVIRONMENT},
                 stderr=subprocess.PIPE,
                 text=True,
             ) as process:

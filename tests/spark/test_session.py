@@ -17,6 +17,7 @@ from lancestat.spark.session.remote import connect
 from lancestat.spark.session.start import _properties_file, defaults, start_session, stop_session
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
+from tests import connect_client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -216,6 +217,7 @@ def test_urls_of_servers_have_addresses_and_secrets(
 
 
 def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
+    assert connect_client.FOLDER.is_dir()
     with socket.socket() as taken:
         # Bound, and nobody listens.
         taken.bind(("127.0.0.1", 0))
