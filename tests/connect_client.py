@@ -1,7 +1,7 @@
 """Makes the libraries of Spark Connect's client importable in this process.
 
-They are in a folder of their own: where pandas is installed, pyarrow imports it with the first array
-of each process, which takes longer than most tests.
+They are in a folder of their own: where pandas is installed, pyarrow imports it with the first
+array of each process, which takes longer than most tests.
 """
 
 from __future__ import annotations
