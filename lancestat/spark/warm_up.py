@@ -63,7 +63,8 @@ def _train(archive: Path, folder: Path) -> None:
     import pyarrow as pa
     from pyspark import SparkContext
 
-    options = f'"-XX:ArchiveClassesAtExit={archive}"'
+    # Java warns of each class that it leaves out.
+    options = f'"-XX:ArchiveClassesAtExit={archive}" -Xlog:disable -Xlog:all=error:stderr'
     os.environ["SPARK_SUBMIT_OPTS"] = f"{options} {os.environ.get('SPARK_SUBMIT_OPTS', '')}"
     conf = {"spark.sql.warehouse.dir": str(folder / "warehouse")}
     target = Target("warm-up", str(folder), spark_master="local[1]", spark_conf=conf)

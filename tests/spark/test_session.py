@@ -238,6 +238,9 @@ def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.Monk
 class FakeSession:
     """A session whose JVM this process started, with what happens to both."""
 
+    # What a classic session has.
+    _jsc = None
+
     def __init__(self, master: str, conf: dict[str, str]) -> None:
         self.happened: list[str] = []
         stdin = SimpleNamespace(close=lambda: self.happened.append("input ended"))
