@@ -88,6 +88,7 @@ class FakeProject:
         threads: int | None = None,
         fail_fast: bool = False,
         progress: Progress | None = None,
+        ends_process: bool = False,
     ) -> RunResult:
         assert plan is self.planned
         assert progress is not None

@@ -25,7 +25,15 @@ class Scanner:
         self.log = log
         self.interrupts = interrupts
 
-    def __call__(self, target: object, on_progress: object, *, has_joins: bool = False) -> Scanner:
+    def __call__(
+        self,
+        target: object,
+        on_progress: object,
+        *,
+        has_joins: bool = False,
+        session: object = None,
+        ends_process: bool = False,
+    ) -> Scanner:
         return self
 
     def __enter__(self) -> Scanner:
