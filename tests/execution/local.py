@@ -27,7 +27,15 @@ def scan_locally(
     """Scan in this process, after a call-back of the test."""
 
     class LocalScanner:
-        def __init__(self, target: object, on_progress: object, *, has_joins: bool = False) -> None:
+        def __init__(
+            self,
+            target: object,
+            on_progress: object,
+            *,
+            has_joins: bool = False,
+            session: object = None,
+            ends_process: bool = False,
+        ) -> None:
             pass
 
         def __enter__(self) -> LocalScanner:
