@@ -155,7 +155,8 @@ def test_a_library_that_does_not_load_fails_its_check(monkeypatch: pytest.Monkey
 
 def test_all_requirements_are_checked() -> None:
     subjects = {check.subject for check in checks.check_libraries()}
-    required = {re.split(r"[<>=!~; ]", line)[0] for line in metadata.requires("lancestat") or ()}
+    lines = [line for line in metadata.requires("lancestat") or () if "extra ==" not in line]
+    required = {re.split(r"[<>=!~; ]", line)[0] for line in lines}
     assert subjects == required
 
 
