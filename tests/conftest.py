@@ -17,6 +17,8 @@ settings.load_profile(THOROUGH)
 os.environ["COLUMNS"] = "100"
 
 GOLDEN = Path(__file__).parent / "golden"
+# Files that take minutes: no process is to begin with one when the others have nothing left.
+LONG = ("test_short.py", "test_cluster.py", "test_smoke.py", "test_knn_cluster.py", "test_demo.py")
 
 
 class Golden(Protocol):
@@ -25,6 +27,10 @@ class Golden(Protocol):
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
 
 
 @pytest.fixture
