@@ -134,7 +134,8 @@ class WorkersLackPackage(RunError):
     code = "LS537"
     remedy = (
         "Write an archive for them with `lancestat package`, and name it in the target's "
-        "`spark.package`; docs/deploy.md says how."
+        "`spark.package`. For a server of Spark Connect, or a session that lancestat does not "
+        "start, set what that command prints where Spark is started; docs/deploy.md says how."
     )
 
 

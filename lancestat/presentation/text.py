@@ -166,7 +166,8 @@ def _package(view: PackageView, page: Page) -> Iterator[str]:
         yield ""
         yield from (f"  {name} {version}" for name, version in view.packages.items())
     yield ""
-    yield f"For workers with Python {view.python} on machines of this kind. In a target:"
+    yield f"For workers with Python {view.python} on machines of this kind. In a target,"
+    yield "with the path as from the project's folder:"
     yield ""
     yield f"  spark: {{package: {view.path}}}"
     yield ""

@@ -97,6 +97,9 @@ class Builder:
         if "remote" in spark and ("master" in spark or "spark.master" in spark.get("conf", {})):
             message = "'remote' names a server, which has its own master: leave out one of them"
             self.errors.append(item.error(WrongValue, message, "spark", "remote"))
+        if "remote" in spark and "package" in spark:
+            message = "'package' is not for servers, whose workers have their own modules"
+            self.errors.append(item.error(WrongValue, message, "spark", "package"))
         return Target(name, **self._values(Target, item))
 
     def _values(self, resource: type[Declared], item: Item, *steps: str | int) -> dict[str, Any]:

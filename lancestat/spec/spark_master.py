@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
+from lancestat.redact import is_commonplace
+
 LOCAL_ATTEMPTS = 4
 
 _LOCAL = re.compile(r"local(?:\[([^\],]+)(?:,\s*(\d+))?\])?")
@@ -44,10 +46,14 @@ def remote_address(remote: str) -> tuple[str, int]:
 
 
 def remote_secrets(remote: str) -> Iterator[str]:
-    """Yield the URL of a server, and the values of its parameters, such as `token`."""
+    """Yield the URL of a server, and the values of its parameters, such as `token`.
+
+    Switches and names of users are no secrets.
+    """
     yield remote
     for parameter in remote.partition(";")[2].split(";"):
-        value = parameter.partition("=")[2]
-        if value:
+        name, _, value = parameter.partition("=")
+        is_secret = name not in ("use_ssl", "user_id") and not is_commonplace(value)
+        if value and (name == "token" or is_secret):
             yield value
             yield unquote(value)

@@ -23,7 +23,12 @@ import yaml
 
 import lancestat
 from lancestat.cli.checks import check_spark
-from lancestat.errors import LancestatError, ScratchNotShared, SparkConnectSession
+from lancestat.errors import (
+    LancestatError,
+    ScratchNotShared,
+    SparkConnectSession,
+    SparkNotStarted,
+)
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import ANALYSIS
@@ -33,7 +38,7 @@ from lancestat.spark.scanner import SparkScanner
 from lancestat.spark.session.failure import job_error
 from lancestat.spark.session.jobs import ConnectJobs, jobs_of
 from lancestat.spark.session.remote import connect
-from lancestat.spark.session.start import running_session
+from lancestat.spark.session.start import is_connect, running_session
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import encode
 from tests.connect_client import ENVIRONMENT
@@ -56,6 +61,13 @@ ROWS = 3_000
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ConnectServer]:
     with connect_server(tmp_path_factory.mktemp("connect")) as running:
         yield running
+
+
+def test_a_session_that_the_server_refuses_is_not_used_later(server: ConnectServer) -> None:
+    with pytest.raises(SparkNotStarted, match="the Spark Connect server refuses"):
+        connect(server.remote.replace(server.token, "another-token"), {}, "tests")
+    left = running_session()
+    assert left is None or not is_connect(left)
 
 
 @pytest.fixture(scope="module")

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 def main(master: str, table: str, bad: str) -> None:
     secret = os.environ["SECRET"]
+    # A target's master wins over these, one of which PySpark leaves behind when it stops a session.
+    os.environ |= {"SPARK_REMOTE": "sc://127.0.0.1:1", "SPARK_CONNECT_MODE_ENABLED": "1"}
     first = started(master)
     relation = relation_classes(first)
     report = {

@@ -29,6 +29,7 @@ SPARK_VARIABLES = (
     "PYSPARK_SUBMIT_ARGS",
     "SPARK_CONF_DIR",
     "SPARK_HOME",
+    "MASTER",
     "SPARK_REMOTE",
 )
 
@@ -263,6 +264,10 @@ def test_a_damaged_fragment_is_named(table: str) -> None:
         ("spark://host:7077", {}, 0),
         ("local[*]", {"PYSPARK_GATEWAY_PORT": "1"}, 0),
         (None, {"PYSPARK_SUBMIT_ARGS": "--master yarn pyspark-shell"}, 0),
+        (None, {"PYSPARK_SUBMIT_ARGS": "--conf spark.master=yarn pyspark-shell"}, 0),
+        (None, {"PYSPARK_SUBMIT_ARGS": "--properties-file of.conf pyspark-shell"}, 0),
+        (None, {"MASTER": "spark://host:7077"}, 0),
+        ("local[*]", {"MASTER": "spark://host:7077"}, 7),
         (None, {"SPARK_CONF_DIR": "conf"}, 0),
         (None, {"SPARK_HOME": "home"}, 0),
         (None, {"SPARK_REMOTE": "sc://host"}, 0),

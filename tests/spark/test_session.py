@@ -206,7 +206,8 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     [
         ("sc://host", ("host", 15002), set()),
         ("sc://host:9/", ("host", 9), set()),
-        ("sc://[::1]:9/;token=a%2Fb;use_ssl=true", ("::1", 9), {"a%2Fb", "a/b", "true"}),
+        ("sc://[::1]:9/;token=a%2Fb;use_ssl=true", ("::1", 9), {"a%2Fb", "a/b"}),
+        ("sc://host/;x-a=1;user_id=orders;x-b=s3cr3tpart", ("host", 15002), {"s3cr3tpart"}),
     ],
 )
 def test_urls_of_servers_have_addresses_and_secrets(

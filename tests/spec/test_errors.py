@@ -251,6 +251,10 @@ targets:
 name: x
 targets: {dev: {spark: {master: yarn, remote: "sc://host:15002/;token=s3cr3t"}}}
 """,
+    "project_package_for_a_server": """\
+name: x
+targets: {dev: {spark: {remote: "sc://host", package: lancestat.tar.gz}}}
+""",
     "project_remote_of_another_scheme": """\
 name: x
 targets: {dev: {spark: {remote: "https://host/;token=s3cr3t"}}}

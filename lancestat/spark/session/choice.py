@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+# Where options of spark-submit can say where Spark runs.
+_NAMES_OF_MASTERS = ("--master", "--remote", "--properties-file", "spark.master", "spark.remote")
+
+
 def in_process_bytes(target: Target) -> int:
     """Return how much less of a table is read without Spark, 0 where Spark is to read all of it.
 
@@ -52,7 +56,9 @@ def _is_local(target: Target) -> bool:
         return False
     if target.master is not None:
         return is_local(target.master)
-    return "--master" not in os.environ.get("PYSPARK_SUBMIT_ARGS", "") and not _has_default_master()
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    is_named = any(word in submitted for word in _NAMES_OF_MASTERS) or "MASTER" in os.environ
+    return not is_named and not _has_default_master()
 
 
 def _has_default_master() -> bool:

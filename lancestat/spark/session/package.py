@@ -96,9 +96,9 @@ def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_same_versions(path: str) -> None:
-    """Refuse a package with which workers would run other code than the driver.
+    """Refuse a package that was written where other versions were installed.
 
-    A URI is taken as it is.
+    A URI is taken as it is, and so are changes of the sources of one version.
 
     Raises:
         PackageUnreadable: there is no package at `path`.

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import LancestatError, SparkNotStarted
 from lancestat.redact import redact_line
@@ -47,11 +48,22 @@ def connect(remote: str, conf: Mapping[str, str], app_name: str) -> SparkSession
     except LancestatError:
         raise
     except Exception as error:
+        _forget(RemoteSession)
         raise SparkNotStarted(
             f"the Spark Connect server refuses: {redact_line(str(error), remote_secrets(remote))}",
             hint="check the target's 'remote'",
         ) from None
     return cast("SparkSession", session)
+
+
+def _forget(sessions: Any) -> None:
+    """Stop the session that PySpark registered before the server was asked for anything."""
+    session = sessions._default_session or sessions.getActiveSession()
+    if session is not None:
+        # The server would be asked to release what it never granted.
+        session.release_session_on_close = False
+        with suppress(Exception):
+            session.stop()
 
 
 def _require_server(remote: str) -> None:

@@ -139,6 +139,19 @@ def _environment(**changes: str) -> Iterator[None]:
                 os.environ[name] = value
 
 
+# With these PySpark and spark-submit look for a server, also where a master is given.
+_CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE")
+
+
+@contextmanager
+def _without(*names: str) -> Iterator[None]:
+    hidden = {name: os.environ.pop(name) for name in names if name in os.environ}
+    try:
+        yield
+    finally:
+        os.environ.update(hidden)
+
+
 def _escaped(text: str) -> str:
     # java.util.Properties: backslashes escape, and so these characters stand for themselves.
     text = re.sub(r"([\\ :=#!])", r"\\\1", text)
@@ -187,7 +200,8 @@ def start_session(
 
     master = target.master
     if SparkContext._active_spark_context is None and SparkContext._gateway is None:
-        start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
+        with _without(*_CONNECT_VARIABLES):
+            start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
     configured = {**dict(SparkConf().getAll()), **target.spark_conf}
     master = master or configured.get("spark.master") or "local[*]"
     conf = {**defaults(master, target.spark_conf), **target.spark_conf}
@@ -199,7 +213,8 @@ def start_session(
     for key, value in conf.items():
         builder = builder.config(key, value)
     try:
-        with _environment(PYSPARK_PYTHON=workers_python(master, configured)):
+        python = workers_python(master, configured)
+        with _without(*_CONNECT_VARIABLES), _environment(PYSPARK_PYTHON=python):
             session = builder.getOrCreate()
     except Exception as error:
         raise not_started(str(error), conf) from None
@@ -263,8 +278,9 @@ def running_session() -> SparkSession | None:
         for session in (sessions.getActiveSession(), sessions._default_session):
             if session is not None and not session.client.is_closed:
                 return cast("SparkSession", session)
-    if os.environ.get("SPARK_CONNECT_MODE_ENABLED"):
-        return None
+    # PySpark leaves this behind when it stops a session of Spark Connect, and would then find no
+    # classic session, nor start one.
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     from pyspark.sql import SparkSession
 
     session = SparkSession.getActiveSession()
