@@ -198,26 +198,25 @@ def start_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    master = target.master
-    if SparkContext._active_spark_context is None and SparkContext._gateway is None:
-        with _without(*_CONNECT_VARIABLES):
+    with _without(*_CONNECT_VARIABLES):
+        master = target.master
+        if SparkContext._active_spark_context is None and SparkContext._gateway is None:
             start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
-    configured = {**dict(SparkConf().getAll()), **target.spark_conf}
-    master = master or configured.get("spark.master") or "local[*]"
-    conf = {**defaults(master, target.spark_conf), **target.spark_conf}
-    if target.spark_package is not None and not is_local(master):
-        require_same_versions(target.spark_package)
-        conf |= package_settings(target.spark_package, configured)
-    conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
-    builder = SparkSession.builder.appName(app_name)
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    try:
-        python = workers_python(master, configured)
-        with _without(*_CONNECT_VARIABLES), _environment(PYSPARK_PYTHON=python):
-            session = builder.getOrCreate()
-    except Exception as error:
-        raise not_started(str(error), conf) from None
+        configured = {**dict(SparkConf().getAll()), **target.spark_conf}
+        master = master or configured.get("spark.master") or "local[*]"
+        conf = {**defaults(master, target.spark_conf), **target.spark_conf}
+        if target.spark_package is not None and not is_local(master):
+            require_same_versions(target.spark_package)
+            conf |= package_settings(target.spark_package, configured)
+        conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
+        builder = SparkSession.builder.appName(app_name)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        try:
+            with _environment(PYSPARK_PYTHON=workers_python(master, configured)):
+                session = builder.getOrCreate()
+        except Exception as error:
+            raise not_started(str(error), conf) from None
     if quiet:
         session.sparkContext.setLogLevel("ERROR")
     return session
