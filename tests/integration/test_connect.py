@@ -71,7 +71,9 @@ def test_a_session_that_the_server_refuses_is_not_used_later(server: ConnectServ
 
 
 @pytest.fixture(scope="module")
-def remote(server: ConnectServer) -> Iterator[SparkSession]:
+def remote(server: ConnectServer, spark: SparkSession) -> Iterator[SparkSession]:
+    """A session on the server, beside the classic one, which has to be started first."""
+    assert not is_connect(spark)
     session = connect(server.remote, {"spark.sql.session.timeZone": "UTC"}, "tests")
     yield session
     session.stop()
