@@ -187,7 +187,7 @@ def test_a_last_result_of_other_rows_is_stale(
 ) -> None:
     search = Search()
     search.shares = SimpleNamespace(chunks=[Rows(0, 6), Rows(6, 10)])  # type: ignore[attr-defined]
-    search.spark = SimpleNamespace(sparkContext=None)  # type: ignore[attr-defined]
+    search.jobs = None  # type: ignore[attr-defined]
     search.materialize.line_count = lambda valid, _, width: valid * width
     monkeypatch.setattr("lancestat.spark.knn.prepared_join.count_valid", lambda *_: [5, 4])
     increment = Increment(Scope.NEW_RIGHT, frozenset(), OUTPUT, JoinCounts(10, 2, 1, 0))
