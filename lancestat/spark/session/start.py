@@ -76,9 +76,9 @@ def start_jvm(
         tempfile.TemporaryFile() as log,
         _properties_file(properties) as path,
         _environment(
-            JAVA_HOME="" if shutil.which("java") == str(java.path) else str(java.home),
-            JDK_JAVA_OPTIONS=options,
-            SPARK_SUBMIT_OPTS=" ".join(filter(None, submit_options)),
+            **({} if shutil.which("java") == str(java.path) else {"JAVA_HOME": str(java.home)}),
+            JDK_JAVA_OPTIONS=options or None,
+            SPARK_SUBMIT_OPTS=" ".join(filter(None, submit_options)) or None,
             PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
             # `workers_python` runs on the driver too, to plan reads of Python data sources.
             PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -126,30 +126,25 @@ def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
 
 
 @contextmanager
-def _environment(**changes: str) -> Iterator[None]:
+def _environment(**changes: str | None) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in changes}
-    os.environ.update({name: value for name, value in changes.items() if value})
+    _set_variables(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
+        _set_variables(before)
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
 # With these PySpark and spark-submit look for a server, also where a master is given.
 _CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE")
-
-
-@contextmanager
-def _without(*names: str) -> Iterator[None]:
-    hidden = {name: os.environ.pop(name) for name in names if name in os.environ}
-    try:
-        yield
-    finally:
-        os.environ.update(hidden)
 
 
 def _escaped(text: str) -> str:
@@ -198,7 +193,7 @@ def start_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    with _without(*_CONNECT_VARIABLES):
+    with _environment(**dict.fromkeys(_CONNECT_VARIABLES)):
         master = target.master
         if SparkContext._active_spark_context is None and SparkContext._gateway is None:
             start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
