@@ -44,7 +44,20 @@ thorough: machine-test install lint compiled $(ARCHIVE) ## Do as `make test` doe
 
 .PHONY: matrix
 matrix: machine-matrix install compiled ## Run every test that needs Spark with Spark 3.5, 4.0, 4.1 and 4.2; takes hours
-	@$(BIN)/python -m tests.versions
+	@$(BIN)/python -m tests.versions --workers $(WORKERS)
+
+# What click prints and what PySpark has differs by version: the tests of that are left out.
+.PHONY: lowest
+lowest: machine-check install ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
+	@$(BIN)/pip install --quiet uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
+	@$(BIN)/uv pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
+	    --no-annotate --no-emit-index-url --output-file $(VENV)-lowest/lowest.txt pyproject.toml
+	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --requirements $(VENV)-lowest/lowest.txt
+	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt --group test
+	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --no-deps --editable .
+	@$(VENV)-lowest/bin/python -m pytest -q -n $(WORKERS) --hypothesis-profile=quick \
+	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "not spark and not fault and not s3"
 
 .PHONY: cluster
 cluster: machine-matrix install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
@@ -89,7 +102,7 @@ lock: install ## Resolve requirements-dev.lock and requirements-connect.lock ane
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv too
-	@rm -rf $(VENV) build dist examples/project/warehouse examples/project/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-lowest build dist examples/project/warehouse examples/project/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.
@@ -107,7 +120,8 @@ $(INSTALLED): requirements-dev.lock requirements-connect.lock pyproject.toml
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
 $(ARCHIVE): $(INSTALLED) lancestat/spark/warm_up.py
-	@$(BIN)/python -m lancestat.spark.warm_up $@.new
+	@echo "making an archive of Spark's classes, with which the tests start Spark in half the time" >&2
+	@$(BIN)/python -m lancestat.spark.warm_up $@.new >$@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@mv $@.new $@
 
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.

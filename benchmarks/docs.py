@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import statistics
 import time
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING
 
 from measure import LANCESTAT, Measures, median_seconds, process, run, run_case, timed
@@ -75,7 +75,9 @@ def build(folder: Path, tiny: bool) -> Measures:
 
 def opened(site: Path, times: int) -> Iterator[tuple[str, float]]:
     """Yield the seconds that a browser takes to open each page; nothing without a browser."""
-    chromium = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
+    chromium = (
+        os.environ.get("LANCESTAT_CHROMIUM") or which("chromium") or which("chromium-browser")
+    )
     if not chromium:
         return
     from playwright.sync_api import sync_playwright

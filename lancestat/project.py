@@ -277,6 +277,7 @@ class Project:
         all_columns: bool = False,
         is_case_sensitive: bool = False,
         progress: Progress | None = None,
+        session: SparkSession | None = None,
     ) -> RunResult:
         """Run one table, as `ANALYZE TABLE` does; what is known already is not read again.
 
@@ -286,6 +287,7 @@ class Project:
             all_columns: All that can be analyzed instead of the declared ones.
             is_case_sensitive: Whether the case of `columns` counts.
             progress: See `run`.
+            session: See `run`.
 
         Raises:
             UsageError: no such table is declared, or a column is not there or cannot be analyzed.
@@ -293,7 +295,7 @@ class Project:
         """
         declared = self._table(table)
         if columns is None and not all_columns:
-            return self.run(self.plan(table), progress=progress)
+            return self.run(self.plan(table), progress=progress, session=session)
         everything = replace(
             declared,
             columns=ColumnSelection(),
@@ -308,7 +310,7 @@ class Project:
             selected = replace(everything, columns=named)
         nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
         other = Project(replace(self.spec, nodes=nodes), clock=self._clock, state=self.state)
-        return other.run(other.plan(table), progress=progress)
+        return other.run(other.plan(table), progress=progress, session=session)
 
     def spark(self) -> SparkSession:
         """A session of the target with the cost-based optimizer on and all tables attached.

@@ -135,7 +135,8 @@ def make_class_archive() -> Check:
     try:
         archive = warm_up.make_class_archive()
     except LancestatError as error:
-        return Check(_CLASS_ARCHIVE, False, error.message, error.hint or "correct that, try again")
+        hint = error.hint or "Spark starts without it, too, in twice the time"
+        return Check(_CLASS_ARCHIVE, False, error.message, hint)
     return Check(_CLASS_ARCHIVE, True, f"{archive}, {size(archive.stat().st_size)}")
 
 

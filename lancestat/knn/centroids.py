@@ -159,7 +159,7 @@ def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> ND
         return np.ascontiguousarray(directions(vectors))
     if (
         scale == 1.0
-        and -_FARTHEST <= vectors.min(initial=0.0) <= vectors.max(initial=0.0) <= _FARTHEST
+        and -_FARTHEST <= np.min(vectors, initial=0.0) <= np.max(vectors, initial=0.0) <= _FARTHEST
     ):
         return np.ascontiguousarray(vectors)
     with np.errstate(over="ignore"):

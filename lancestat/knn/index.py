@@ -258,7 +258,7 @@ class IndexedSide:
         order = order[~repeated]
         query, at, exact = query[order], at[order], exact[order]
         rank = np.arange(len(query)) - np.searchsorted(query, query)
-        width = int(rank.max(initial=-1)) + 1
+        width = int(np.max(rank, initial=-1)) + 1
         nearest = nothing(len(queries), max(width, 1))
         nearest.positions[query, rank], nearest.distances[query, rank] = taken[at], exact
         return merge([nearest], k)

@@ -94,7 +94,7 @@ def write_partition(
     nearest = ExactSearch(sample, k, centroids.metric)
     fragments: list[str] = []
     offsets: list[NDArray[np.int64]] = []
-    known = np.full((len(sample), k), -1, np.int32)
+    known: NDArray[np.int32] = np.full((len(sample), k), -1, np.int32)
     for positions, rows in blocks:
         if not len(rows):
             continue

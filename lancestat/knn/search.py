@@ -191,7 +191,7 @@ class ExactSearch:
         most = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
         start = 0
         while start < len(rows) and len(which):
-            size = min(most, max(_FIRST_ROWS, _GROWTH * int(self._seen[which].min())))
+            size = min(most, max(_FIRST_ROWS, _GROWTH * int(np.min(self._seen[which]))))
             block = slice(start, start + size)
             for is_long in (False, True):
                 some = which[self._is_long[which] == is_long]
@@ -355,7 +355,7 @@ class _Block:
 
     @property
     def first_position(self) -> int:
-        return int(self.positions.min())
+        return int(np.min(self.positions))
 
     def candidates(
         self,
@@ -404,7 +404,7 @@ def _by_query(
     number = np.repeat(np.arange(len(touched)), counts)
     rank = np.arange(len(query)) - first[number]
     within = rank < k
-    added = nothing(len(touched), min(k, int(counts.max(initial=0))))
+    added = nothing(len(touched), min(k, int(np.max(counts, initial=0))))
     added.positions[number[within], rank[within]] = positions[within]
     added.distances[number[within], rank[within]] = exact[within]
     return touched, added

@@ -76,7 +76,7 @@ class Frame:
         usual = squares <= _OUTLIER**2 * np.median(squares)
         centre, square = sample[usual].mean(axis=0), float(squares[usual].mean())
         is_far = centre @ centre > _WORTH_CENTRING * square
-        longest = max(float(_lengths(queries).max(initial=0.0)), float(np.sqrt(square)))
+        longest = max(float(np.max(_lengths(queries), initial=0.0)), float(np.sqrt(square)))
         scale = 1.0
         if metric is not Metric.COSINE and longest and not _SHORT < longest < _LONG:
             scale = 2.0 ** int(np.clip(-np.floor(np.log2(longest)), -120, 100))

@@ -69,7 +69,7 @@ def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
         return BooleanReducer()
     quantiles = QuantileBuilder() if with_quantiles else None
     if type.kind is Kind.FLOAT:
-        return FloatReducer(stored.to_pandas_dtype(), quantiles)
+        return FloatReducer(f"f{stored.bit_width // 8}", quantiles)
     if type.kind is Kind.DECIMAL:
         return DecimalReducer(stored.bit_width, quantiles)
     if type.kind is Kind.TIMESTAMP:
@@ -77,5 +77,6 @@ def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
         return IntegerReducer("i8", quantiles, divisor=divisor, factor=factor)
     if pa.types.is_date64(stored):
         return IntegerReducer("i8", quantiles, divisor=_MILLISECONDS_PER_DAY)
-    dtype = "i4" if pa.types.is_date32(stored) else stored.to_pandas_dtype()
+    sign = "u" if pa.types.is_unsigned_integer(stored) else "i"
+    dtype = f"{sign}{stored.bit_width // 8}"
     return IntegerReducer(dtype, quantiles)

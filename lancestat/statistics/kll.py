@@ -76,13 +76,14 @@ def thinned(values: Floats) -> bytes:
     run = 1 << level
     rest = np.sort(values[: len(values) % run])
     sampled = np.sort(values[len(rest) :])
-    extremes = [values.min(), values.max()]
+    extremes = [np.min(values), np.max(values)]
     sampled = sampled[run // 2 :: run]
     levels = level + 1
     begin = _end(levels) - len(sampled)
     begins = struct.pack(f"<{levels}I", begin - len(rest), *[begin] * level)
     head = _SEVERAL.pack(*_HEAD, len(values), K, levels)
-    return head + begins + np.concatenate((extremes, rest, sampled)).astype("<f8").tobytes()
+    items: bytes = np.concatenate((extremes, rest, sampled)).astype("<f8").tobytes()
+    return head + begins + items
 
 
 def _end(levels: int) -> int:

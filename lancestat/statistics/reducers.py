@@ -157,7 +157,7 @@ class IntegerReducer(FixedWidthReducer):
         self._reduce_integers(stored(values, self._dtype), counts)
 
     def _reduce_integers(self, integers: Integers, counts: Counts | None) -> None:
-        low, high = int(integers.min()), int(integers.max())
+        low, high = int(np.min(integers)), int(np.max(integers))
         self._widen(self._canonical(low), self._canonical(high))
         words = integers.astype(np.int64, copy=False).view(np.uint64)
         self._count(self._window.add(words, low, high))
@@ -222,7 +222,7 @@ class FloatReducer(FixedWidthReducer):
             floats = floats[~is_nan]
         if not len(floats):
             return
-        low, high = float(floats.min()), float(floats.max())
+        low, high = float(np.min(floats)), float(np.max(floats))
         # Zero bounds cover both zeros, as Lance's own file statistics do.
         self._widen(low if low else -0.0, high if high else 0.0)
 
@@ -326,7 +326,7 @@ class BytesReducer(Reducer):
         """Widen the bounds; only values whose prefix reaches a bound so far are compared whole."""
         prefixes = _prefixes(views)
         if self._minimum is None or self._maximum is None:
-            lowest, highest = prefixes.min(), prefixes.max()
+            lowest, highest = int(np.min(prefixes)), int(np.max(prefixes))
         else:
             lowest, highest = _prefix(self._minimum), _prefix(self._maximum)
         reaching = np.flatnonzero((prefixes <= lowest) | (prefixes >= highest))
@@ -343,7 +343,7 @@ class BytesReducer(Reducer):
 
 def _sum_and_max(lengths: Integers, counts: Counts | None) -> tuple[int, int]:
     total = lengths.sum(dtype=np.int64) if counts is None else counts @ lengths
-    return int(total), int(lengths.max())
+    return int(total), int(np.max(lengths))
 
 
 def _distinct(values: pa.Array) -> pa.Array:
@@ -375,10 +375,11 @@ def _content(values: pa.Array, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
 
 
 def _offsets(values: pa.Array) -> npt.NDArray[np.signedinteger[Any]]:
-    dtype = np.int64 if _is_large(values) else np.int32
-    return np.frombuffer(values.buffers()[1], dtype)[
-        values.offset : values.offset + len(values) + 1
-    ]
+    buffer = values.buffers()[1]
+    window = slice(values.offset, values.offset + len(values) + 1)
+    if _is_large(values):
+        return np.frombuffer(buffer, np.int64)[window]
+    return np.frombuffer(buffer, np.int32)[window]
 
 
 def _is_large(values: pa.Array) -> bool:

@@ -89,7 +89,7 @@ class SketchBuilder:
     def __init__(self) -> None:
         self._registers = np.zeros(REGISTERS, np.uint8)
         self._thresholds = _HIGHEST_RAISING[self._registers]
-        self._ceiling = self._thresholds.max()
+        self._ceiling = np.max(self._thresholds)
 
     def update(self, hashes: npt.NDArray[np.uint64]) -> None:
         """Count these hashes; once warmed up, two compares discard nearly all of them."""
@@ -116,7 +116,7 @@ class SketchBuilder:
         ranks = (LARGEST_RANK - bit_lengths).astype(np.uint8)
         np.maximum.at(self._registers, indexes[raising], ranks)
         self._thresholds = _HIGHEST_RAISING[self._registers]
-        self._ceiling = self._thresholds.max()
+        self._ceiling = np.max(self._thresholds)
 
 
 _MOST_MARKS = 1 << 18
@@ -146,7 +146,7 @@ class Window:
             self._marks = self._first_marks(high - low, len(words))
         if self._marks is None or high - low >= len(self._marks):
             return words
-        displaced = _NOTHING
+        displaced: Words = _NOTHING
         if not self._low <= low or high >= self._low + len(self._marks):
             displaced = self.drain()
             self._low = self._place(low, high, len(self._marks), is_first=not len(displaced))

@@ -14,6 +14,8 @@ from tests.ci.warm import ROOT
 
 Machine = Callable[..., subprocess.CompletedProcess[str]]
 APT = "chromium fonts-dejavu-core"
+JAVA = "echo 'openjdk version \"{}\" 2025-04-15' >&2"
+JAVAC = "echo javac {}"
 
 
 @pytest.fixture
@@ -39,21 +41,26 @@ def machine(programs: Path, *needs: str, **variables: str) -> subprocess.Complet
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
 
 
+def debian(programs: Path, *, user: int = 0, available: str = "true") -> None:
+    """Make it a system with apt-get; `available` decides about the package that is $2."""
+    program(programs, "id", f"echo {user}")
+    program(programs, "apt-get", "")
+    program(programs, "apt-cache", available)
+
+
 def log(programs: Path) -> list[str]:
     path = programs.parent / "log"
     return path.read_text().splitlines() if path.exists() else []
 
 
 def test_root_installs_what_is_missing_after_saying_why(programs: Path) -> None:
-    program(programs, "id", "echo 0")
-    program(programs, "apt-get", "")
-    program(programs, "apt-cache", "")
+    debian(programs)
     ran = machine(programs, "browser", "jdk")
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == ""
     assert ran.stderr.splitlines() == [
         "missing: Chromium, in which the tests open the pages of `lancestat docs`",
-        "missing: a JDK, whose javac the tests use; Spark runs on it",
+        "missing: a JDK of Java 17 or newer, whose javac the tests use; Spark runs on it",
         f"installing with apt-get: {APT} openjdk-17-jdk-headless",
     ]
     update, install = (line for line in log(programs) if line.startswith("apt-get"))
@@ -62,18 +69,14 @@ def test_root_installs_what_is_missing_after_saying_why(programs: Path) -> None:
 
 
 def test_a_release_without_java_17_gets_the_next_one(programs: Path) -> None:
-    program(programs, "id", "echo 0")
-    program(programs, "apt-get", "")
-    program(programs, "apt-cache", "[[ $2 == openjdk-21-* ]]")
+    debian(programs, available="[[ $2 == openjdk-21-* ]]")
     ran = machine(programs, "jdk")
     assert ran.stderr.endswith("installing with apt-get: openjdk-21-jdk-headless\n")
 
 
 def test_sudo_is_used_where_it_asks_for_no_password(programs: Path) -> None:
-    program(programs, "id", "echo 1000")
+    debian(programs, user=1000)
     program(programs, "sudo", "")
-    program(programs, "apt-get", "")
-    program(programs, "apt-cache", "")
     assert machine(programs, "browser").returncode == 0
     assert [line for line in log(programs) if "install" in line] == [
         "sudo -n env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes "
@@ -83,9 +86,7 @@ def test_sudo_is_used_where_it_asks_for_no_password(programs: Path) -> None:
 
 @pytest.mark.parametrize("has_sudo", [True, False])
 def test_who_may_not_install_is_told_the_command(has_sudo: bool, programs: Path) -> None:
-    program(programs, "id", "echo 1000")
-    program(programs, "apt-get", "")
-    program(programs, "apt-cache", "")
+    debian(programs, user=1000)
     if has_sudo:
         program(programs, "sudo", "echo a password is required >&2; exit 1")
     ran = machine(programs, "browser")
@@ -111,17 +112,69 @@ def test_other_systems_have_a_command_of_their_own(
 
 
 def test_nothing_is_done_where_nothing_is_missing(programs: Path) -> None:
-    for name in ("id", "apt-get", "chromium", "javac", "java", "python3"):
+    for name in ("id", "apt-get", "chromium", "python3"):
         program(programs, name, "")
+    program(programs, "java", JAVA.format("17.0.15"))
+    program(programs, "javac", JAVAC.format("17.0.15"))
     ran = machine(programs, "venv", "java", "jdk", "browser")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-    assert log(programs) == ["python3 -c import ensurepip, venv"]
+    assert log(programs) == [
+        "python3 -c import ensurepip, venv",
+        "java -version",
+        "javac -version",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("version", "is_enough"),
+    [("1.8.0_392", False), ("11.0.2", False), ("17", True), ("21.0.1", True), ("25-ea", True)],
+)
+def test_an_old_java_is_as_none(version: str, is_enough: bool, programs: Path) -> None:
+    program(programs, "dnf", "")
+    program(programs, "javac", "echo Picked up options: -Xmx1g >&2\n" + JAVAC.format(version))
+    ran = machine(programs, "jdk")
+    assert (ran.returncode == 0) is is_enough, ran.stderr
+    home = programs.parent / "jdk"
+    (home / "bin").mkdir(parents=True)
+    program(home / "bin", "java", "echo Picked up options: -Xmx1g >&2\n" + JAVA.format(version))
+    ran = machine(programs, "java", JAVA_HOME=str(home))
+    assert (ran.returncode == 0) is is_enough, ran.stderr
+
+
+def test_java_is_found_where_it_is_usually_installed(programs: Path) -> None:
+    program(programs, "java", JAVA.format("11.0.2"))
+    usual = programs.parent / ".jdks" / "new" / "bin"
+    usual.mkdir(parents=True)
+    program(usual, "java", JAVA.format("21.0.1"))
+    assert machine(programs, "java").returncode == 0
+
+
+def test_a_java_home_that_is_too_old_is_refused(programs: Path, tmp_path: Path) -> None:
+    home = tmp_path / "jdk"
+    (home / "bin").mkdir(parents=True)
+    program(home / "bin", "javac", JAVAC.format("11.0.2"))
+    debian(programs)
+    ran = machine(programs, "jdk", JAVA_HOME=str(home))
+    assert ran.returncode == 1
+    assert ran.stderr.splitlines()[-1] == (
+        f"JAVA_HOME is {home}, which has no bin/javac of version 17 or newer: "
+        "set it to a folder that has, or unset it"
+    )
+    assert not [line for line in log(programs) if line.startswith("apt-get")]
+
+
+def test_ubuntu_has_the_browser_by_another_name(programs: Path) -> None:
+    debian(programs, available="[[ $2 == chromium-browser ]]")
+    ran = machine(programs, "browser")
+    assert ran.stderr.endswith("installing with apt-get: chromium-browser fonts-dejavu-core\n")
+    program(programs, "chromium-browser", "")
+    assert machine(programs, "browser").stderr == ""
 
 
 def test_java_home_and_the_browser_may_be_named(programs: Path, tmp_path: Path) -> None:
     (tmp_path / "jdk" / "bin").mkdir(parents=True)
-    for name in ("java", "javac"):
-        program(tmp_path / "jdk" / "bin", name, "")
+    program(tmp_path / "jdk" / "bin", "java", JAVA.format("17.0.15"))
+    program(tmp_path / "jdk" / "bin", "javac", JAVAC.format("17.0.15"))
     variables = {"JAVA_HOME": str(tmp_path / "jdk"), "LANCESTAT_CHROMIUM": "/bin/true"}
     assert machine(programs, "java", "jdk", "browser", **variables).returncode == 0
 

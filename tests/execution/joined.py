@@ -376,6 +376,15 @@ def rows_of(side: SideSource, only: frozenset[int] | None) -> pa.Table:
     return parquet.read_table(side.uri)
 
 
+def for_parquet(table: pa.Table) -> pa.Table:
+    """Give lists any size: pyarrow 25 reads no files with nulls among lists of one size."""
+    for number, column in enumerate(table.schema):
+        if pa.types.is_fixed_size_list(column.type):
+            lists = table.column(number).cast(pa.list_(column.type.value_type))
+            table = table.set_column(number, column.name, lists)
+    return table
+
+
 def pinned_rows(table: PinnedTable, only: frozenset[int] | None) -> pa.Table:
     dataset = open_pinned(table.pin)
     fragments = [fragment for fragment in table.fragments if only is None or fragment.id in only]

@@ -18,7 +18,7 @@ from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from lancestat.state.memory import MemoryState
 from lancestat.state.run_rows import decode_join, encode_record
-from tests.execution.joined import JoinWorld, vectors
+from tests.execution.joined import JoinWorld, for_parquet, vectors
 from tests.execution.world import PLACE
 
 
@@ -34,7 +34,7 @@ def rows(world: JoinWorld) -> Path:
     """The left rows as Parquet, which the join reads on its left."""
     path = world.folder / "rows"
     path.mkdir()
-    parquet.write_table(vectors(0, 20, name="v"), path / "a.parquet")
+    parquet.write_table(for_parquet(vectors(0, 20, name="v")), path / "a.parquet")
     world.declare(left=files("parquet", path))
     return path
 
@@ -94,7 +94,7 @@ def test_files_are_joined_again_only_when_their_listing_changes(
     assert isinstance(world.action(), Skip)
     (rows / "_SUCCESS").touch()
     assert isinstance(world.action(), Skip)
-    parquet.write_table(vectors(20, 5, name="v"), rows / "b.parquet")
+    parquet.write_table(for_parquet(vectors(20, 5, name="v")), rows / "b.parquet")
     assert planned(world).reasons == (Reason.INPUT_CHANGED,)
     world.run()
     assert world.rows() == world.expected()
@@ -113,7 +113,7 @@ def test_new_right_rows_over_files_on_the_left_are_joined_in_full(
 
 def test_only_new_left_rows_are_joined_with_files(world: JoinWorld) -> None:
     path = world.folder / "right.parquet"
-    parquet.write_table(vectors(0, 30, name="w"), path)
+    parquet.write_table(for_parquet(vectors(0, 30, name="w")), path)
     world.declare(right=files("parquet", path, vector="w", select=("key",)))
     world.run()
     lance.write_dataset(vectors(50, 5, name="v"), world.uri("l"), mode="append")
@@ -245,7 +245,7 @@ def test_lists_of_any_length_are_for_the_run_to_compare(world: JoinWorld) -> Non
 
 @pytest.mark.parametrize("type", [pa.float16(), pa.float64()])
 def test_vectors_of_other_float_types_are_joined(world: JoinWorld, type: pa.DataType) -> None:
-    values = np.ones((4, 2), dtype=type.to_pandas_dtype())
+    values = np.ones((4, 2), dtype=f"f{type.bit_width // 8}")
     column = pa.FixedSizeListArray.from_arrays(pa.array(values.ravel(), type), 2)
     write(world, "r", pa.table({"key": ["a"] * 4, "id": range(4), "w": column}))
     assert planned(world).verb == "analyze"

@@ -14,7 +14,7 @@ from pyarrow import parquet
 from lancestat.plan.actions import Skip
 from lancestat.spec.model import KnnSide
 from tests.examples import examples
-from tests.execution.joined import JoinWorld, vectors
+from tests.execution.joined import JoinWorld, for_parquet, vectors
 
 VECTOR = {"l": "v", "r": "w"}
 
@@ -115,7 +115,8 @@ def export(world: JoinWorld) -> None:
         parts = [fragment.to_table() for fragment in lance.dataset(world.uri(side)).get_fragments()]
         for number in range(max(len(parts), len(list(folder.iterdir())), 1)):
             path = folder / f"{number:05}.parquet"
-            rows = parts[number] if number < len(parts) else vectors(0, 0, name=VECTOR[side])
+            part = parts[number] if number < len(parts) else vectors(0, 0, name=VECTOR[side])
+            rows = for_parquet(part)
             if not path.exists() or not parquet.read_table(path).equals(rows):
                 parquet.write_table(rows, path)
 

@@ -102,7 +102,9 @@ def _python(folder: Path) -> Path:
     """Write a Python that has every installed library but lancestat."""
     libraries = folder / "libraries"
     libraries.mkdir()
-    for path in (CLIENT, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
+    # Of several PySparks it has the one of the server.
+    server = Path(pyspark.__file__).parents[1]
+    for path in (server, CLIENT, sysconfig.get_path("purelib"), sysconfig.get_path("platlib")):
         for entry in Path(path).iterdir():
             if "lancestat" not in entry.name and not (libraries / entry.name).exists():
                 (libraries / entry.name).symlink_to(entry)

@@ -324,12 +324,14 @@ def test_the_command_runs_tables_and_joins_on_the_server(
     specs = {"tables": tables, "knn_joins": [declared]}
     (tmp_path / "specs" / "joins.yml").write_text(yaml.safe_dump(specs))
 
-    planned, done, refused = commands(
+    planned, analyzed, done, refused, unknown = commands(
         tmp_path,
         ENVIRONMENT,
         ("plan",),
+        ("sql", "ANALYZE TABLE Orders COMPUTE STATISTICS FOR COLUMNS N"),
         ("run",),
-        ("sql", "analyze table orders compute statistics"),
+        ("sql", "select count(*) from orders"),
+        ("sql", "analyze table elsewhere compute statistics"),
     )
     assert "Spark's nearestByJoin cannot be used here" in planned.stdout, planned.stderr
     assert (done.returncode, done.stderr.count("LS")) == (0, 0), done.stderr
@@ -337,7 +339,11 @@ def test_the_command_runs_tables_and_joins_on_the_server(
     found = zip(*(result[name].to_pylist() for name in result.column_names), strict=True)
     assert_same([*found], joined(left, right, 5, "l2", "inner"))
     assert (refused.returncode, refused.stderr.count("LS523")) == (1, 1)
-    for ended in (planned, done, refused):
+    assert (analyzed.returncode, analyzed.stdout.count("+ analyze  orders")) == (0, 1), analyzed
+    keys = " ".join(lance.dataset(orders, version=2).config())
+    assert (".n." in keys, ".word." in keys) == (True, False), keys
+    assert (unknown.returncode, unknown.stderr.count("LS40")) == (2, 1), unknown.stderr
+    for ended in (planned, done, refused, analyzed, unknown):
         assert server.token not in ended.stdout + ended.stderr
 
 

@@ -22,6 +22,7 @@ import pytest
 from tests.integration.faulty_daemon import REPOSITORY, Faults
 from tests.integration.knn_driver import K
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table
+from tests.versions import needs
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
@@ -161,7 +162,12 @@ def old(running: Cluster) -> Path:
             MANY,
             {"layout": ["kill worker"], "probe": ["raise"] * 2, "materialize": ["kill worker"]},
         ),
-        ("spark", FEW, {"materialize": ["kill executor", "raise"]}),
+        pytest.param(
+            "spark",
+            FEW,
+            {"materialize": ["kill executor", "raise"]},
+            marks=needs.nearest_by_join,
+        ),
     ],
 )
 def test_failed_tasks_are_retried_in_each_stage(
@@ -185,7 +191,9 @@ def test_failed_tasks_are_retried_in_each_stage(
         ("exact", FEW, "scratch", "computing the (left|right) side"),
         ("exact", MANY, "probe", "searching for neighbours"),
         ("partitioned", FEW, "layout", "laying out the right side"),
-        ("spark", FEW, "materialize", "writing the result"),
+        pytest.param(
+            "spark", FEW, "materialize", "writing the result", marks=needs.nearest_by_join
+        ),
     ],
 )
 def test_tasks_that_always_fail_are_one_error_and_keep_the_old_result(

@@ -20,6 +20,7 @@ from lancestat.spark.knn.written_side import write_side
 from tests.examples import combinations
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
 from tests.interpreted import interpreted
+from tests.versions import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -77,6 +78,7 @@ def test_awkward_rows_have_the_neighbours_of_brute_force(
     assert_same(rows(neighbours), joined(left, right, 6, metric, kind))
 
 
+@needs.nearest_by_join
 def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
     rng = np.random.default_rng(8)
     left, right = rng.standard_normal((30, 16)).tolist(), rng.standard_normal((400, 16)).tolist()
@@ -85,7 +87,7 @@ def test_spark_finds_the_same_neighbours(spark: SparkSession) -> None:
     neighbours = join(asked, offered, 5, min_right_rows=0)
 
     other = offered.select(sf.col("id").alias("id_right"), sf.col("emb").alias("other"))
-    distance = sf.vector_l2_distance("emb", "other")
+    distance = sf.call_function("vector_l2_distance", "emb", "other")
     theirs = asked.nearestByJoin(other, distance, 5, "exact", "distance")
     expected = sorted(
         (row.id, row.root, row.id_right)

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import astuple
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
+from lancestat.errors import InvalidQuery
 from lancestat.project import Project
+from lancestat.spark.sql.query import silent_query_logger
+from lancestat.spark.sql.query_failure import QueryText
+from lancestat.spark.sql.statement import AnalyzeStatement, parse, parse_analyze
 from tests.interpreted import short_lived
 
 if TYPE_CHECKING:
@@ -378,6 +383,47 @@ def test_analyze_has_no_plan_and_no_rows(args: tuple[str, ...], sql: Sql) -> Non
     result = sql("ANALYZE TABLE orders COMPUTE STATISTICS", *args)
     assert result.exit_code == 2
     assert result.stdout == ""
+
+
+STATEMENTS = [
+    "analyze table t compute statistics",
+    "ANALYZE\tTABLE a.b.t COMPUTE\nSTATISTICS;",
+    "-- why\nanalyze /* what */ table t compute statistics -- done",
+    "analyze table `a b`.`c``d` compute statistics for columns `x y`, z ,`for`",
+    "analyze table`t`compute statistics for columns a",
+    "analyze table t . u compute statistics for all columns ;",
+    "analyze table t compute statistics noscan",
+    "analyze table t partition (day = '(1)', hour) compute statistics",
+    "analyze table t partition(day=1)compute statistics noscan",
+    "analyze table größe compute statistics for columns größe",
+    "analyze table table compute statistics",
+    "analyze table t compute statistics for columns",
+    "analyze table t compute statistics for columns a b",
+    "analyze table t compute statistics for columns a,",
+    "analyze table t compute statistics sometimes",
+    "analyze table t-u compute statistics",
+    "analyze table `` compute statistics",
+    "analyze table compute statistics",
+    "analyze table t",
+    "analyze table t compute statistics; select 1",
+    "analyze tables compute statistics",
+    "analyzed table t compute statistics",
+    "select 1",
+    "explain analyze",
+]
+
+
+@pytest.mark.parametrize("written", STATEMENTS)
+def test_analyze_is_parsed_without_spark_as_by_spark(written: str, spark: SparkSession) -> None:
+    def parsed(parse: Callable[[QueryText], AnalyzeStatement | None]) -> object:
+        try:
+            statement = parse(QueryText(written))
+        except InvalidQuery:
+            return "invalid" if written.startswith("analyze table ") else None
+        return statement and (*astuple(statement)[:3], str(statement.objection))
+
+    with silent_query_logger():
+        assert parsed(parse_analyze) == parsed(lambda text: parse(spark, text).analyze)
 
 
 JOIN = """

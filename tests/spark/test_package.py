@@ -9,7 +9,10 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from lancestat.cli.failure import ExitCode
+from lancestat.cli.main import cli
 from lancestat.errors import (
     PackageNotWritten,
     PackageOfOtherVersions,
@@ -103,6 +106,18 @@ def test_a_package_that_cannot_be_completed_leaves_the_old_one(
 
     assert path.read_bytes() == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.tar.gz"]
+
+
+def test_a_place_that_cannot_be_written_is_named_before_anything_is_packed(tmp_path: Path) -> None:
+    absent = tmp_path / "absent" / "lancestat.tar.gz"
+    with pytest.raises(PackageNotWritten) as error:
+        write_package(absent)
+    assert error.value.message == f"cannot write {absent}: No such file or directory"
+    (tmp_path / "folder.tar.gz").mkdir()
+    ended = CliRunner().invoke(cli, ["package", "--out", str(tmp_path / "folder.tar.gz")])
+    assert ended.exit_code == ExitCode.USAGE
+    assert "packing" not in ended.output
+    assert "hint: name a file with --out" in ended.output
 
 
 @pytest.mark.parametrize("name", ["a.zip", "lancestat", "a.tar"])

@@ -72,12 +72,15 @@ def test_declared_names_are_found_as_spark_finds_names() -> None:
 
 
 def test_an_undeclared_table_has_a_hint_with_the_declared_ones() -> None:
-    error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"])
+    error = not_declared(AnalyzeStatement(("ordrs",)), ["part", "orders"], asked_catalog=True)
     assert (error.code, error.hint) == ("LS404", "did you mean 'orders'?")
-    error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"])
+    error = not_declared(AnalyzeStatement(("db", "zzz")), ["part", "orders"], asked_catalog=True)
     assert error.hint == "declared tables: part, orders"
     assert "'db.zzz'" in error.message
-    assert not_declared(AnalyzeStatement(("x",)), []).hint == "declared tables: none"
+    assert (
+        not_declared(AnalyzeStatement(("x",)), [], asked_catalog=False).hint
+        == "declared tables: none"
+    )
 
 
 def test_a_name_is_quoted_for_spark() -> None:
@@ -115,7 +118,7 @@ def test_a_table_that_is_missing_has_one_code_in_every_statement() -> None:
     error.getMessageParameters = lambda: {"relationName": "`ordrs`"}
     context = QueryContext(tables={"orders": None})
     explained = explain_failure(error, QueryText("select * from ordrs"), context)
-    analyzed = not_declared(AnalyzeStatement(("ordrs",)), ["orders"])
+    analyzed = not_declared(AnalyzeStatement(("ordrs",)), ["orders"], asked_catalog=True)
     assert type(explained) is type(analyzed) is UnknownTable
     assert explained.hint == analyzed.hint == "did you mean 'orders'?"
 

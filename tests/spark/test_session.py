@@ -147,7 +147,9 @@ def test_a_missing_java_is_an_error_before_spark_starts(
     assert bad.value.code == "LS520"
 
 
-@pytest.mark.parametrize("on_path", [None, "echo no Java is installed >&2; exit 1"])
+@pytest.mark.parametrize(
+    "on_path", [None, "echo no Java is installed >&2; exit 1", 'echo version \\"11.0.2\\" >&2']
+)
 def test_java_is_found_where_it_is_usually_installed(
     on_path: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,4 +1,7 @@
-"""Run every test that needs Spark with each version of it: `make matrix`."""
+"""Run every test that needs Spark with each version of it: `make matrix`.
+
+The tests try as many cases of each kind as `make test` does, and all with --thorough.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +21,17 @@ def main() -> None:
     """Print a line of counts for each version, and end with 1 where any test failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--versions", nargs="+", default=VERSIONS, help="such as 4.1.4")
+    parser.add_argument("--workers", type=int, default=2, help="processes side by side")
+    parser.add_argument("--thorough", action="store_true", help="try all cases of every test")
     parser.add_argument("tests", nargs="*", default=with_spark(), help="files or folders of tests")
     given = parser.parse_args()
+    options = ["-n", str(given.workers)]
+    if not given.thorough:
+        options.append("--hypothesis-profile=quick")
     failed = [
-        version for version in given.versions if runs_here(version) and run(version, given.tests)
+        version
+        for version in given.versions
+        if runs_here(version) and run(version, [*options, *given.tests])
     ]
     for version in given.versions:
         if not runs_here(version):
@@ -40,14 +50,14 @@ def with_spark() -> list[str]:
     ]
 
 
-def run(version: str, tests: list[str]) -> bool:
-    """Run the tests on a version of Spark; return whether any failed."""
+def run(version: str, arguments: list[str]) -> bool:
+    """Run tests on a version of Spark; return whether any failed."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-m", "spark", "-n", "2"]
+        command = [sys.executable, "-m", "pytest", "-q", "-m", "spark"]
         command += ["--dist", "loadfile", "--no-loadscope-reorder", f"--junitxml={report}"]
         ended = subprocess.run(
-            [*command, *tests],
+            [*command, *arguments],
             cwd=REPOSITORY,
             env=environment(version),
             check=False,

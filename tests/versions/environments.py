@@ -45,11 +45,14 @@ def installed(version: str) -> Path:
     if not folder.exists():
         partial = FOLDER / f"{version}-{uuid.uuid4().hex}"
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-compile"]
-        subprocess.run(
+        # It warns that what it installs there differs from what is installed beside lancestat.
+        ended = subprocess.run(
             [*command, "--target", str(partial), f"pyspark=={version}"],
-            check=True,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+        if ended.returncode:
+            raise RuntimeError(f"PySpark {version} was not installed:\n{ended.stderr}")
         try:
             partial.rename(folder)
         except OSError:

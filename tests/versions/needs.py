@@ -26,3 +26,6 @@ python_sources = pytest.mark.skipif(
 pushed_filters = pytest.mark.skipif(
     not _pushes_filters(), reason="this Spark pushes no filters to data sources in Python"
 )
+nearest_by_join = pytest.mark.skipif(
+    not versions.has_nearest_by_join(), reason="this Spark has no nearestByJoin"
+)

@@ -27,8 +27,13 @@ Python of the same minor version, on the same kind of machine. Name it in a targ
 @click.option("--force", is_flag=True, help="Replace the file that is there.")
 def package(invocation: Invocation, out: Path, force: bool) -> None:
     """Write the archive, and print the settings that give it to workers."""
-    from lancestat.spark.session.package import package_settings, write_package
+    from lancestat.spark.session.package import (
+        package_settings,
+        require_free_place,
+        write_package,
+    )
 
+    require_free_place(out, is_replaced=force)
     invocation.say("packing; this takes half a minute")
     written = write_package(out, is_replaced=force)
     conf = package_settings(str(out), {})

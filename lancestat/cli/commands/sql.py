@@ -86,24 +86,27 @@ def sql(
     explain: bool,
 ) -> None:
     """Run one statement and print its result."""
+    from lancestat.spark.session.start import remote_of
     from lancestat.spark.sql.query import query_session
-    from lancestat.spark.sql.statement import parse
+    from lancestat.spark.sql.statement import parse, parse_analyze
 
     if explain:
         invocation.require(ExplanationView, "--explain")
     text = _query(context, query, path)
     project = invocation.project()
-    with query_session(project.spec.target) as spark:
+    target = project.spec.target
+    if remote_of(target) is not None:
+        # Spark's parser is on the server.
+        analyze = parse_analyze(text)
+        if analyze is not None:
+            _analyze(context, invocation, project, analyze, explain=explain)
+            return
+    with query_session(target) as spark:
         statement = parse(spark, text)
-        if statement.analyze is not None:
-            invocation.require(RunView, "ANALYZE TABLE")
-            if explain:
-                raise UnsupportedStatement(
-                    "--explain shows the plan of a query, and ANALYZE TABLE has none",
-                    hint="lancestat plan shows what would be read, and why",
-                )
-            if _analyze(context, invocation, project, spark, statement.analyze):
-                return
+        if statement.analyze is not None and _analyze(
+            context, invocation, project, statement.analyze, explain=explain, spark=spark
+        ):
+            return
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
             if explain:
@@ -211,21 +214,33 @@ def _analyze(
     context: click.Context,
     invocation: Invocation,
     project: Project,
-    spark: SparkSession,
     analyze: AnalyzeStatement,
+    *,
+    explain: bool,
+    spark: SparkSession | None = None,
 ) -> bool:
-    """Run ANALYZE TABLE; return False for a table of Spark's own catalog."""
+    """Run ANALYZE TABLE; return False for a table of Spark's own catalog.
+
+    Over Spark Connect there is no `spark`, and its catalog is not asked.
+    """
     from lancestat.cli.progress import progress_display
     from lancestat.presentation.report_views import run_view
     from lancestat.spark.sql.statement import find_declared, not_declared
 
+    invocation.require(RunView, "ANALYZE TABLE")
+    if explain:
+        raise UnsupportedStatement(
+            "--explain shows the plan of a query, and ANALYZE TABLE has none",
+            hint="lancestat plan shows what would be read, and why",
+        )
+    conf = project.spec.target.spark_conf if spark is None else spark.conf
+    is_case_sensitive = conf.get("spark.sql.caseSensitive", "false") == "true"
     names = [table.name for table in project.spec.tables]
-    is_case_sensitive = spark.conf.get("spark.sql.caseSensitive") == "true"
     table = find_declared(analyze, names, is_case_sensitive=is_case_sensitive)
     if table is None:
-        if spark.catalog.tableExists(analyze.quoted_name):
+        if spark is not None and spark.catalog.tableExists(analyze.quoted_name):
             return False
-        raise not_declared(analyze, names)
+        raise not_declared(analyze, names, asked_catalog=spark is not None)
     if analyze.objection is not None:
         raise analyze.objection
     with progress_display(quiet=invocation.quiet) as progress:

@@ -92,7 +92,8 @@ class Materializer:
 
     def lines(self, is_valid: NDArray[np.bool_], width: int) -> NDArray[np.int64]:
         """Return the number of result rows per left row; those that can match have `width`."""
-        return np.maximum(np.where(is_valid, width, 0), self._fewest)
+        lines: NDArray[np.int64] = np.maximum(np.where(is_valid, width, 0), self._fewest)
+        return lines
 
     def line_count(self, valid: int, invalid: int, width: int) -> int:
         """Return the number of result rows of so many left rows together."""

@@ -30,6 +30,7 @@ from lancestat.spark.session.versions import map_in_arrow
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from pyspark.sql import Column, DataFrame, SparkSession
 
 
@@ -190,8 +191,8 @@ def _square(value: Column) -> Column:
 def _batch(
     number: int,
     rows: Rows,
-    values: np.ndarray,
-    valid: np.ndarray,
+    values: NDArray[np.float32],
+    valid: NDArray[np.bool_],
 ) -> pa.RecordBatch:
     valid_values = values[valid]
     vectors = pa.FixedSizeListArray.from_arrays(pa.array(valid_values.reshape(-1)), values.shape[1])

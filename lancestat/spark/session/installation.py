@@ -34,8 +34,8 @@ class Java:
 def find_java() -> Java:
     """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
 
-    Where neither has one that runs, it is the oldest that Spark accepts in the places where this
-    system's installers put Java.
+    Where PATH has none that Spark accepts, it is the oldest that Spark accepts in the places where
+    this system's installers put Java.
 
     Raises:
         JavaMissing: there is none.
@@ -58,20 +58,24 @@ def _configured_java() -> Java:
         if shutil.which(path) is None:
             raise JavaMissing(f"JAVA_HOME is {home}, which holds no bin/java", hint=hint)
         return _run_version(path)
-    on_path = shutil.which("java")
-    failure = None
-    if on_path is not None:
+    on_path: Java | JavaMissing = JavaMissing(
+        "Spark needs Java, and no java is on the PATH nor where it is usually installed", hint=hint
+    )
+    path_of_java = shutil.which("java")
+    if path_of_java is not None:
         try:
-            return _run_version(Path(on_path))
+            on_path = _run_version(Path(path_of_java))
         except JavaMissing as error:
             # macOS has a program of this name that only says that there is no Java.
-            failure = error
+            on_path = error
+    if isinstance(on_path, Java) and on_path.version >= OLDEST_JAVA:
+        return on_path
     installed = [java for java in _installed_javas() if java.version >= OLDEST_JAVA]
     if installed:
         return min(installed, key=lambda java: java.version)
-    raise failure or JavaMissing(
-        "Spark needs Java, and no java is on the PATH nor where it is usually installed", hint=hint
-    )
+    if isinstance(on_path, Java):
+        return on_path
+    raise on_path
 
 
 # Folders that hold folders which JAVA_HOME could name, with the pattern of these.

@@ -56,17 +56,12 @@ def write_package(path: Path, *, is_replaced: bool = False) -> Package:
         PackageNotWritten: it cannot be written, something is in the way, or a package is not
             installed in a way that lets its files be found.
     """
-    if not path.name.endswith(".tar.gz"):
-        raise PackageNotWritten(f"Spark would not unpack {path}: its name must end with .tar.gz")
-    in_the_way = path.exists() or path.is_symlink()
-    if in_the_way and (not is_replaced or not path.is_file()):
-        hint = "give --force to replace it" if path.is_file() else None
-        raise PackageNotWritten(f"{path} is there already, and was left as it is", hint=hint)
+    require_free_place(path, is_replaced=is_replaced)
     distributions = _distributions()
     files = dict(sorted(_files(distributions).items()))
+    draft = new_draft(path)
     try:
         remove_drafts(path)
-        draft = new_draft(path)
         try:
             with draft.open("xb") as file:
                 _write(file, files, _contents(distributions))
@@ -76,8 +71,24 @@ def write_package(path: Path, *, is_replaced: bool = False) -> Package:
             draft.unlink(missing_ok=True)
     except OSError as error:
         reason = error.strerror or str(error)
-        raise PackageNotWritten(f"cannot pack {error.filename or path}: {reason}") from None
+        source = None if error.filename in (None, str(draft)) else error.filename
+        failed = f"cannot pack {source}" if source else f"cannot write {path}"
+        raise PackageNotWritten(f"{failed}: {reason}") from None
     return Package(path, size_bytes, _python(), _versions(distributions))
+
+
+def require_free_place(path: Path, *, is_replaced: bool) -> None:
+    """Refuse a path at which `write_package` would not write.
+
+    Raises:
+        PackageNotWritten: its name is a wrong one, or something is in the way.
+    """
+    if not path.name.endswith(".tar.gz"):
+        raise PackageNotWritten(f"Spark would not unpack {path}: its name must end with .tar.gz")
+    in_the_way = path.exists() or path.is_symlink()
+    if in_the_way and (not is_replaced or not path.is_file()):
+        hint = "give --force to replace it" if path.is_file() else "name a file with --out"
+        raise PackageNotWritten(f"{path} is there already, and was left as it is", hint=hint)
 
 
 def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:

@@ -359,8 +359,8 @@ def classic_session(target: Target, app_name: str) -> SparkSession:
 
 
 _ELSEWHERE = (
-    "run, retry and KNN joins work over Spark Connect; use a target with a master, or no session "
-    "of Spark Connect, for the rest"
+    "run, retry, ANALYZE TABLE and KNN joins work over Spark Connect; use a target with a master, "
+    "or no session of Spark Connect, for the rest"
 )
 
 

@@ -72,6 +72,41 @@ def read_analyze(plan: Any) -> AnalyzeStatement | None:
     return None
 
 
+def parse_analyze(text: QueryText) -> AnalyzeStatement | None:
+    """Return the `ANALYZE TABLE` that a text is, None when it is another statement.
+
+    It is for Spark Connect, whose server keeps Spark's parser to itself.
+
+    Raises:
+        InvalidQuery: it begins as `ANALYZE TABLE` does, and goes on otherwise.
+    """
+    code = "".join(
+        " " if _is_blank(token.group()) else token.group() for token in _TOKEN.finditer(text.text)
+    ).strip()
+    if re.match(r"analyze\s+table\b", code, re.IGNORECASE) is None:
+        return None
+    found = _ANALYZE.fullmatch(code)
+    if found is None:
+        raise InvalidQuery(
+            "this is not a valid ANALYZE TABLE statement\n" + text.excerpt(_starts(text.text)[0]),
+            location=text.location(_starts(text.text)[0]),
+            hint=f"there is {_FORMS}",
+        )
+    parts = _names(found["table"])
+    objection = _no_partition(parts) if found["partition"] else None
+    if objection is None and found["noscan"]:
+        objection = _no_noscan(parts)
+    return AnalyzeStatement(
+        parts, _names(found["columns"] or ""), found["all"] is not None, objection
+    )
+
+
+def _names(written: str) -> tuple[str, ...]:
+    """Return the names in a list of them, without their backquotes."""
+    names = re.findall(_NAME, written)
+    return tuple(name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names)
+
+
 def find_declared(
     statement: AnalyzeStatement, declared: Sequence[str], *, is_case_sensitive: bool
 ) -> str | None:
@@ -87,12 +122,15 @@ def find_declared(
     return next((name for name in declared if name.lower() == written.lower()), None)
 
 
-def not_declared(statement: AnalyzeStatement, declared: Sequence[str]) -> UsageError:
-    """The error for a table that neither the project nor Spark's catalog has."""
+def not_declared(
+    statement: AnalyzeStatement, declared: Sequence[str], *, asked_catalog: bool
+) -> UsageError:
+    """The error for a table that the project has not, nor Spark's catalog where it was asked."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
     near = did_you_mean(statement.name, declared)
     return UnknownTable(
-        f"no table '{statement.name}' is declared, nor is it in Spark's catalog",
+        f"no table '{statement.name}' is declared"
+        + (", nor is it in Spark's catalog" if asked_catalog else ""),
         hint=near or f"declared tables: {listed or 'none'}",
     )
 
@@ -122,6 +160,17 @@ _TOKEN = re.compile(
     r"""(?P<skip>--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\s+)"""
     r"""|(?P<end>;)|(?P<other>.)""",
     re.DOTALL,
+)
+_NAME = r"(?:`(?:[^`]|``)*`|[A-Za-z0-9_]+)"
+_ANALYZE = re.compile(
+    rf"""analyze\s+table\b\s*(?P<table>{_NAME}(?:\s*\.\s*{_NAME})*)
+    (?P<partition>\s*\bpartition\s*\(.*\))?
+    \s*\bcompute\s+statistics
+    (?:\s+(?P<noscan>noscan)
+    |\s+for\s+columns\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)
+    |\s+(?P<all>for\s+all\s+columns))?
+    \s*;?\s*""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
 )
 # Statements in which a table's name need not be written, or which list tables.
 _NAMES_ANYTHING = re.compile(r"\b(show|identifier|execute)\b", re.IGNORECASE)

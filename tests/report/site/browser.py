@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from shutil import which
 from typing import Literal
 
 import pytest
@@ -22,7 +22,7 @@ MISSING = (
 
 def executable() -> str:
     """The browser to test with; the test fails where there is none."""
-    path = os.environ.get("LANCESTAT_CHROMIUM") or shutil.which("chromium")
+    path = os.environ.get("LANCESTAT_CHROMIUM") or which("chromium") or which("chromium-browser")
     if not path:
         pytest.fail(MISSING)
     return path
