@@ -6,6 +6,7 @@ Its machines have Spark and a bare Python; lancestat and what it needs come with
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -20,7 +21,7 @@ from pathlib import Path
 
 import pyspark
 
-from tests.integration.object_store import HOST, free_ports
+from tests.integration.object_store import HOST
 from tests.interpreted import short_lived
 
 SPARK_HOME = Path(pyspark.__file__).parent
@@ -35,7 +36,7 @@ class Standalone:
     """A running cluster; `workers` are its live worker processes."""
 
     folder: Path
-    url: str
+    url: str = ""
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     @property
@@ -81,13 +82,14 @@ def _is_registered(log: Path) -> bool:
 def running_cluster(folder: Path) -> Iterator[Standalone]:
     """A cluster whose files are in `folder`; up when the block begins, gone when it ends."""
     venv.create(folder / "bare", symlinks=True)
-    [port] = free_ports(1)
-    cluster = Standalone(folder, f"spark://{HOST}:{port}")
+    cluster = Standalone(folder)
     log = folder / "master.log"
-    words = ("--host", HOST, "--port", str(port), "--webui-port", "0")
+    # The master says which port it has: one that was found free may be taken before it starts.
+    words = ("--host", HOST, "--port", "0", "--webui-port", "0")
     master = _daemon("master.Master", log, cluster.environment, *words)
     try:
         wait_until(lambda: b"New state: ALIVE" in log.read_bytes(), log)
+        [cluster.url] = set(re.findall(r"Starting Spark master at (spark://\S+)", log.read_text()))
         cluster.complete()
         yield cluster
     finally:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import secrets
 import shutil
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -40,13 +40,14 @@ class ConnectServer:
 @contextmanager
 def connect_server(folder: Path) -> Iterator[ConnectServer]:
     """Start a server with two cores, and stop it in the end."""
-    port, token = _free_port(), "qztoken" + secrets.token_hex(12)
+    token = "qztoken" + secrets.token_hex(12)
     archive, events, printed = _archive(folder), folder / "events", folder / "server.log"
     events.mkdir()
     conf = {
         "spark.master": "local[2,4]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": str(port),
+        # The server says which one it has: one that was found free may be taken before it starts.
+        "spark.connect.grpc.binding.port": "0",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
@@ -79,17 +80,10 @@ def connect_server(folder: Path) -> Iterator[ConnectServer]:
         ) as process,
     ):
         try:
-            _wait(process, port, printed)
-            remote = f"sc://localhost:{port}/;token={token}"
+            remote = f"sc://localhost:{_port(process, printed)}/;token={token}"
             yield ConnectServer(remote, token, events, archive, printed, process.pid)
         finally:
             process.terminate()
-
-
-def _free_port() -> int:
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        return int(listening.getsockname()[1])
 
 
 def _archive(folder: Path) -> Path:
@@ -117,14 +111,11 @@ def _python(folder: Path) -> Path:
     return python
 
 
-def _wait(process: subprocess.Popen[bytes], port: int, printed: Path) -> None:
+def _port(process: subprocess.Popen[bytes], printed: Path) -> int:
     deadline = time.monotonic() + _SECONDS_TO_START
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            break
-        try:
-            with socket.create_connection(("127.0.0.1", port), timeout=1):
-                return
-        except OSError:
-            time.sleep(0.1)
+    while process.poll() is None and time.monotonic() < deadline:
+        started = re.search(r"Spark Connect server started at: \S+:(\d+)", printed.read_text())
+        if started:
+            return int(started[1])
+        time.sleep(0.1)
     raise AssertionError(f"the server did not start: {printed.read_text(errors='replace')}")
