@@ -15,6 +15,7 @@ import base64
 import json
 import os
 import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -351,9 +352,21 @@ _HEADER = re.compile(r"\b(Bearer|Basic|Credential=|Signature=)\s*[\w.~+/=\-]{6,}
 _AWS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 
+class RenewedOptions(Mapping[str, str]):
+    """Storage options that change while they are used."""
+
+    @property
+    @abstractmethod
+    def secrets(self) -> frozenset[str]:
+        """All values that the options have had."""
+
+
 def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
     """The values of storage options, of which none may be shown; switches and limits are none."""
-    values = map(str, (storage_options or {}).values())
+    if isinstance(storage_options, RenewedOptions):
+        values: Iterable[str] = storage_options.secrets
+    else:
+        values = map(str, (storage_options or {}).values())
     return frozenset(value for value in values if not is_commonplace(value))
 
 

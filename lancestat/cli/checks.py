@@ -18,12 +18,14 @@ from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
 from lancestat.lake.open import observe_dataset
+from lancestat.plan.locate import located
 from lancestat.presentation.views import Check
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark import warm_up
 from lancestat.spark.session.class_archive import find_archive, user_sharing_option
 from lancestat.spark.session.installation import find_java
 from lancestat.spark.session.start import is_connect, running_session, start_session
+from lancestat.spec.model import tables_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,13 +56,15 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
 
 def check_tables(spec: ProjectSpec) -> Iterator[Check]:
     with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
-        yield from pool.map(lambda table: _check_table(table, spec.target), spec.tables)
+        found, nodes = located(spec, spec.tables)
+        yield from pool.map(lambda table: _check_table(table, found), tables_of(nodes))
 
 
-def _check_table(table: Table, target: Target) -> Check:
+def _check_table(table: Table, spec: ProjectSpec) -> Check:
     subject = f"table {table.name}"
     try:
-        dataset = observe_dataset(table.uri, storage_options=target.storage_options)
+        options = spec.options.of(table.uri)
+        dataset = observe_dataset(table.uri, storage_options=options)
     except LancestatError as error:
         return Check(subject, False, error.message, error.hint or "look at its uri in the YAML")
     return Check(subject, True, f"version {dataset.version}")

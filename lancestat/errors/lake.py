@@ -81,3 +81,37 @@ class DatasetReplaced(LakeError):
 
     code = "LS209"
     remedy = "Run the command again, or attach or read the table again."
+
+
+class CatalogTableMissing(DatasetMissing):
+    """A catalog has no such table, or no such namespace."""
+
+    code = "LS210"
+    remedy = "Check the `table` in the YAML against what the catalog lists."
+
+
+class ManagedByCatalog(LakeError):
+    """A catalog owns the versions of a dataset that the YAML names by its URI.
+
+    A commit past the catalog would not be seen by those who read the table through it.
+    """
+
+    code = "LS213"
+    remedy = "Name the table by its catalog: `table: catalog.namespace.table` in place of `uri`."
+
+
+class CatalogUnreachable(LakeError):
+    """A catalog does not answer."""
+
+    code = "LS211"
+    remedy = "Check the catalog's `properties` in the target and the network, and run again."
+
+
+class CatalogMisconfigured(LakeError):
+    """A catalog cannot be used with the implementation and the properties that are declared."""
+
+    code = "LS212"
+    remedy = (
+        "Check `impl` and `properties` of the catalog in the target. Glue, Hive, Unity and Polaris "
+        "need the package lance-namespace-impls."
+    )

@@ -21,6 +21,7 @@ from lancestat.execution.assembly import (
 )
 from lancestat.formats import count
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, Scope
+from lancestat.lake.catalogs import declare
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
 from lancestat.plan.actions import (
@@ -51,6 +52,7 @@ from lancestat.plan.stages import (
     SearchStage,
     StageProgress,
 )
+from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
 from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
 
 _log = logging.getLogger("lancestat.run")
@@ -218,7 +220,8 @@ class Evaluator:
         replan: Plans a node again; its second argument makes everything again.
         replan_table: Plans a table again; its second argument says whether partials in the state
             may be counted on.
-        storage_options: How to reach the tables.
+        options: How to reach the tables.
+        catalogs: Those of the target.
         run_id: Names the run.
         clock: Returns the time, an aware instant.
         digests: The digests of the nodes' meanings.
@@ -231,7 +234,8 @@ class Evaluator:
     open_join: OpenJoin
     replan: Callable[[str, bool], Action]
     replan_table: Callable[[str, bool], Action]
-    storage_options: Mapping[str, str]
+    options: UriOptions
+    catalogs: Mapping[str, Catalog]
     run_id: str
     clock: Callable[[], datetime]
     digests: Mapping[str, str]
@@ -294,7 +298,7 @@ class Evaluator:
             action.table,
             self.state,
             self.scan,
-            self.storage_options,
+            self.options.of(action.table.uri),
             self.run_id,
             self.clock,
         )
@@ -330,6 +334,7 @@ class Evaluator:
         return self._join(action)
 
     def _join(self, action: JoinAction) -> NodeEnded:
+        action = self._with_place(action)
         evaluation = JoinEvaluation(
             self.open_join,
             lambda progress: self.on_stage(action.node, progress),
@@ -355,6 +360,18 @@ class Evaluator:
             ),
         )
         return NodeEnded(result, self._join_record(action, outcome))
+
+    def _with_place(self, action: JoinAction) -> JoinAction:
+        """The action with the place of its result, which a catalog chooses for a new table."""
+        name = table_name_of(action.work.output_uri)
+        if name is None:
+            return action
+        try:
+            place = declare(self.catalogs[name.catalog], name, self.options.declared(name.uri))
+        except LancestatError as error:
+            raise error.placed(self.locations.get(action.node)) from None
+        self.options.locate(place.uri, place.options)
+        return replace(action, work=replace(action.work, output_uri=place.uri))
 
     def _join_record(self, action: JoinAction, outcome: JoinOutcome) -> JoinRecord:
         """Return the record of a join for the state.

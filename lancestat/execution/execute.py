@@ -48,13 +48,14 @@ class Execution:
         has_joins = any(map(is_join, plan.actions))
         advanced = self.progress.advanced
         with (
-            ProcessScanner(spec.target, advanced) as process,
+            ProcessScanner(spec.target, advanced, spec.options) as process,
             SparkScanner(
                 spec.target,
                 advanced,
                 has_joins=has_joins,
                 session=self.session,
                 ends_process=self.ends_process,
+                options=spec.options,
             ) as spark,
         ):
 
@@ -77,7 +78,8 @@ class Execution:
                 open_join=spark.join,
                 replan=self._replan,
                 replan_table=self._replan_table,
-                storage_options=spec.target.storage_options,
+                options=spec.options,
+                catalogs=spec.target.catalogs,
                 run_id=uuid.uuid4().hex,
                 clock=self.observer.clock,
                 digests=self.digests,

@@ -42,6 +42,7 @@ from lancestat.spark.session.arrow_types import spark_schema
 from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
+from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -171,7 +172,9 @@ def knn_join(
     sides = (SideSource(left_vector, on_left), SideSource(right_vector, on_right))
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
     frames = {"left": left, "right": right}
-    run_join(Engine(spark, root, uuid.uuid4().hex, options), work, frames, _numbered(names))
+    run_join(
+        Engine(spark, root, uuid.uuid4().hex, UriOptions(options)), work, frames, _numbered(names)
+    )
     rows = result_rows(spark, uri, options)
     return _typed(rows, names.all, types)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from lancestat.errors import DatasetReplaced, LakeError
 from lancestat.lake.error_mapping import Cause, cause_of
-from lancestat.lake.open import observe_dataset, open_pinned, replacement, store_options
+from lancestat.lake.open import by_catalog, observe_dataset, open_pinned, replacement, store_options
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
 
@@ -228,6 +228,7 @@ def _commit(
             transaction,
             storage_options=store_options(change.uri, storage_options),
             max_retries=max_retries,
+            **by_catalog(storage_options),
         )
     except Exception as error:
         is_conflict = cause_of(error, change.uri) is Cause.CONFLICT

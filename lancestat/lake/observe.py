@@ -18,6 +18,7 @@ from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_dataset, open_pinned, pinned_history, probe, readable
 from lancestat.lake.snapshot import Field, Pin, Snapshot, committed_at, fragment_values, pin_of
 from lancestat.lake.spark_type import spark_type
+from lancestat.spec.catalog import UriOptions, table_name_of
 
 if TYPE_CHECKING:
     import lance
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 def observe_snapshots(
     requests: Iterable[tuple[str, str]],
-    storage_options: Mapping[str, str] | None = None,
+    storage_options: Mapping[str, str] | UriOptions | None = None,
     threads: int = 8,
 ) -> dict[str, Snapshot | LakeError]:
     """Open datasets in parallel; one that cannot be read becomes its error.
@@ -35,34 +36,41 @@ def observe_snapshots(
 
     Args:
         requests: Pairs of a name, which becomes the key of the result, and a URI.
-        storage_options: For all of them.
+        storage_options: For all of them, or for each by its URI.
         threads: How many are opened at once.
     """
     uris = dict(requests)
     if not uris:
         return {}
-    stores = sorted({store for store in map(store_of, uris.values()) if store is not None})
+    given = storage_options
+    options = given if isinstance(given, UriOptions) else UriOptions(given or {})
+    # A store is asked with the options of one of its tables.
+    asked_with = {
+        store: uri
+        for uri in sorted(uris.values(), reverse=True)
+        if (store := store_of(uri)) is not None and table_name_of(uri) is None
+    }
     with ThreadPoolExecutor(max_workers=max(1, min(threads, len(uris)))) as pool:
-        asked = pool.map(lambda store: _store_failure(store, storage_options), stores)
-        silent = dict(zip(stores, asked, strict=True))
+        asked = pool.map(lambda item: _store_failure(item[0], item[1], options), asked_with.items())
+        silent = dict(zip(asked_with, asked, strict=True))
         opened = pool.map(
-            lambda uri: silent.get(store_of(uri) or "") or _observe(uri, storage_options),
-            uris.values(),
+            lambda uri: silent.get(store_of(uri) or "") or _observe(uri, options), uris.values()
         )
         return dict(zip(uris, opened, strict=True))
 
 
-def _store_failure(store: str, storage_options: Mapping[str, str] | None) -> LakeError | None:
+def _store_failure(store: str, uri: str, options: UriOptions) -> LakeError | None:
     try:
-        probe(store, storage_options)
+        probe(store, options.of(uri))
     except LakeError as error:
         return error
     return None
 
 
-def _observe(uri: str, storage_options: Mapping[str, str] | None) -> Snapshot | LakeError:
+def _observe(uri: str, options: UriOptions) -> Snapshot | LakeError:
     try:
-        return snapshot(observe_dataset(uri, storage_options=storage_options), uri, storage_options)
+        given = options.of(uri)
+        return snapshot(observe_dataset(uri, storage_options=given), uri, given)
     except LakeError as error:
         return error
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import (
+    CatalogTableMissing,
     DatasetDamaged,
     DatasetMissing,
     DatasetReplaced,
@@ -14,10 +15,12 @@ from lancestat.errors import (
     StoreUnreachable,
     VersionMissing,
 )
+from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.error_mapping import RESTORE, is_error_or_panic, lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
+from lancestat.spec.catalog import table_name_of
 
 if TYPE_CHECKING:
     import lance
@@ -163,13 +166,30 @@ def _open(
 ) -> lance.LanceDataset:
     import lance
 
+    name = table_name_of(uri)
+    if name is not None:
+        raise CatalogTableMissing(f"the catalog '{name.catalog}' has no table {name}")
     with readable(uri, version=version, storage_options=storage_options):
-        return lance.dataset(
+        return lance.LanceDataset(
             uri,
-            version=version,
+            version,
             storage_options=store_options(uri, storage_options),
             session=session,
+            **by_catalog(storage_options),
         )
+
+
+def by_catalog(storage_options: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return arguments for Lance with which a catalog has its part in what is opened or committed.
+
+    There are none for a dataset in which no catalog has a part.
+    """
+    return storage_options.committing if isinstance(storage_options, CatalogOptions) else {}
+
+
+def renewed_by_catalog(storage_options: Mapping[str, str] | None) -> dict[str, Any]:
+    """Return arguments for Lance with which a catalog renews credentials during a write."""
+    return storage_options.renewing if isinstance(storage_options, CatalogOptions) else {}
 
 
 def store_options(uri: str, storage_options: Mapping[str, str] | None) -> dict[str, str] | None:

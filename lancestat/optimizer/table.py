@@ -19,8 +19,9 @@ from lancestat.optimizer.pruned_fragments import FragmentStatistics, NoFragmentS
 from lancestat.optimizer.sampling import Sampler
 from lancestat.optimizer.zone_maps import load_zone_maps
 from lancestat.plan.judgement import TableStatistics
+from lancestat.plan.locate import located
 from lancestat.plan.observe import Observer
-from lancestat.spec.model import ProjectSpec, Table
+from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
 from lancestat.statistics.column_type import ColumnType
@@ -203,7 +204,8 @@ class DeclaredTables:
 
     def open(self, tables: Sequence[Table]) -> dict[str, ReadTable | LancestatError]:
         """Return every table by name, or its error; datasets are opened in parallel."""
-        options = self.spec.target.storage_options
+        spec, nodes = located(self.spec, tables)
+        tables, options = tables_of(nodes), spec.options
         snapshots = observe_snapshots([(table.name, table.uri) for table in tables], options)
         records = self._records() if tables else {}
         return {table.name: self._opened(table, snapshots[table.name], records) for table in tables}
@@ -232,7 +234,7 @@ class DeclaredTables:
         return ReadTable(
             name=table.name,
             statistics=TableStatistics.declared(table, observed, record, observer.look_back),
-            storage_options=self.spec.target.storage_options,
+            storage_options=self.spec.options.of(observed.uri),
             histogram=table.histogram,
             load_fragments=fragments,
             sampler=Sampler(lambda: self._dataset(observed), observed.rows),
@@ -244,8 +246,7 @@ class DeclaredTables:
         except LakeError as error:
             _log.warning("fragments cannot be pruned: %s", error.message)
             return NoFragmentStatistics()
-        return load_zone_maps(dataset, observed, self.spec.target.storage_options)
+        return load_zone_maps(dataset, observed, self.spec.options.of(observed.uri))
 
     def _dataset(self, observed: Snapshot) -> lance.LanceDataset:
-        options = self.spec.target.storage_options
-        return open_pinned(observed.pin, storage_options=options)
+        return open_pinned(observed.pin, storage_options=self.spec.options.of(observed.uri))

@@ -19,7 +19,7 @@ from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset, readable, store_options
+from lancestat.lake.open import observe_dataset, readable, renewed_by_catalog, store_options
 from lancestat.lake.snapshot import pin_of
 from lancestat.lake.storage import storage_at
 from lancestat.output.lance_mark import MESSAGE, objection, with_mark, with_new_mark
@@ -48,8 +48,8 @@ _log = logging.getLogger("lancestat.knn")
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
 _BATCH_ROWS = 8192
-# The entries of a dataset without any commit.
-_UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER}
+# The entries of a dataset without any commit, and the file by which catalogs reserve a folder.
+_UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER, ".lance-reserved"}
 # Clocks of those who commit to one dataset differ by less.
 _CLOCK_SKEW = timedelta(hours=1)
 
@@ -215,7 +215,7 @@ def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
             session = LanceFileSession(uri, storage_options=store_options(uri, options))
             listed = session.list_with_delimiter(None)
         names = {name.rstrip("/").rpartition("/")[2] for name in listed.common_prefixes}
-        names |= set(listed.objects)
+        names |= {name.rpartition("/")[2] for name in listed.objects}
     if names - _UNCOMMITTED:
         raise refused(uri, "a folder with other files", options)
 
@@ -276,6 +276,7 @@ def _fragments_of(
         schema=source.schema,
         mode=mode,
         storage_options=store_options(uri, options),
+        **renewed_by_catalog(options),
     )
     return list(fragments)
 

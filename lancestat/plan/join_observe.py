@@ -16,6 +16,7 @@ from lancestat.output.result import current
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
 from lancestat.plan.join_sides import JoinInput, JoinSide, SideReader, datasets_of, side_of
+from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
 from lancestat.spec.spark_master import local_cores
@@ -134,7 +135,10 @@ class JoinObserver:
         )
 
     def _output(self, join: KnnJoin, remembered: str | None) -> OutputState | None:
-        options, store = self.spec.target.storage_options, store_of(join.output_uri)
+        if table_name_of(join.output_uri) is not None:
+            # A table that its catalog does not have yet.
+            return None
+        options, store = self.spec.options.of(join.output_uri), store_of(join.output_uri)
         format = OutputFormat(join.output_format)
         if store is not None and format is OutputFormat.LANCE:
             probe(store, options)

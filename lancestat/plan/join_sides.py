@@ -323,6 +323,6 @@ class SideReader:
 
     @contextmanager
     def _opened(self, snapshot: Snapshot) -> Iterator[lance.LanceDataset]:
-        options = self.spec.target.storage_options
+        options = self.spec.options.of(snapshot.uri)
         with pinned_reads(snapshot.pin, options):
             yield open_pinned(snapshot.pin, storage_options=options)

@@ -18,9 +18,11 @@ from lancestat.plan.assessment import TableAssessment, TableChanges, assess
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencies, lance_uris
 from lancestat.plan.judgement import digest_of_names, no_history
+from lancestat.plan.locate import located, require_unmanaged
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
+from lancestat.spec.catalog import table_name_of
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table, joins_of
 from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
 
@@ -32,10 +34,13 @@ _MOST_OBSERVATIONS = 3
 class ObservedPlan:
     """A plan, and what it was made from: datasets by URI, records by dataset and by join.
 
+    `spec` and `nodes` name datasets by their URIs, also where the YAML names tables of catalogs.
     `records` and `joins` are empty where the plan has no node of that kind.
     """
 
     plan: Plan
+    spec: ProjectSpec
+    nodes: tuple[Node, ...]
     snapshots: Mapping[str, Snapshot | LakeError]
     records: Mapping[str, TableRecord]
     joins: Mapping[str, JoinRecord]
@@ -65,10 +70,13 @@ class Observer:
 
     def observe(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> ObservedPlan:
         """Plan nodes as `plan` does, and return the plan with what was observed for it."""
+        spec, nodes = located(self.spec, nodes)
+        return replace(self, spec=spec)._observe(nodes, full_refresh)
+
+    def _observe(self, nodes: tuple[Node, ...], full_refresh: bool) -> ObservedPlan:
         joins = joins_of(nodes)
         uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
-        options = self.spec.target.storage_options
-        snapshots = observe_snapshots(uris.items(), options, self.threads)
+        snapshots = observe_snapshots(uris.items(), self.spec.options, self.threads)
         records = self.state.records() if nodes else {}
         made = self.state.joins() if joins else {}
         dependencies = join_dependencies(self.spec, nodes) if joins else {}
@@ -89,7 +97,7 @@ class Observer:
             actions = tuple(pool.map(plan_node, nodes))
         redacted = tuple(map(self._without_secrets, actions))
         plan = Plan(self.spec.name, self.spec.target.name, redacted, full_refresh)
-        return ObservedPlan(plan, snapshots, records, made)
+        return ObservedPlan(plan, self.spec, nodes, snapshots, records, made)
 
     def _without_secrets(self, action: Action) -> Action:
         if not isinstance(action, Blocked):
@@ -117,11 +125,16 @@ class Observer:
 
     def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
         """Plan one table as it is now; without partials, as if the state had none."""
-        snapshots = self._observe(table)
-        records = self.state.records()
-        return self._plan_table(
-            table, snapshots[table.name], records, full_refresh=False, use_partials=use_partials
+        observer, table = self._located(table)
+        snapshot, records = observer._observe_table(table), self.state.records()
+        return observer._plan_table(
+            table, snapshot, records, full_refresh=False, use_partials=use_partials
         )
+
+    def _located(self, table: Table) -> tuple[Observer, Table]:
+        spec, [node] = located(self.spec, (table,))
+        assert isinstance(node, Table)
+        return replace(self, spec=spec), node
 
     def assess(self, table: Table) -> tuple[TableAssessment, TableChanges]:
         """Assess one table and gather its changes, whether or not a plan needs them.
@@ -129,12 +142,13 @@ class Observer:
         Raises:
             LancestatError: the dataset cannot be opened or lacks a declared column.
         """
-        [snapshot] = self._observe(table).values()
+        observer, table = self._located(table)
+        snapshot = observer._observe_table(table)
         if isinstance(snapshot, LakeError):
             raise snapshot
         now = self.clock()
-        assessment = self.assess_snapshot(table, snapshot, self.state.records(), now)
-        return assessment, self._table_changes(assessment, now, use_partials=True)
+        assessment = observer.assess_snapshot(table, snapshot, self.state.records(), now)
+        return assessment, observer._table_changes(assessment, now, use_partials=True)
 
     def assess_snapshot(
         self,
@@ -163,7 +177,7 @@ class Observer:
             action = self._planned(table, snapshot, records, full_refresh, use_partials)
             if not isinstance(action.error, REPLACED):
                 return action
-            [snapshot] = self._observe(table).values()
+            snapshot = self._observe_table(table)
         return self._planned(table, snapshot, records, full_refresh, use_partials)
 
     def _planned(
@@ -175,7 +189,9 @@ class Observer:
         use_partials: bool,
     ) -> Action:
         if isinstance(snapshot, LakeError):
-            return Blocked(table.name, table.kind.value, snapshot)
+            is_located = table_name_of(table.uri) is None
+            error = snapshot if is_located else snapshot.placed(table.location)
+            return Blocked(table.name, table.kind.value, error)
         now = self.clock()
         try:
             assessment = self.assess_snapshot(table, snapshot, records, now)
@@ -185,15 +201,22 @@ class Observer:
             changes = self._table_changes(assessment, now, use_partials=use_partials)
         except LancestatError as error:
             return Blocked(table.name, table.kind.value, error)
-        return decide(
+        action = decide(
             assessment,
             changes,
             full_refresh=full_refresh,
             in_process_bytes=self.in_process_bytes,
         )
+        if is_pending(action) and table.declared is None and table.publish is Publish.MANIFEST:
+            try:
+                require_unmanaged(self.spec, table.uri)
+            except LancestatError as error:
+                return Blocked(table.name, table.kind.value, error.placed(table.location))
+        return action
 
-    def _observe(self, table: Table) -> dict[str, Snapshot | LakeError]:
-        return observe_snapshots([(table.name, table.uri)], self.spec.target.storage_options)
+    def _observe_table(self, table: Table) -> Snapshot | LakeError:
+        [observed] = observe_snapshots([(table.name, table.uri)], self.spec.options).values()
+        return observed
 
     def _table_changes(
         self, assessment: TableAssessment, instant: datetime, *, use_partials: bool
@@ -232,7 +255,7 @@ class Observer:
             return no_history(now, version)
         if version == now.version:
             return now, no_history(now, version)[1]
-        options = self.spec.target.storage_options
+        options = self.spec.options.of(now.uri)
         with pinned_history(now.pin, options) as newest:
             base = snapshot_at(newest, version, now.uri, options)
             # Without a base the version was cleaned up: only the state's record remains.

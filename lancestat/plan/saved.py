@@ -27,8 +27,9 @@ from lancestat.plan.node_result import planned
 from lancestat.plan.observe import ObservedPlan
 from lancestat.plan.stages import ReadFragments
 from lancestat.redact import Audience, Redactor, redact_line
+from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import canonical_uri, table_identity
 from lancestat.state.values import JoinRecord, TableRecord
 
@@ -292,17 +293,17 @@ class Saver:
         )
 
     def _node(self, action: Action, observed: ObservedPlan) -> SavedNode:
-        node = self.spec.node(action.node)
+        node = observed.spec.node(action.node)
         assert node is not None
         return SavedNode(
             plan=self._redacted_members(action),
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, observed),
-            output=None if action.error else _output(node, self.spec.target, observed),
+            output=None if action.error else _output(node, observed),
             inputs=tuple(
                 self._observed(uri, observed.snapshots[uri])
-                for uri in dict.fromkeys(lance_uris(self.spec, node))
+                for uri in dict.fromkeys(lance_uris(observed.spec, node))
             ),
         )
 
@@ -337,13 +338,14 @@ def _record(node: Node, observed: ObservedPlan) -> str | None:
     return None if record is None else value_digest(record)
 
 
-def _output(node: Node, target: Target, observed: ObservedPlan) -> str | None:
-    if not isinstance(node, KnnJoin):
+def _output(node: Node, observed: ObservedPlan) -> str | None:
+    if not isinstance(node, KnnJoin) or table_name_of(node.output_uri) is not None:
         return None
     format = OutputFormat(node.output_format)
     remembered = remembered_result(observed.joins.get(node.name), node_digest(node))
     try:
-        result = output.current(format, node.output_uri, target.storage_options, remembered)
+        options = observed.spec.options.of(node.output_uri)
+        result = output.current(format, node.output_uri, options, remembered)
     except LancestatError as error:
         return error.code
     return None if result is None else value_digest((result.rows, result.digest, result.generation))

@@ -160,7 +160,7 @@ class TableReporter:
         return self.observer.assess_snapshot(table, snapshot, self.observed.records, self.now)
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
-        options = self.observer.spec.target.storage_options
+        options = self.observer.spec.options.of(snapshot.uri)
         try:
             with pinned_history(snapshot.pin, options) as dataset:
                 return rows_changed_at(dataset)
@@ -266,6 +266,7 @@ def gather(
     """
     observer = Observer(spec, state, clock, THREADS)
     observed = observer.observe(nodes)
+    nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now = clock()
     tables = TableReporter(observer, observed, now, with_histograms)

@@ -13,6 +13,7 @@ from lancestat.redact import Origin
 from lancestat.review.mask import Mask
 from lancestat.review.values import Json, Property, PropertyChange, RiskNote
 from lancestat.spec.declaration import (
+    ByName,
     Chosen,
     Declared,
     Flag,
@@ -168,6 +169,9 @@ def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_S
             for name in sorted(value):
                 hidden = Property(value[name], HIDDEN, None, True, key)
                 yield _Stated(f"{label}.{name}", (f"{names[0]}.{name}",), hidden)
+        elif isinstance(key.shape, ByName):
+            for name in sorted(value):
+                yield from _stated(value[name], f"{label}.{name}.", f"{names[0]}.{name}.")
         elif isinstance(value, Policy | KnnSide | Freshness):
             yield from _stated(value, f"{label}." if key.diff_label else prefix, f"{names[0]}.")
         else:

@@ -18,6 +18,7 @@ from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import CONNECT, require_shared, scratch_root
 from lancestat.spark.session.start import remote_of, running_session, start_session, stop_session
 from lancestat.spark.sql.query import silent_query_logger
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.statistics.partial import ColumnPartial
 
@@ -44,6 +45,7 @@ class SparkScanner:
         session: The session to use, classic or of Spark Connect; that of the thread which enters
             the scanner, or else of the process, when None.
         ends_process: Whether the process ends next, and need not wait until Spark has stopped.
+        options: How to reach tables; the target's storage options when None.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class SparkScanner:
         has_joins: bool = False,
         session: SparkSession | None = None,
         ends_process: bool = False,
+        options: UriOptions | None = None,
     ) -> None:
         self._target = target
+        self._options = options or UriOptions(target.storage_options)
         self._on_progress = on_progress
         self._has_joins = has_joins
         self._ends_process = ends_process
@@ -107,7 +111,7 @@ class SparkScanner:
             for scanned in analyze_table(
                 session,
                 TableScan(node, table, tuple(scans)),
-                self._target.storage_options,
+                self._options.of(table.uri),
                 group=group,
                 on_progress=lambda fragments, size: self._advance(node, fragments, size),
             ):
@@ -128,7 +132,7 @@ class SparkScanner:
 
         root = scratch_root(self._target.scratch, session)
         with self._cancellable(f"joining '{work.node}'") as group:
-            engine = Engine(session, root, group, self._target.storage_options, on_stage)
+            engine = Engine(session, root, group, self._options, on_stage)
             with engine.open(work) as join:
                 yield join
 

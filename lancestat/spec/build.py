@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -10,7 +10,15 @@ from typing import Any
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LancestatError, MissingKey, NotPlainQuery, WrongValue
+from lancestat.errors import (
+    LancestatError,
+    MissingKey,
+    NotPlainQuery,
+    UnknownReference,
+    WrongValue,
+    did_you_mean,
+)
+from lancestat.spec.catalog import TABLE_NAME, Catalog, parse_table_name
 from lancestat.spec.declaration import (
     ByName,
     Bytes,
@@ -50,6 +58,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.query import option_objection, query_objection
+from lancestat.spec.quoting import quoted
 from lancestat.spec.redaction import named
 from lancestat.spec.table import ColumnChoice
 
@@ -61,11 +70,13 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 class Builder:
     """Builds the resources of a project in `root`; what is wrong is appended to `errors`.
 
-    `sets` and `policies` are those that tables name; they have to be built first.
+    `sets` and `policies` are those that tables name; they have to be built first. `catalogs` are
+    the names of those of the target, None where they are not known.
     """
 
     root: Path
     errors: list[LancestatError]
+    catalogs: Collection[str] | None = None
     sets: Namespace[ColumnSet] = field(default_factory=lambda: Namespace("column set"))
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
 
@@ -89,7 +100,10 @@ class Builder:
     def knn_join(self, item: Item) -> KnnJoin:
         """Return the KNN join that an item declares."""
         self._check_mode(item)
-        return KnnJoin(**self._values(KnnJoin, item), location=item.location)
+        values = self._values(KnnJoin, item)
+        if values["output_format"] == "table":
+            values["output_format"] = "lance"
+        return KnnJoin(**values, location=item.location)
 
     def target(self, item: Item, name: str) -> Target:
         """Return the target that an item declares."""
@@ -130,6 +144,8 @@ class Builder:
         match shape:
             case PathOrUri():
                 return self._absolute(item, value, *steps)
+            case Text() if shape is TABLE_NAME:
+                return self._catalog_table(item, value, *steps)
             case Pattern():
                 return ColumnPattern(value, item.at(*steps))
             case Text() | Flag() | Scalar() | Variables():
@@ -159,8 +175,10 @@ class Builder:
                     if isinstance(value, _JSON_TYPES[type(candidate)])
                 )
                 return self._read(inner, item, *steps)
-            case ByName() | Chosen():
-                raise AssertionError("the project file alone has such keys")
+            case ByName(items=items):
+                return {name: self._read(items, item, *steps, name) for name in value}
+            case Chosen():
+                raise AssertionError("the YAML has no such key")
         assert_never(shape)
 
     def _nested(self, resource: type[Declared], item: Item, *steps: str) -> Any:
@@ -171,6 +189,13 @@ class Builder:
             return self._side(item, values, *steps)
         if resource is ColumnChoice:
             return ColumnChoice(**values)
+        if resource is Catalog:
+            if values["impl"] == "dir" and "root" in values["properties"]:
+                root = self._absolute(
+                    item, values["properties"]["root"], *steps, "properties", "root"
+                )
+                values["properties"] = {**values["properties"], "root": root}
+            return Catalog(**values)
         templates = {part: origin.template for part, origin in item.origins_below(*steps).items()}
         if resource is StaleBounds:
             return StaleBounds(**values, templates=templates)
@@ -185,6 +210,23 @@ class Builder:
         except ValueError as error:
             self.errors.append(item.error(WrongValue, f"'{steps[-1]}' {error}", *steps))
             return text
+
+    def _catalog_table(self, item: Item, text: str, *steps: str | int) -> str:
+        """Return the URI that stands for a table of a catalog."""
+        try:
+            table = parse_table_name(text)
+        except ValueError as error:
+            self.errors.append(item.error(WrongValue, f"'{steps[-1]}' {error}", *steps))
+            return text
+        if self.catalogs is not None and table.catalog not in self.catalogs:
+            known = ", ".join(self.catalogs) or "none"
+            hint = None if item.origin(*steps) else did_you_mean(table.catalog, self.catalogs)
+            message = f"the target has no catalog {quoted(table.catalog)}"
+            if item.origin(*steps) is not None:
+                message = f"the target has no such catalog as {item.quoted(text, *steps)} names"
+            hint = hint or f"declared: {known}"
+            self.errors.append(item.error(UnknownReference, message, *steps, hint=hint))
+        return table.uri
 
     def _duration(self, item: Item, text: str, *steps: str | int) -> timedelta:
         span = _span(text)
@@ -220,6 +262,10 @@ class Builder:
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))
         table, has_query = values["table"], values["sql"] is not None
+        if table is not None and "." in table:
+            # The names of nodes have no dots.
+            uri = self._catalog_table(item, table, *steps, "table")
+            return KnnSide(**{**values, "table": None, "format": "lance", "uri": uri})
         refs = item.refs.get((*item.path, *steps, "sql"), ()) if table is None else (table,)
         location = item.at(*steps, "sql") if has_query else None
         return KnnSide(**values, refs=refs, sql_location=location)

@@ -34,7 +34,8 @@ def node_digest(node: Node) -> str:
     places, and whether a policy or a column set is inline or named. It is stable across runs and
     releases, as long as `DIGEST_VERSION` stays.
     """
-    text = json.dumps([DIGEST_VERSION, node.kind.value, _meaning(node)], sort_keys=True)
+    meaning = _meaning(node.declared or node)
+    text = json.dumps([DIGEST_VERSION, node.kind.value, meaning], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

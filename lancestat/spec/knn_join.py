@@ -8,6 +8,7 @@ from enum import Enum
 from typing import ClassVar
 
 from lancestat.errors import Location
+from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
     LABEL,
     MEANING,
@@ -89,7 +90,8 @@ class KnnSide:
 
     table: str | None = key(
         PUBLIC,
-        "A declared table, or the output of another KNN join.",
+        "A declared table, the output of another KNN join, or a table of one of the target's "
+        "catalogs, as `catalog.namespace.table`.",
         role=MEANING,
         risk=ROWS,
         default=None,
@@ -239,12 +241,25 @@ class KnnJoin:
         kw_only=True,
     )
     output_format: str = key(
-        Chosen(paths=(("output", "lance"), ("output", "parquet"))), None, "output", role=MEANING
+        Chosen(paths=(("output", "lance"), ("output", "parquet"), ("output", "table"))),
+        None,
+        "output",
+        role=MEANING,
     )
     output_uri: str = keys(
-        _output("lance", "A Lance dataset."), _output("parquet", "A folder of Parquet files.")
+        _output("lance", "A Lance dataset."),
+        _output("parquet", "A folder of Parquet files."),
+        Key(
+            ("output", "table"),
+            TABLE_NAME,
+            "A table of one of the target's catalogs, as `catalog.namespace.table`; it is created "
+            "where it is not there.",
+            role=MEANING,
+            risk=Risk.OUTPUT_MOVED,
+        ),
     )
     location: Location
+    declared: KnnJoin | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     kind = NodeKind.KNN_JOIN
     declares: ClassVar[Resource] = Resource(
@@ -259,9 +274,9 @@ class KnnJoin:
                 one_of=("nprobes", "recall"),
             ),
             "output": Resource(
-                "a mapping with 'lance' or 'parquet'",
+                "a mapping with 'lance', 'parquet' or 'table'",
                 "Where the result is written.",
-                one_of=("lance", "parquet"),
+                one_of=("lance", "parquet", "table"),
                 is_required=True,
             ),
         },

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -57,13 +57,14 @@ def load_project(
     errors: list[LancestatError] = []
     arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
     header = read_header(read_file(files, PROJECT_FILE), root, arguments, errors)
+    catalogs = None if errors else header.target.catalogs
     specs = spec_files(files, root, header.folders, errors)
     names = [name for name in specs if name != PROJECT_FILE]
     declarations = _Declarations(files, root, known=dict.fromkeys(header.known))
     declarations.known |= dict.fromkeys(_file_names(root, header.folders, names))
     for name in names:
         declarations.read(name, header.scope, errors)
-    nodes = declarations.build(errors)
+    nodes = declarations.build(errors, catalogs)
     origins = declarations.node_origins()
     redactor = declarations.redactor(nodes, origins, header.public)
     if errors:
@@ -149,9 +150,11 @@ class _Declarations:
                 if own := item.origins_below():
                     self.origins[kind, name] = own
 
-    def build(self, errors: list[LancestatError]) -> tuple[Node, ...]:
+    def build(
+        self, errors: list[LancestatError], catalogs: Collection[str] | None
+    ) -> tuple[Node, ...]:
         """The nodes, in the order of their files and places; errors are appended."""
-        builder = Builder(self.root, errors, self.sets, self.policies)
+        builder = Builder(self.root, errors, catalogs, self.sets, self.policies)
         for kind, item in self.items:
             name = item.value["name"]
             if kind == "column_sets":

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
+from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
     ByName,
     Bytes,
@@ -147,6 +148,18 @@ class Target:
         kw_only=True,
     )
 
+    catalogs: Mapping[str, Catalog] = key(
+        ByName(
+            title="a mapping of catalogs",
+            names=Text(title=NAME.title, limits=NAME.limits),
+            items=Nested(resource=Catalog),
+        ),
+        "Catalogs by the names that tables and queries call them.",
+        default_factory=dict,
+        repr=False,
+        kw_only=True,
+    )
+
     @property
     def master(self) -> str | None:
         """Spark's master URL, None where spark-submit or Spark's own configuration decides."""
@@ -263,13 +276,16 @@ RESOURCES: Mapping[str, type[Declared]] = {
 """The resources of spec files, by the key of their list."""
 
 
+NO_OPTIONS = UriOptions({})
+
+
 @dataclass(frozen=True, slots=True)
 class ProjectSpec:
     """A whole project under one target. Nodes are in the order of their files and places.
 
     `origins` has, by node and dotted key, where values came from the environment, and
     `target_origins` those of the target's settings. `redactor` finds such values in texts, and all
-    storage options.
+    storage options. `options` has the storage options of every dataset by its URI.
     """
 
     name: str
@@ -280,12 +296,25 @@ class ProjectSpec:
     origins: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
     target_origins: Mapping[str, Origin] = field(default_factory=dict)
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+    options: UriOptions = field(default=NO_OPTIONS, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        known = [*secret_options(self.target.storage_options)]
+        target = self.target
+        known = [*secret_options(target.storage_options)]
+        for catalog in target.catalogs.values():
+            known += secret_options(catalog.secret_properties)
+        for table in self.tables:
+            known += secret_options(table.storage_options)
         for join in self.joins:
             known += (*secret_options(join.left.options), *secret_options(join.right.options))
         object.__setattr__(self, "redactor", self.redactor.with_known(known))
+        if self.options is NO_OPTIONS:
+            declared = {
+                table.uri: {**target.storage_options, **table.storage_options}
+                for table in self.tables
+                if table.storage_options
+            }
+            object.__setattr__(self, "options", UriOptions(target.storage_options, declared))
 
     @property
     def tables(self) -> tuple[Table, ...]:

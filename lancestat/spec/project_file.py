@@ -25,6 +25,7 @@ from lancestat.redact import (
     secret_options,
 )
 from lancestat.spec.build import Builder
+from lancestat.spec.catalog import hidden_properties
 from lancestat.spec.declaration import default_of
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import SpecFolder
@@ -133,6 +134,12 @@ def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
         conf = spark.get("conf") if isinstance(spark, dict) else None
         remote = spark.get("remote") if isinstance(spark, dict) else None
         options = given.get("storage-options")
+        catalogs = given.get("catalogs")
+        for catalog in catalogs.values() if isinstance(catalogs, dict) else ():
+            properties = catalog.get("properties") if isinstance(catalog, dict) else None
+            if isinstance(properties, dict):
+                hidden = hidden_properties(properties)
+                yield from secret_options({k: str(v) for k, v in hidden.items()})
         if isinstance(conf, dict):
             yield from secret_options(
                 {k: str(v) for k, v in conf.items() if is_secret_name(str(k))}

@@ -105,7 +105,8 @@ class _Writer:
                     properties[name]["properties"][key.path[1]] = self._key(declared, key)
                     continue
                 properties[name] = self._key(declared, key)
-                required += [name] if declared.is_required else []
+                # Of several keys one is enough: `Resource.one_of` says so.
+                required += [name] if declared.is_required and len(declared.spelled) == 1 else []
         return _object(declares, properties, required)
 
     def _key(self, declared: KeyField, key: Key) -> Schema:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from lancestat.errors import Location
 from lancestat.formats import age, count
+from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
     CHECK,
     LABEL,
@@ -17,6 +18,7 @@ from lancestat.spec.declaration import (
     REMARK,
     Either,
     Flag,
+    Key,
     Nested,
     PathOrUri,
     Resource,
@@ -25,6 +27,7 @@ from lancestat.spec.declaration import (
     Text,
     Words,
     key,
+    keys,
     resource,
 )
 from lancestat.spec.shapes import (
@@ -34,6 +37,7 @@ from lancestat.spec.shapes import (
     NAME,
     PATTERNS,
     PUBLIC,
+    SETTINGS,
     TAGS,
     TEXT,
     TYPES,
@@ -277,16 +281,41 @@ def _histogram_warning(old: bool, new: bool) -> str | None:
 
 @resource
 class Table:
-    """A declared Lance dataset; a relative `uri` is resolved against the project's folder."""
+    """A declared Lance dataset; a relative `uri` is resolved against the project's folder.
+
+    A table of a catalog has the URI of its `TableName`, until it is located: then it has the URI of
+    the dataset, and `declared` is the table as the YAML has it. `storage_options` may be secret:
+    `repr` omits them.
+    """
 
     name: str = key(NAME, "The name of the node and of its view in SQL.", role=LABEL)
-    uri: str = key(
-        PathOrUri(title="a path or an object-store URI", limits={"minLength": 1}),
-        "The Lance dataset; a relative path starts at the project's folder.",
-        role=MEANING,
-        risk=Risk.DATASET_MOVED,
+    uri: str = keys(
+        Key(
+            ("uri",),
+            PathOrUri(title="a path or an object-store URI", limits={"minLength": 1}),
+            "The Lance dataset; a relative path starts at the project's folder.",
+            role=MEANING,
+            risk=Risk.DATASET_MOVED,
+        ),
+        Key(
+            ("table",),
+            TABLE_NAME,
+            "In place of 'uri': a table of one of the target's catalogs, as "
+            "`catalog.namespace.table`.",
+            role=MEANING,
+            risk=Risk.DATASET_MOVED,
+            label="uri",
+        ),
     )
     location: Location
+    storage_options: Mapping[str, str] = key(
+        SETTINGS,
+        "Options for object stores, over those of the target.",
+        "storage-options",
+        default_factory=dict,
+        repr=False,
+        kw_only=True,
+    )
     description: str | None = key(TEXT, "What a row is.", role=REMARK, default=None)
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=())
     owner: str | None = key(TEXT, "Whom to ask.", role=REMARK, default=None)
@@ -333,13 +362,15 @@ class Table:
         role=CHECK,
         default=None,
     )
+    declared: Table | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     kind = NodeKind.TABLE
     declares: ClassVar[Resource] = Resource(
-        "a mapping with 'name' and 'uri'",
+        "a mapping with 'name' and 'uri' or 'table'",
         "A Lance dataset whose statistics are kept.",
         noun="table",
         definition="table",
+        one_of=("uri", "table"),
     )
 
     dataset_format: ClassVar[str] = "lance"

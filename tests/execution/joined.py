@@ -43,6 +43,7 @@ from lancestat.plan.stages import (
     Probe,
     StageProgress,
 )
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
 from lancestat.state.join_counts import Accuracy, JoinCounts
@@ -124,7 +125,8 @@ class JoinWorld:
             replan_table=lambda name, use: self.observer.plan_again(
                 self.table(name), use_partials=use
             ),
-            storage_options={},
+            options=UriOptions({}),
+            catalogs={},
             run_id="test",
             clock=self.clock,
             digests=digests,

@@ -21,6 +21,7 @@ from lancestat.manifest.wire import unstamped
 from lancestat.plan.actions import Action, Plan, TableVersion
 from lancestat.plan.observe import Observer
 from lancestat.plan.stages import OnStage, ReadFragments, Scan
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
@@ -99,7 +100,8 @@ class World:
             open_join=no_join,
             replan=no_replan,
             replan_table=lambda name, use: self.observer.plan_again(self.table, use_partials=use),
-            storage_options={},
+            options=UriOptions({}),
+            catalogs={},
             run_id="test",
             clock=self.clock,
             digests=digests,

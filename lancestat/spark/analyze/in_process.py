@@ -13,6 +13,7 @@ from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import Scan
 from lancestat.spark.analyze.scan_task import RangePartials, ScanTask, scan_table
 from lancestat.spark.analyze.work import TableScan, WorkItem
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
 from lancestat.statistics.partial import ColumnPartial
@@ -27,14 +28,18 @@ class ProcessScanner:
     The ranges, the kernel and the attempts are those of a job on Spark, and so are the partials.
 
     Args:
-        target: How to reach the tables, and how many cores to use.
+        target: How many cores to use.
         on_progress: Receives a node's name with its fragments and bytes read so far.
+        options: How to reach the tables; the target's storage options when None.
     """
 
     def __init__(
-        self, target: Target, on_progress: Callable[[str, int, int], None] | None = None
+        self,
+        target: Target,
+        on_progress: Callable[[str, int, int], None] | None = None,
+        options: UriOptions | None = None,
     ) -> None:
-        self._options = target.storage_options
+        self._options = options or UriOptions(target.storage_options)
         self._cores = local_cores(target.master or "") or os.cpu_count() or 1
         self._on_progress = on_progress
         self._cancelled = threading.Event()
@@ -66,7 +71,7 @@ class ProcessScanner:
         """
         for scanned in scan_table(
             TableScan(node, table, tuple(scans)),
-            self._options,
+            self._options.of(table.uri),
             self._run,
             cores=self._cores,
             on_progress=lambda fragments, size: self._advance(node, fragments, size),

@@ -39,6 +39,7 @@ from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.jobs import Jobs, jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import has_nearest_by_join
+from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -67,7 +68,7 @@ class SparkJoin:
             work.output_format,
             work.output_uri,
             engine.run_id,
-            engine.storage_options,
+            engine.options.of(work.output_uri),
             work.remembered,
         )
         rollback = self.cleanup.enter_context(ExitStack())
@@ -136,15 +137,20 @@ class Engine:
         spark: A session, classic or of Spark Connect.
         scratch_root: Where scratch folders go.
         run_id: Names the run: its group of Spark jobs, by which it can be cancelled, and its files.
-        storage_options: How to reach sides, scratch and output.
+        options: How to reach sides, scratch and output.
         on_stage: Receives the progress of joins.
     """
 
     spark: SparkSession
     scratch_root: str
     run_id: str
-    storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
+    options: UriOptions = field(default_factory=lambda: UriOptions({}))
     on_stage: OnStage = ignore_progress
+
+    @property
+    def storage_options(self) -> Mapping[str, str]:
+        """The options that reach scratch."""
+        return self.options.default
 
     @property
     def cores(self) -> int:
@@ -176,11 +182,11 @@ class Engine:
         work = _scoped_work(work)
         # Both queries are checked before either of them runs.
         queries = {
-            name: QuerySide.parse(self.spark, side, self.storage_options, name)
+            name: QuerySide.parse(self.spark, side, self.options, name)
             for name, side in (("left", work.left), ("right", work.right))
             if side.sql is not None
         }
-        read = {name: query.rows(self.storage_options) for name, query in queries.items()}
+        read = {name: query.rows(self.options) for name, query in queries.items()}
         given = {**(frames or {}), **{name: rows for name, (rows, _) in read.items()}}
         left = self._source("left", work.left, given.get("left"))
         right = self._source("right", work.right, given.get("right"))
@@ -246,7 +252,8 @@ class Engine:
         """Open a side; a right one may be read where it is, depending on the left one."""
         name, vector, select = source.name, source.vector, source.select
         if source.table is not None:
-            return opened_table(source.table, vector, select, self.storage_options, name)
+            options = self.options.of(source.table.pin.uri)
+            return opened_table(source.table, vector, select, options, name)
         assert source.frame is not None
         rows = with_numbered_columns(source.frame, vector, select, name)
         # What Spark would read of files is known in its JVM alone.

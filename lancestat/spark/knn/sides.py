@@ -29,6 +29,7 @@ from lancestat.spark.read.relation import Relation, relate
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
 from lancestat.spark.sql.query_failure import QueryContext, QueryText, explain_failure
+from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +51,7 @@ class QuerySide:
         cls,
         spark: SparkSession,
         source: SideSource,
-        storage_options: Mapping[str, str],
+        options: UriOptions,
         name: str,
     ) -> QuerySide:
         """Read the query; nothing is resolved, and nothing runs.
@@ -71,12 +72,12 @@ class QuerySide:
         try:
             parsed = parse_query(spark.newSession(), source.sql)
         except Exception as error:
-            raise unreadable(error, source, storage_options, name) from None
+            raise unreadable(error, source, options.default, name) from None
         if parsed.objection is not None:
             raise _not_plain(source, name, parsed.objection)
         return cls(name, source, parsed)
 
-    def rows(self, storage_options: Mapping[str, str]) -> tuple[DataFrame, tuple[str, ...]]:
+    def rows(self, options: UriOptions) -> tuple[DataFrame, tuple[str, ...]]:
         """Return the rows, nothing of which is computed yet, and `proof.unproven` about them.
 
         Raises:
@@ -86,13 +87,13 @@ class QuerySide:
         """
         source = self.source
         try:
-            _attach(self.parsed.session, source.views, storage_options)
+            _attach(self.parsed.session, source.views, options)
             rows = self.parsed.rows()
             analyzed = self.parsed.analyzed(rows)
         except LancestatError:
             raise
         except Exception as error:
-            raise unreadable(error, source, storage_options, self.name) from None
+            raise unreadable(error, source, options.default, self.name) from None
         objection = hidden_objection(analyzed)
         if objection is not None:
             raise _not_plain(source, self.name, objection)
@@ -124,11 +125,8 @@ def _not_plain(source: SideSource, name: str, objection: str) -> UsageError:
     )
 
 
-def _attach(
-    session: SparkSession, views: Sequence[PinnedTable], storage_options: Mapping[str, str]
-) -> None:
-
-    opened = [(view.name, open_pinned_table(view.pin, storage_options)) for view in views]
+def _attach(session: SparkSession, views: Sequence[PinnedTable], options: UriOptions) -> None:
+    opened = [(view.name, open_pinned_table(view.pin, options.of(view.pin.uri))) for view in views]
     relate(session, [Relation(table, view=name) for name, table in opened])
 
 

@@ -1,0 +1,95 @@
+"""Locates tables of catalogs: from then on they are datasets at URIs, as all others are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from lancestat.errors import CatalogTableMissing, LakeError, ManagedByCatalog
+from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate, tables_at
+from lancestat.redact import redact_line
+from lancestat.spec.catalog import TableName, table_name_of
+from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, joins_of
+
+
+def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tuple[Node, ...]]:
+    """Ask the catalogs for the tables that nodes name, or read by the names of other nodes.
+
+    Returns:
+        The project and its nodes with the URIs of datasets in place of names of tables, and the
+        given nodes likewise. A table that cannot be located keeps the URI that stands for it;
+        `spec.options` raises the reason when it is to be opened.
+    """
+    names = _names(spec, nodes)
+    if not names:
+        return spec, tuple(nodes)
+    answers = locate(
+        names, spec.target.catalogs, lambda name: spec.options.declared(name.uri), threads=8
+    )
+    outputs = {join.output_uri for join in joins_of((*spec.nodes, *nodes))}
+    uris: dict[str, str] = {}
+    for name, answer in answers.items():
+        is_result = name.uri in outputs and isinstance(answer, CatalogTableMissing)
+        match answer:
+            case LocatedTable():
+                uris[name.uri] = answer.uri
+                spec.options.locate(answer.uri, answer.options)
+                spec.options.locate(name.uri, None)
+            case LakeError():
+                # What a join has not written yet is not there, and that is no failure.
+                spec.options.locate(name.uri, None if is_result else answer)
+    moved = replace(spec, nodes=tuple(_located_node(node, uris) for node in spec.nodes))
+    return moved, tuple(_located_node(node, uris) for node in nodes)
+
+
+def _names(spec: ProjectSpec, nodes: Iterable[Node]) -> tuple[TableName, ...]:
+    """Return the tables of catalogs that nodes name, or other nodes that they read."""
+    names: dict[TableName, None] = {}
+    pending, seen = list(nodes), set()
+    while pending:
+        node = pending.pop()
+        if node.name in seen:
+            continue
+        seen.add(node.name)
+        uris = (*node.input_uris, node.dataset_uri)
+        names |= dict.fromkeys(name for name in map(table_name_of, uris) if name is not None)
+        pending += (other for ref in node.refs if (other := spec.node(ref)) is not None)
+    return tuple(names)
+
+
+def _located_node(node: Node, uris: Mapping[str, str]) -> Node:
+    match node:
+        case Table():
+            if node.uri not in uris:
+                return node
+            return replace(node, uri=uris[node.uri], declared=node)
+        case KnnJoin():
+            if not {*node.input_uris, node.output_uri} & uris.keys():
+                return node
+            return replace(
+                node,
+                left=_located_side(node.left, uris),
+                right=_located_side(node.right, uris),
+                output_uri=uris.get(node.output_uri, node.output_uri),
+                declared=node.declared or node,
+            )
+
+
+def _located_side(side: KnnSide, uris: Mapping[str, str]) -> KnnSide:
+    return side if side.uri is None else replace(side, uri=uris.get(side.uri, side.uri))
+
+
+def require_unmanaged(spec: ProjectSpec, uri: str) -> None:
+    """Refuse to write to a dataset past a catalog of the target that owns its versions.
+
+    Raises:
+        ManagedByCatalog: one of the target's catalogs owns them.
+        LakeError: a catalog cannot be asked.
+    """
+    for name, found in tables_at(uri, spec.target.catalogs, spec.options.declared(uri)):
+        if isinstance(found.options, CatalogOptions) and found.options.is_managed:
+            raise ManagedByCatalog(
+                f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
+                f"{name}: its readers would not see a commit past it",
+                hint=f"name the table by its catalog: 'table: {name}' in place of 'uri'",
+            )
