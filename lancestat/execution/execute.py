@@ -48,7 +48,7 @@ class Execution:
         has_joins = any(map(is_join, plan.actions))
         advanced = self.progress.advanced
         with (
-            ProcessScanner(spec.target, advanced, spec.options) as process,
+            ProcessScanner(spec.target, advanced, options=spec.options) as process,
             SparkScanner(
                 spec.target,
                 advanced,

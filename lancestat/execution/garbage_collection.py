@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
-from lancestat.errors import LancestatError
+from lancestat.errors import CatalogTableMissing, LancestatError
 from lancestat.knn.work import OutputFormat
 from lancestat.lake.temporary_files import collect_temporary_garbage
 from lancestat.output import result as output
 from lancestat.plan.join_planner import remembered_result
+from lancestat.plan.locate import located
 from lancestat.scratch.garbage_collection import collect_scratch_garbage
 from lancestat.spark.knn.scratch_root import known_roots
+from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec, Table
 from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
@@ -33,9 +36,15 @@ def collect_garbage(
 
     Raises:
         StateError: The state cannot be reached.
+        LakeError: A catalog does not tell where a declared table is.
         ScratchUnusable: a scratch root cannot be listed.
     """
 
+    spec, _ = located(spec, spec.nodes)
+    for table in spec.tables:
+        with suppress(CatalogTableMissing):
+            # Without its place, its state would be taken for what nothing needs.
+            spec.options.of(table.uri)
     declared = {
         table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
         for node in spec.nodes
@@ -50,10 +59,14 @@ def collect_garbage(
 def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
 
     for join in spec.joins:
+        if table_name_of(join.output_uri) is not None:
+            # It has not been written yet.
+            continue
         try:
             format = OutputFormat(join.output_format)
             remembered = remembered_result(records.get(join.name), node_digest(join))
-            output.collect_garbage(format, join.output_uri, spec.target.storage_options, remembered)
+            options = spec.options.of(join.output_uri)
+            output.collect_garbage(format, join.output_uri, options, remembered)
         except LancestatError as error:
             # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)

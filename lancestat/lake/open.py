@@ -170,13 +170,17 @@ def _open(
     if name is not None:
         raise CatalogTableMissing(f"the catalog '{name.catalog}' has no table {name}")
     with readable(uri, version=version, storage_options=storage_options):
-        return lance.LanceDataset(
-            uri,
-            version,
-            storage_options=store_options(uri, storage_options),
-            session=session,
-            **by_catalog(storage_options),
-        )
+        options = store_options(uri, storage_options)
+        if isinstance(storage_options, CatalogOptions):
+            # `lance.dataset` would ask the catalog again where the dataset is.
+            return lance.LanceDataset(
+                uri,
+                version,
+                storage_options=options,
+                session=session,
+                **storage_options.committing,
+            )
+        return lance.dataset(uri, version=version, storage_options=options, session=session)
 
 
 def by_catalog(storage_options: Mapping[str, str] | None) -> dict[str, Any]:

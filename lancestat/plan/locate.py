@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lancestat.errors import CatalogTableMissing, LakeError, ManagedByCatalog
+from lancestat.errors import CatalogTableMissing, ManagedByCatalog
 from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate, tables_at
 from lancestat.redact import redact_line
 from lancestat.spec.catalog import TableName, table_name_of
@@ -23,23 +23,35 @@ def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tupl
     names = _names(spec, nodes)
     if not names:
         return spec, tuple(nodes)
-    answers = locate(
-        names, spec.target.catalogs, lambda name: spec.options.declared(name.uri), threads=8
-    )
-    outputs = {join.output_uri for join in joins_of((*spec.nodes, *nodes))}
-    uris: dict[str, str] = {}
-    for name, answer in answers.items():
-        is_result = name.uri in outputs and isinstance(answer, CatalogTableMissing)
-        match answer:
-            case LocatedTable():
-                uris[name.uri] = answer.uri
-                spec.options.locate(answer.uri, answer.options)
-                spec.options.locate(name.uri, None)
-            case LakeError():
-                # What a join has not written yet is not there, and that is no failure.
-                spec.options.locate(name.uri, None if is_result else answer)
+    results = {join.output_uri for join in joins_of((*spec.nodes, *nodes))}
+    uris = _ask(spec, names, results)
     moved = replace(spec, nodes=tuple(_located_node(node, uris) for node in spec.nodes))
     return moved, tuple(_located_node(node, uris) for node in nodes)
+
+
+def located_uris(spec: ProjectSpec, uris: Iterable[str]) -> dict[str, str]:
+    """Return the URI of a dataset for every given one; `spec.options` has the options of each.
+
+    What cannot be located keeps the URI that stands for it, as in `located`.
+    """
+    names = {uri: table_name_of(uri) for uri in uris}
+    found = _ask(spec, [name for name in names.values() if name is not None], ())
+    return {uri: found.get(uri, uri) for uri in names}
+
+
+def _ask(spec: ProjectSpec, names: Sequence[TableName], results: Collection[str]) -> dict[str, str]:
+    """Return URIs of datasets by those that stood for them; what joins write may be missing."""
+    uris: dict[str, str] = {}
+    answers = locate(names, spec.target.catalogs, lambda name: spec.options.declared(name.uri))
+    for name, answer in answers.items():
+        if isinstance(answer, LocatedTable):
+            uris[name.uri] = answer.uri
+            spec.options.locate(answer.uri, answer.options)
+            spec.options.locate(name.uri, None)
+        else:
+            is_to_come = name.uri in results and isinstance(answer, CatalogTableMissing)
+            spec.options.locate(name.uri, None if is_to_come else answer)
+    return uris
 
 
 def _names(spec: ProjectSpec, nodes: Iterable[Node]) -> tuple[TableName, ...]:

@@ -41,6 +41,7 @@ from lancestat.plan.stages import (
 )
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
 from lancestat.redact import redact_line
+from lancestat.spec.catalog import shown_uri
 from lancestat.spec.model import Policy
 
 
@@ -143,7 +144,7 @@ def _explain(stage: TableStage | JoinStage) -> str:
             return "with the neighbours that the last run found"
         case CommitResult():
             how = "appended to" if stage.appends else "written to"
-            return f"{how} {redact_line(stage.uri)} as {stage.format.value}"
+            return f"{how} {redact_line(shown_uri(stage.uri))} as {stage.format.value}"
         case _:
             assert_never(stage)
 

@@ -20,6 +20,7 @@ from lancestat.plan.assessment import TableAssessment, assess
 from lancestat.plan.coverage import cover
 from lancestat.plan.join_observe import read_uris
 from lancestat.plan.join_sides import datasets_of
+from lancestat.plan.locate import located_uris
 from lancestat.plan.planner import skip_if_current
 from lancestat.review.mask import Mask
 from lancestat.spec.digest import node_digest
@@ -33,12 +34,17 @@ _NOWHERE_ELSE = "and credentials go only where BASE sends them"
 def trusted_uris(base: ProjectSpec, head: ProjectSpec) -> frozenset[str]:
     """The URIs that may be opened with HEAD's storage options: BASE's, if BASE has these options.
 
+    Catalogs give options, too: those of HEAD have to be BASE's.
+
     They are compared as they are spelled, since a query or a user in a URI may redirect a request.
     """
     if not _has_same_options(base, head):
         return frozenset()
     outputs = (join.output_uri for join in base.joins)
-    return frozenset(uri for node in base.nodes for uri in read_uris(base, node)).union(outputs)
+    read = (uri for node in base.nodes for uri in read_uris(base, node))
+    return frozenset(
+        uri for uri in (*read, *outputs) if base.options.declared(uri) == head.options.declared(uri)
+    )
 
 
 def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
@@ -49,12 +55,17 @@ def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
 def withheld_reason(base: ProjectSpec, head: ProjectSpec) -> str:
     """Return why a dataset that is not trusted is not opened."""
     if not _has_same_options(base, head):
-        return f"the storage options are not those of BASE, {_NOWHERE_ELSE}"
+        has_same_catalogs = base.target.catalogs == head.target.catalogs
+        what = "storage options" if has_same_catalogs else "catalogs"
+        return f"the {what} are not those of BASE, {_NOWHERE_ELSE}"
     return f"BASE reads nothing at its URI, {_NOWHERE_ELSE}"
 
 
 def _has_same_options(base: ProjectSpec, head: ProjectSpec) -> bool:
-    return base.target.storage_options == head.target.storage_options
+    return (
+        base.target.storage_options == head.target.storage_options
+        and base.target.catalogs == head.target.catalogs
+    )
 
 
 Opened = Mapping[str, Snapshot | LakeError]
@@ -115,10 +126,9 @@ def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateRead
     trusted = dict.fromkeys(filter(nothing.may_open, uris))
     if not trusted:
         return nothing
-    options = nothing.spec.target.storage_options
-    evidence = replace(
-        nothing, opened=observe_snapshots(zip(trusted, trusted, strict=True), options)
-    )
+    places = located_uris(nothing.spec, trusted)
+    opened = observe_snapshots(places.items(), nothing.spec.options)
+    evidence = replace(nothing, opened=opened)
     if not any(isinstance(snapshot, Snapshot) for snapshot in evidence.opened.values()):
         return evidence
     try:
@@ -170,7 +180,7 @@ def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
 
 
 def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
-    identity = table_identity(table.uri)
+    identity = table_identity(snapshot.uri)
     return assess(table, identity, snapshot, evidence.records.get(identity), evidence.now)
 
 
@@ -235,5 +245,5 @@ def _files_bytes(uri: str, evidence: Evidence) -> int | None:
     if local_path(uri) is not None:
         files = list_files(uri)
     else:
-        files = list_store_files(uri, evidence.spec.target.storage_options)
+        files = list_store_files(uri, evidence.spec.options.of(uri))
     return None if files is None else sum(file.size_bytes for file in files)

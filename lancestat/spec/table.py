@@ -312,6 +312,7 @@ class Table:
         SETTINGS,
         "Options for object stores, over those of the target.",
         "storage-options",
+        role=CHECK,
         default_factory=dict,
         repr=False,
         kw_only=True,

@@ -31,6 +31,7 @@ def scan_locally(
             self,
             target: object,
             on_progress: object,
+            options: object = None,
             *,
             has_joins: bool = False,
             session: object = None,

@@ -29,6 +29,7 @@ class Scanner:
         self,
         target: object,
         on_progress: object,
+        options: object,
         *,
         has_joins: bool = False,
         session: object = None,

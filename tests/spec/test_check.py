@@ -174,7 +174,7 @@ def test_a_choice_that_is_not_a_mapping_has_one_error_of_its_type(output: Any) -
     value = {"knn_joins": [{"name": "j", **sides, "k": 1, "output": output}]}
     ((path, error),) = judge(SPECS_SCHEMA, value)
     assert path == ("knn_joins", 0, "output")
-    assert "must be a mapping with 'lance' or 'parquet'" in error.message
+    assert "must be a mapping with 'lance', 'parquet' or 'table'" in error.message
 
 
 def test_schemas_refer_to_no_url() -> None:

@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 import pytest
 
 from lancestat.spec.declaration import (
+    ByName,
     Bytes,
     Chosen,
     Declared,
@@ -57,7 +58,7 @@ RESOURCES: tuple[type[Declared], ...] = (
     Target,
 )
 # What the YAML does not set by a key.
-DERIVED = {"location", "template", "templates", "refs", "sql_location"}
+DERIVED = {"location", "template", "templates", "refs", "sql_location", "declared"}
 
 
 def declarations() -> Iterator[tuple[type[Declared], KeyField, Key]]:
@@ -92,7 +93,7 @@ def types_of(shape: Shape) -> set[Any]:
             return {resource}
         case Either(shapes=shapes):
             return set().union(*map(types_of, shapes))
-    assert isinstance(shape, Settings)
+    assert isinstance(shape, Settings | ByName)
     return {dict}
 
 
@@ -140,6 +141,6 @@ def test_a_key_that_old_digests_do_not_have_is_an_option() -> None:
         for resource, _, key in declarations()
         if key.role is Role.MEANING and not isinstance(key.shape, Chosen)
     }
-    table = {("Table", name) for name in ("uri", "columns", "policy", "publish")}
+    table = {("Table", name) for name in ("uri", "table", "columns", "policy", "publish")}
     assert {meaning for meaning in meanings if meaning[0] == "Table"} == table
-    assert len(meanings) == 29
+    assert len(meanings) == 31

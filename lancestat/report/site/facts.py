@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -18,6 +18,7 @@ from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.text import NOTHING, ago, instant, shorten
 from lancestat.report.values import JoinReport, TableReport
+from lancestat.spec.catalog import shown_uri, table_name_of
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnSelection,
@@ -26,6 +27,7 @@ from lancestat.spec.model import (
     KnnSide,
     Publish,
     Refresh,
+    Table,
 )
 from lancestat.spec.redaction import NO_ORIGINS, Origins, named
 from lancestat.state.values import InputRecord, JoinRecord
@@ -37,7 +39,7 @@ Fact = tuple[str, str]
 
 def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
     """Terms and what is known of them; `origins` are those of values from the environment."""
-    facts = [("URI", report.spec.uri)]
+    facts = [*_place(report.spec)]
     status = report.status
     if status is not None:
         figures = status_figures(status)
@@ -132,6 +134,15 @@ def _made(record: JoinRecord, now: datetime) -> list[Fact]:
     return facts
 
 
+def _place(table: Table) -> Iterator[Fact]:
+    """Yield a table's name in its catalog, where it has one, and its URI, where that is known."""
+    name = table_name_of((table.declared or table).uri)
+    if name is not None:
+        yield "Table", str(name)
+    if table_name_of(table.uri) is None:
+        yield "URI", table.uri
+
+
 def side_facts(report: JoinReport) -> list[SideFacts]:
     """Return the facts of the left and the right side."""
     spec, record = report.spec, report.record
@@ -144,7 +155,7 @@ def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> Si
     selected = "all columns" if side.select is None else ", ".join(side.select) or "none"
     facts = [("Vector", side.vector), ("Columns", selected)]
     if side.uri is not None:
-        facts.insert(0, ("Read from", f"{side.format or 'lance'}: {side.uri}"))
+        facts.insert(0, ("Read from", f"{side.format or 'lance'}: {shown_uri(side.uri)}"))
     if side.options:
         facts.append(("Options", ", ".join(sorted(side.options))))
     if made is not None:
