@@ -111,7 +111,11 @@ def estimate(
             {name: length for name, length in lengths.items() if length is not None},
         ),
         verdict=verdict,
-        columns=estimates,
+        columns={
+            name: column
+            for name, column in estimates.items()
+            if _is_estimated_soundly(column, table.types[name], rows)
+        },
         fragment_ids=tuple(left.fragment_ids) if left is not None else None,
         sampled_share=share,
     )
@@ -237,6 +241,16 @@ def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstim
         if not type.is_variable_width:
             values["distinct"] = None
     return ColumnEstimate(**values)
+
+
+def _is_estimated_soundly(column: ColumnEstimate, type: ColumnType, rows: int) -> bool:
+    """Whether Spark estimates filters on a column by these statistics no worse than without them.
+
+    Of a type whose bounds `FilterEstimation` uses, values without bounds are none to Spark before
+    4.2: it would estimate that no row equals anything.
+    """
+    has_bounds = column.minimum is not None and column.maximum is not None
+    return type.is_variable_width or has_bounds or column.nulls == rows
 
 
 def _with_row_counts(

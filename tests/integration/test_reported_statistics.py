@@ -315,9 +315,7 @@ def test_a_distinct_count_needs_both_bounds(
     table_rows = lancestat.read_table(session, str(path))
     stats = planned(table_rows).columns
     for column in ("int32", "decimal_9"):
-        for withheld in ("min", "max", "distinctCount"):
-            assert optional(getattr(stats[column], withheld)()) is None
-        assert optional(stats[column].nullCount()) == ROWS // 10
+        assert column not in stats
     assert optional(stats["text"].distinctCount()) is not None
     for condition in ("int32 = 3", "int32 < 3", "decimal_9 > 1", "int32 in (1, 2)"):
         assert planned(table_rows.where(condition)).rows > ROWS // 2
@@ -327,7 +325,7 @@ def test_infinite_bounds_are_not_reported(session: SparkSession, tmp_path: Path)
     rows = pa.table({"x": [0.0, 1.0, math.inf, None] * 100, "y": [math.nan, 0.5, 2.5, None] * 100})
     table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
     stats = planned(table_rows).columns
-    assert optional(stats["x"].distinctCount()) is None
+    assert "x" not in stats
     assert (optional(stats["y"].min()), optional(stats["y"].max())) == (0.5, 2.5)
     for condition in ("x > 0.5D", "x = 1D", "y > 1D", "y = double('NaN')", "x <= y"):
         selected = table_rows.where(condition)

@@ -11,6 +11,7 @@ import pytest
 from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
+from tests.versions import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,6 +72,7 @@ def test_omitted_bounds_would_break_planning(
         doubles.estimate(condition)
 
 
+@needs.unbounded_equality
 def test_equality_is_estimated_without_bounds(doubles: PlannedTable) -> None:
     doubles.set(entries_of("c", DOUBLE, ColumnStatistics(0, 10, 0.0, math.inf, 8, 8)))
     assert doubles.estimate("c = 5D") == 100

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import pyspark
 import pytest
 from pyspark.sql import functions
 
@@ -25,6 +26,10 @@ python_sources = pytest.mark.skipif(
 )
 pushed_filters = pytest.mark.skipif(
     not _pushes_filters(), reason="this Spark pushes no filters to data sources in Python"
+)
+unbounded_equality = pytest.mark.skipif(
+    tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2),
+    reason="to this Spark a column of a catalog without bounds has no values",
 )
 nearest_by_join = pytest.mark.skipif(
     not versions.has_nearest_by_join(), reason="this Spark has no nearestByJoin"

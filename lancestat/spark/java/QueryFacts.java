@@ -94,6 +94,9 @@ final class QueryFacts {
       fact("table function", words(((UnresolvedTableValuedFunction) node).name()), "");
     } else if (node instanceof UnresolvedRelation) {
       fact("relation", words(((UnresolvedRelation) node).multipartIdentifier()), "");
+      if (((UnresolvedRelation) node).isStreaming()) {
+        fact("stream", "", "");
+      }
     } else if (node instanceof UnresolvedWith) {
       scala.collection.Iterator defined = ((UnresolvedWith) node).cteRelations().iterator();
       while (defined.hasNext()) {

@@ -171,9 +171,9 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
         """
         import pyarrow as pa
 
-        part = partition.value
+        # For a table without partitions, Spark before 4.2 asks for one, which is None.
+        part = getattr(partition, "value", None)
         if not isinstance(part, ScanPartition):
-            # Spark asks for one partition of a table that has none.
             return
         prepare_worker(1)
         target = to_arrow_schema(self._schema, "UTC")

@@ -149,6 +149,9 @@ def _objection(fact: Fact) -> str | None:
         case "function" | "early function" | "table function":
             name = str(json.loads(fact.about)[-1]).lower()
             return name if name in _REFLECTION else None
+        case "stream":
+            # Spark before 4.2 has no plan of its own for it.
+            return _STATEMENTS["NamedStreamingRelation"]
     return None
 
 
