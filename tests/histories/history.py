@@ -19,6 +19,7 @@ from lancestat.execution import table_summary
 from lancestat.execution.evaluator import JoinSession
 from lancestat.knn.work import JoinWork
 from lancestat.plan.stages import OnStage
+from lancestat.spec.catalog import UriOptions
 from lancestat.state.grouping import MOST_GROUPS
 from tests.execution.local import scan_locally
 from tests.histories.readers import Finding, Readers
@@ -145,7 +146,9 @@ def _engine(spark: SparkSession, folder: Path, *, most_groups: int) -> Iterator[
     def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
         from lancestat.spark.knn.engine import Engine
 
-        return Engine(spark, str(folder / "scratch"), "history", {}, on_stage).open(work)
+        return Engine(spark, str(folder / "scratch"), "history", UriOptions({}), on_stage).open(
+            work
+        )
 
     with pytest.MonkeyPatch.context() as patch:
         scan_locally(patch, lambda node: None, open_join)

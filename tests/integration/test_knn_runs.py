@@ -23,6 +23,7 @@ from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import JoinAction, Skip
 from lancestat.plan.stages import OnStage, StageProgress
 from lancestat.spark.scanner import SparkScanner
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
 from tests.interpreted import INTERPRETED, short_lived
@@ -45,7 +46,7 @@ class SparkWorld(JoinWorld):
 
         self.works.append(work)
         scratch = str(self.folder / "scratch")
-        return Engine(self.spark, scratch, uuid.uuid4().hex, {}, on_stage).open(work)
+        return Engine(self.spark, scratch, uuid.uuid4().hex, UriOptions({}), on_stage).open(work)
 
 
 @pytest.fixture
