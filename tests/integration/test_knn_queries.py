@@ -21,6 +21,7 @@ from lancestat.lake.observe import snapshot
 from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.knn.sides import QuerySide
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide
 from tests.execution.joined import vectors
 from tests.integration.test_knn_runs import SparkWorld
@@ -28,6 +29,7 @@ from tests.integration.test_knn_runs import SparkWorld
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+NONE = UriOptions({})
 pytestmark = pytest.mark.spark
 
 PLACE = Location("specs/shop.yml", 7, 12)
@@ -213,7 +215,7 @@ def test_no_side_runs_when_the_other_is_not_a_query(
 
 
 def proof(spark: SparkSession, tables: Path, sql: str) -> tuple[str, ...]:
-    _, reasons = QuerySide.parse(spark, side(tables, sql), {}, "right").rows({})
+    _, reasons = QuerySide.parse(spark, side(tables, sql), NONE, "right").rows(NONE)
     return reasons
 
 
@@ -337,9 +339,9 @@ def test_an_unproven_query_has_reasons(
 
 
 def test_a_user_defined_function_is_not_proven(spark: SparkSession, tables: Path) -> None:
-    query = QuerySide.parse(spark, side(tables, "select mine(id) from t"), {}, "right")
+    query = QuerySide.parse(spark, side(tables, "select mine(id) from t"), NONE, "right")
     query.parsed.session.udf.register("mine", lambda value: int(time.time()), "bigint")
-    _, reasons = query.rows({})
+    _, reasons = query.rows(NONE)
     assert reasons
     assert "mine" not in " ".join(reasons)
 
