@@ -76,6 +76,17 @@ class CatalogOptions(RenewedOptions):
     def __repr__(self) -> str:
         return f"CatalogOptions({self.table})"
 
+    def __eq__(self, other: object) -> bool:
+        """Whether these are the options of the same table, however often they were renewed."""
+        return isinstance(other, CatalogOptions) and self._key == other._key
+
+    def __hash__(self) -> int:
+        return hash(self.table)
+
+    @property
+    def _key(self) -> tuple[object, ...]:
+        return self.table, self._catalog, self._base, self.is_managed
+
     def __getitem__(self, key: str) -> str:
         return self._current()[key]
 

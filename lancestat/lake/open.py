@@ -183,6 +183,13 @@ def _open(
         return lance.dataset(uri, version=version, storage_options=options, session=session)
 
 
+def portable(storage_options: Mapping[str, str] | None) -> Mapping[str, str]:
+    """Return storage options that can be sent to workers, and still renew what expires."""
+    if isinstance(storage_options, CatalogOptions):
+        return storage_options
+    return dict(storage_options or {})
+
+
 def by_catalog(storage_options: Mapping[str, str] | None) -> dict[str, Any]:
     """Return arguments for Lance with which a catalog has its part in what is opened or committed.
 

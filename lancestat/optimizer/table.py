@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, LancestatError, StateError
 from lancestat.lake.observe import observe_at, observe_snapshots, snapshot
-from lancestat.lake.open import open_pinned
+from lancestat.lake.open import open_pinned, portable
 from lancestat.lake.snapshot import Field, Pin, Snapshot
 from lancestat.manifest.guard import Verdict
 from lancestat.optimizer.groups import load_groups
@@ -169,7 +169,7 @@ def open_table(
         UsageError: both a version and a tag, or a version that cannot be one.
         LakeError: the dataset, the version or the tag cannot be opened.
     """
-    options = dict(storage_options or {})
+    options = portable(storage_options)
     return _undeclared(observe_at(uri, version, tag, options), uri, options)
 
 
@@ -180,7 +180,7 @@ def open_pinned_table(pin: Pin, storage_options: Mapping[str, str]) -> ReadTable
         LakeError: as `lake.open.open_pinned`.
     """
     dataset = open_pinned(pin, storage_options=storage_options)
-    return _undeclared(dataset, pin.uri, dict(storage_options))
+    return _undeclared(dataset, pin.uri, portable(storage_options))
 
 
 def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str]) -> ReadTable:

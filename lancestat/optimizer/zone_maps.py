@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancestat.lake.open import store_options
+from lancestat.lake.open import portable, store_options
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.optimizer.column_groups import Bounds, ColumnBounds, Mask, fits_spark
 from lancestat.optimizer.pruned_fragments import (
@@ -84,7 +84,7 @@ def load_zone_maps(
         )
     if not any(segments.values()):
         return NoFragmentStatistics()
-    return ZoneMapStatistics(snapshot, segments, dict(storage_options or {}))
+    return ZoneMapStatistics(snapshot, segments, portable(storage_options))
 
 
 @dataclass(frozen=True, slots=True)

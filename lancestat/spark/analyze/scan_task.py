@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lancestat.errors import FragmentNotAnalyzed, LancestatError
+from lancestat.lake.open import portable
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.stages import Scan
 from lancestat.redact import redact_line, secret_values
@@ -140,7 +141,7 @@ def scan_table(
         task = ScanTask(
             pin=table.table.pin,
             columns=tuple(columns[scan.fields] for scan in scans),
-            storage_options=dict(storage_options),
+            storage_options=portable(storage_options),
             threads=threads,
         )
         parts = [0] * len(scans)

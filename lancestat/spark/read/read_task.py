@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from lancestat.errors import LancestatError, ValueOutOfRange
+from lancestat.lake.open import portable
 from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
 from lancestat.optimizer.table import QueryScan
@@ -87,7 +88,7 @@ def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
     jvm: Any = context._jvm
     threads = task_threads(spark)
     # Spark checks nothing against the schema of a function of this kind.
-    function = _wrap_function(context, ReadTask(dict(storage_options), threads), StructType())
+    function = _wrap_function(context, ReadTask(portable(storage_options), threads), StructType())
     functions = jvm.PythonUtils.toSeq([function])
     return jvm.org.apache.spark.api.python.ChainedPythonFunctions(functions)
 

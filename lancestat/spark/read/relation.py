@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any, cast
 from lancestat.errors import (
     ConnectorMissing,
     DataSourcesMissing,
+    LakeError,
     LancestatError,
     UnknownReader,
     did_you_mean,
 )
+from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
 from lancestat.optimizer.table import ReadTable, open_table
 from lancestat.spark.read.connector import inner_table
 from lancestat.spark.read.planning_service import PlanningService
@@ -25,6 +27,7 @@ from lancestat.spark.session.arrow_types import spark_schema, unreadable
 from lancestat.spark.session.compiler import relation_classes
 from lancestat.spark.session.start import active, require_classic
 from lancestat.spark.session.versions import has_python_sources
+from lancestat.spec.catalog import Catalog, parse_table_name
 from lancestat.spec.model import Reader
 from lancestat.statistics.column_type import decoded_size
 
@@ -105,6 +108,9 @@ def _planner(spark: SparkSession) -> _PlanningCallback:
         return cast(_PlanningCallback, planner)
 
 
+_ReaderKey = tuple[tuple[str, str], ...] | CatalogOptions
+
+
 class _ReaderFunctions:
     """The functions that read, one for each set of storage options, pickled once per context.
 
@@ -113,14 +119,16 @@ class _ReaderFunctions:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._indexes: dict[tuple[tuple[str, str], ...], int] = {}
+        self._indexes: dict[_ReaderKey, int] = {}
         self._functions: list[Any] = []
 
     def index_of(self, relation: Relation) -> int:
         if relation.inner is not None:
             self._functions.append(relation.inner)
             return len(self._functions) - 1
-        key = tuple(sorted(relation.table.storage_options.items()))
+        options = relation.table.storage_options
+        is_renewed = isinstance(options, CatalogOptions)
+        key: Any = options if is_renewed else tuple(sorted(options.items()))
         if key not in self._indexes:
             self._indexes[key] = len(self._functions)
             self._functions.append(self._function(key))
@@ -132,11 +140,12 @@ class _ReaderFunctions:
             java.add(function)
         return java
 
-    def _function(self, key: tuple[tuple[str, str], ...]) -> Any:
+    def _function(self, key: _ReaderKey) -> Any:
         context = self._spark.sparkContext
         made: dict[Any, Any] = context.__dict__.setdefault("_lancestat_readers", {})
         if key not in made:
-            made[key] = make_reader(self._spark, dict(key))
+            options = dict(key) if isinstance(key, tuple) else key
+            made[key] = make_reader(self._spark, options)
         return made[key]
 
 
@@ -175,7 +184,9 @@ def read_table(
 
     Args:
         spark: A classic session.
-        uri: A path or an object-store URI.
+        uri: A path or an object-store URI; or a table such as `lake.sales.orders` of a catalog that
+            the session's configuration has, as the Lance connector reads it:
+            `spark.sql.catalog.lake.impl` and its properties, such as `spark.sql.catalog.lake.root`.
         version: A manifest version, the latest when None.
         tag: A tag of the dataset, instead of a version.
         storage_options: How to reach it; they travel inside tasks only.
@@ -190,10 +201,40 @@ def read_table(
     """
     chosen = _reader(reader)
     require_classic(spark)
-    table = open_table(uri, version=version, tag=tag, storage_options=storage_options)
+    place = _place(spark, uri, storage_options or {})
+    table = open_table(place.uri, version=version, tag=tag, storage_options=place.options)
     inner = _inner(spark, table, chosen)
     [rows] = relate(spark, [Relation(table, options=options or {}, inner=inner)])
     return rows
+
+
+def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
+    """Return the session's settings whose names start with a prefix, by the rest of their names."""
+    jvm = cast(Any, spark._jvm)
+    settings = jvm.scala.jdk.javaapi.CollectionConverters.asJava(
+        cast(Any, spark)._jsparkSession.conf().getAll()
+    )
+    return {
+        str(name)[len(prefix) :]: str(settings[name])
+        for name in settings
+        if str(name).startswith(prefix)
+    }
+
+
+def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> LocatedTable:
+    """Return where a dataset is, that of a table of a catalog of the session too."""
+    try:
+        table = parse_table_name(uri)
+    except ValueError:
+        return LocatedTable(uri, options)
+    settings = _settings(spark, f"spark.sql.catalog.{table.catalog}.")
+    if "impl" not in settings:
+        return LocatedTable(uri, options)
+    catalogs = {table.catalog: Catalog(settings.pop("impl"), settings)}
+    place = locate([table], catalogs, lambda _: options)[table]
+    if isinstance(place, LakeError):
+        raise place
+    return place
 
 
 def register(spark: SparkSession) -> None:
