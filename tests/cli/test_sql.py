@@ -11,7 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.optimizer.estimates import ColumnEstimate, Explanation, Histogram, HistogramBin
+from lancestat.optimizer.estimates import ColumnEstimate, Histogram, HistogramBin
+from lancestat.optimizer.explanation import Explanation
 from lancestat.presentation.query_view import json_value, query_view
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView, QueryView
