@@ -121,9 +121,3 @@ final class ScanQuestion {
     return table.hashCode() * 31 + filters.hashCode();
   }
 }
-
-/** A scan that the planner can explain. */
-interface Explained {
-  /** The name of its explanation, null where there is none. */
-  String explanation();
-}
