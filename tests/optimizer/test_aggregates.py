@@ -23,7 +23,8 @@ from lancestat.predicates.filter import Comparison, Filter, IsNull, Not, Operato
 from lancestat.spec.model import Policy, Publish
 from tests.examples import examples
 from tests.execution.world import World, orders
-from tests.optimizer.values import COLUMNS, FILTERS, holds, literal_of, tables
+from tests.optimizer.answers import assert_same, truth
+from tests.optimizer.values import COLUMNS, FILTERS, holds, tables
 
 ON = ReadSettings()
 EXACT, UNPROVEN, INEXACT = PushDownReason.EXACT, PushDownReason.UNPROVEN, PushDownReason.INEXACT
@@ -108,43 +109,10 @@ def test_answers_are_those_of_the_rows(
                 asked = Aggregate(function, name)
                 reason, answer = answered(table, asked, filters)
                 if reason is EXACT:
-                    assert_same(answer, truth(asked, live), name)
+                    assert_same(answer, truth(asked, live))
                 elif not filters and (not changes or changes[-1] is analyze):
                     assert reason is INEXACT, (asked, reason)
                     assert_inexact(asked, live)
-
-
-def truth(asked: Aggregate, rows: Sequence[dict[str, Any]]) -> Any:
-    """Return what Spark makes of the rows."""
-    values = [row[asked.column or ""] for row in rows if row[asked.column or ""] is not None]
-    if asked.function is COUNT:
-        return len(values)
-    choose = min if asked.function is MIN else max
-    return choose(values, key=spark_order, default=None)
-
-
-def spark_order(value: Any) -> Any:
-    if isinstance(value, float):
-        return (math.isnan(value), 0.0 if math.isnan(value) else value)
-    return value.encode() if isinstance(value, str) else value
-
-
-def assert_same(answer: Any, expected: Any, name: str) -> None:
-    """The answer is the value, down to the sign of zero; None of both is null."""
-    if expected is None or isinstance(expected, bytes):
-        assert answer == expected
-        return
-    if isinstance(expected, float):
-        assert (np.float64(answer).tobytes() == np.float64(expected).tobytes()) or (
-            math.isnan(answer) and math.isnan(expected)
-        )
-        return
-    literal = literal_of(expected)
-    if isinstance(expected, Decimal):
-        literal = int(expected.scaleb(2))
-    stored = getattr(literal, "micros", getattr(literal, "days", literal))
-    stored = stored.encode() if isinstance(stored, str) else stored
-    assert answer == stored, name
 
 
 def assert_inexact(asked: Aggregate, rows: Sequence[dict[str, Any]]) -> None:
