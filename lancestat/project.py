@@ -332,6 +332,8 @@ class Project:
         spark: SparkSession,
         select: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
+        *,
+        options: Mapping[str, str] | None = None,
     ) -> Attachment:
         """Make temporary views of declared tables, under their names, with their statistics.
 
@@ -343,6 +345,7 @@ class Project:
             spark: A classic session.
             select: Which tables, all when None.
             exclude: Which to leave out.
+            options: Of all scans of the views, as for `lancestat.read_table`.
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
@@ -355,7 +358,7 @@ class Project:
         tables = tables_of(self.nodes(select, exclude))
         with compiling(spark):
             opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
-        attachment = attach_views(spark, opened, self.spec.target.reader)
+        attachment = attach_views(spark, opened, self.spec.target.reader, options)
         for name, error in attachment.failed.items():
             _log.warning("table '%s' is not attached: %s", name, error.message)
         return attachment

@@ -18,6 +18,15 @@ from lancestat.cli.failure import ExitCode
 from lancestat.cli.main import COMMANDS
 from lancestat.manifest import wire
 from lancestat.manifest.guard import GuardReason
+from lancestat.optimizer.aggregates import PushDownReason
+from lancestat.optimizer.explanation import PruningReason
+from lancestat.optimizer.table import (
+    ALLOW_STALE,
+    ENABLED,
+    OWN_SPARK_PREFIX,
+    PUSHDOWN,
+    SPARK_PREFIX,
+)
 from lancestat.plan.actions import Reason
 from lancestat.review.values import Risk
 
@@ -145,6 +154,14 @@ def test_statistics_explains_every_word_and_key() -> None:
         wire.SCHEMA_HASH,
     ]
     assert not [word for word in (*words, *keys) if f"`{word}`" not in page]
+
+
+def test_spark_explains_every_word_of_an_explanation() -> None:
+    page = text_of("docs/spark.md")
+    words = [reason.value for reason in (*PruningReason, *PushDownReason)]
+    assert not [word for word in words if f"| `{word}` |" not in page]
+    for key in (SPARK_PREFIX + ENABLED, SPARK_PREFIX + ALLOW_STALE, OWN_SPARK_PREFIX + PUSHDOWN):
+        assert f"| `{key}` |" in page
 
 
 def test_every_risk_is_explained() -> None:

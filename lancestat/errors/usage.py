@@ -201,7 +201,7 @@ class NotPlainQuery(UsageError):
 
 
 class InvalidArgument(UsageError):
-    """An argument of `lancestat.knn_join` is out of range, or excludes another one."""
+    """An argument of `lancestat.knn_join` or `explain` is out of range, or excludes another one."""
 
     code = "LS460"
     remedy = "Give a value that the message names; see docs/python.md."

@@ -1,4 +1,4 @@
-"""Estimates of one scan for Spark's optimizer: rows, bytes and column statistics, explained."""
+"""Estimates of one scan for Spark's optimizer: rows, bytes and column statistics."""
 
 from __future__ import annotations
 
@@ -45,35 +45,14 @@ class Estimate:
     sampled_share: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Explanation:
-    """One answer to the optimizer: the verdict on the statistics, and the estimates.
-
-    `rows` and `size_bytes` are the estimates: the rows of the `fragments_scanned` of all
-    `fragments`, and the decoded size of their projected columns. `columns` holds the estimate of
-    each column, none where the verdict refuses. `filters` are the conditions on the source, for
-    people. `table_rows` is the live row count of the version as a whole, None when it was not
-    counted.
-    """
-
-    table: str
-    version: int
-    rows: int
-    size_bytes: int
-    verdict: Verdict
-    columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
-    fragments: int = 0
-    fragments_scanned: int = 0
-    filters: tuple[str, ...] = ()
-    table_rows: int | None = None
-
-
 def estimate(
     table: ReadTable,
     columns: Sequence[str],
     filters: Sequence[Filter],
     settings: ReadSettings,
     now: datetime,
+    *,
+    is_covered: bool = False,
 ) -> Estimate:
     """Estimate a scan for the optimizer, which applies the filters to these figures itself.
 
@@ -89,13 +68,16 @@ def estimate(
         filters: A conjunction.
         settings: Of the session and the scan.
         now: An aware instant.
+        is_covered: Every row that the filters leave is known to pass them, and Spark does not apply
+            them.
     """
     verdict = table.judge(settings, now)
     left = remaining_fragments(table, filters)
-    remaining = left if left is not None and (left.is_known or not verdict.use) else None
+    narrows = left is not None and (is_covered or left.is_known or not verdict.use)
+    remaining = left if narrows else None
     whole = table.snapshot.rows if remaining is None else remaining.rows
     share = None
-    if verdict.use and settings.samples and table.sampler:
+    if verdict.use and settings.samples and table.sampler and not is_covered:
         ids = None if remaining is None else remaining.fragment_ids
         share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))

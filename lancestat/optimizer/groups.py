@@ -20,7 +20,7 @@ from lancestat.optimizer.pruned_fragments import (
     NoFragmentStatistics,
     RemainingFragments,
 )
-from lancestat.optimizer.pruning import columns_of, may_match
+from lancestat.optimizer.pruning import columns_of, may_match, must_match
 from lancestat.predicates.filter import Filter
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key
@@ -114,6 +114,23 @@ class GroupedStatistics:
         return _RemainingGroupFragments(
             self, alive, fragment_ids, int(self._layout.rows[alive].sum()), is_known
         )
+
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
+        try:
+            self.load(set().union(*map(columns_of, filters)))
+            groups = len(self._layout.rows)
+            left = may_match(filters, self._bounds, groups) | ~self._layout.is_whole
+            passing = must_match(filters, self._bounds, groups) & self._layout.is_whole
+        except RecursionError:
+            return False
+        return bool(passing[left & (self._layout.fragments > 0)].all())
+
+    def knows(self, column: str) -> bool:
+        """Whether the bounds of a column are known in some fragment."""
+        self.load([column])
+        bounds = self._bounds(column)
+        return bounds is not None and bool(bounds.known.any())
 
     def partial(self, column: str) -> ColumnPartial | None:
         """Return the partial of a column over the whole table, None where a group is unknown."""

@@ -57,6 +57,12 @@ class FragmentStatistics(Protocol):
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
         """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
 
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
+
+    def knows(self, column: str) -> bool:
+        """Whether the bounds of a column are known in some fragment."""
+
     def partial(self, column: str) -> ColumnPartial | None:
         """Return the partial of a column over the whole table, None where a group is unknown."""
 
@@ -71,6 +77,14 @@ class NoFragmentStatistics:
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
         """Return None: no fragment is ruled out."""
         return None
+
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        """Return False: nothing is known of any row."""
+        return False
+
+    def knows(self, column: str) -> bool:
+        """Return False: no column is known."""
+        return False
 
     def partial(self, column: str) -> ColumnPartial | None:
         """Return None: no column is known."""

@@ -113,6 +113,21 @@ def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Ma
     return matching
 
 
+def must_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
+    """Return the groups of which every row is known to pass all filters.
+
+    Args:
+        filters: A conjunction.
+        bounds_of: Returns the bounds of a column, None where they are unknown.
+        groups: The number of groups.
+    """
+    outcomes = _FilterEvaluator(bounds_of, groups)
+    matching = np.ones(groups, np.bool_)
+    for filter in filters:
+        matching &= ~outcomes.evaluate(filter).false & ~outcomes.may_be_null(filter)
+    return matching
+
+
 def columns_of(filter: Filter) -> set[str]:
     """Return the columns that a filter reads."""
     match filter:
@@ -145,6 +160,27 @@ class _FilterEvaluator:
                 return FilterOutcomes(left.true | right.true, left.false & right.false)
             case Comparison() | In() | IsNull() | TextMatch():
                 return self._evaluate_leaf(filter)
+            case _:
+                assert_never(filter)
+
+    def may_be_null(self, filter: Filter) -> Mask:
+        """Return the groups where a filter may be null for some row, and so does not select it."""
+        match filter:
+            case Not():
+                return self.may_be_null(filter.operand)
+            case And() | Or():
+                return self.may_be_null(filter.left) | self.may_be_null(filter.right)
+            case IsNull() | Comparison(_, Operator.NULL_SAFE):
+                return np.zeros(self.groups, np.bool_)
+            case Comparison(_, _, None):
+                return np.ones(self.groups, np.bool_)
+            case In() if None in filter.literals:
+                return np.ones(self.groups, np.bool_)
+            case Comparison() | In() | TextMatch():
+                column = self.bounds_of(filter.column)
+                if column is None:
+                    return np.ones(self.groups, np.bool_)
+                return (column.nulls > 0) | ~column.known
             case _:
                 assert_never(filter)
 

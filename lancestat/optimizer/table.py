@@ -33,6 +33,9 @@ ENABLED = "cbo.column.stats.enabled"
 ALLOW_STALE = "cbo.column.stats.allow.stale"
 SPARK_PREFIX = "spark.lance."
 CBO = "spark.sql.cbo.enabled"
+# Lancestat's own, unlike those above, which the connector has too.
+PUSHDOWN = "aggregate.pushdown.enabled"
+OWN_SPARK_PREFIX = "spark.lancestat."
 
 _log = logging.getLogger("lancestat.read")
 
@@ -42,12 +45,14 @@ class ReadSettings:
     """The settings of a scan for the use of statistics.
 
     `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
-    leaves that to the policy; `samples` asks for samples where Spark cannot estimate.
+    leaves that to the policy; `samples` asks for samples where Spark cannot estimate; `pushdown`
+    lets aggregates be answered from exact statistics.
     """
 
     enabled: bool = True
     allow_stale: bool | None = None
     samples: bool = False
+    pushdown: bool = True
 
 
 def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSettings:
@@ -56,8 +61,8 @@ def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSe
     A value that is neither true nor false counts as the cautious one: off, and nothing stale.
 
     Args:
-        conf: The session's `spark.lance.cbo.column.stats.*` entries, and whether its cost-based
-            optimizer is on.
+        conf: The session's `spark.lance.cbo.column.stats.*` entries, that of aggregates, and
+            whether its cost-based optimizer is on.
         options: The scan's options, their keys in lower case.
     """
     enabled = _flag(conf, options, ENABLED)
@@ -65,11 +70,14 @@ def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSe
         enabled is not False,
         _flag(conf, options, ALLOW_STALE),
         enabled is not False and conf.get(CBO) == "true",
+        _flag(conf, options, PUSHDOWN, OWN_SPARK_PREFIX) is not False,
     )
 
 
-def _flag(conf: Mapping[str, str], options: Mapping[str, str], key: str) -> bool | None:
-    spark_key = SPARK_PREFIX + key
+def _flag(
+    conf: Mapping[str, str], options: Mapping[str, str], key: str, prefix: str = SPARK_PREFIX
+) -> bool | None:
+    spark_key = prefix + key
     named, text = (spark_key, conf[spark_key]) if spark_key in conf else (key, options.get(key))
     if text is None:
         return None

@@ -28,7 +28,7 @@ from lancestat.optimizer.pruned_fragments import (
     NoFragmentStatistics,
     RemainingFragments,
 )
-from lancestat.optimizer.pruning import columns_of, literal_bound, may_match
+from lancestat.optimizer.pruning import columns_of, literal_bound, may_match, must_match
 from lancestat.predicates.filter import Filter
 from lancestat.redact import redact_line, secret_values
 from lancestat.statistics.bounds import Bound
@@ -145,6 +145,21 @@ class ZoneMapStatistics:
                 for column_bounds in bounds
             ),
         )
+
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
+        groups = len(self._fragments)
+        try:
+            left = may_match(filters, self._bounds, groups)
+            passing = must_match(filters, self._bounds, groups)
+        except RecursionError:
+            return False
+        return bool(passing[left].all())
+
+    def knows(self, column: str) -> bool:
+        """Whether the bounds of a column are known in some fragment."""
+        bounds = self._bounds(column)
+        return bounds is not None and bool(bounds.known.any())
 
     def load(self, columns: Iterable[str]) -> None:
         """Load nothing: the columns of filters are read one by one."""

@@ -11,7 +11,9 @@ from lancestat.presentation.terminal import cell_width, paint, table
 from lancestat.presentation.views import ExplanationView, QueryView
 
 if TYPE_CHECKING:
-    from lancestat.optimizer.estimates import ColumnEstimate, Explanation
+    from lancestat.optimizer.aggregates import PushDown
+    from lancestat.optimizer.estimates import ColumnEstimate
+    from lancestat.optimizer.explanation import Explanation
     from lancestat.spark.sql.explain import Operator, PlanExplanation, ScanLine
 
 _WIDEST_CELL = 60
@@ -48,6 +50,11 @@ def explanation_lines(view: ExplanationView, page: Page) -> list[str]:
     if not explanation.is_cost_based:
         note = "spark.sql.cbo.enabled is false: row counts and column statistics are not looked at"
         lines += ["", paint(note, "error")]
+    if not explanation.reads_lance:
+        lines += [
+            "",
+            "No scan is lancestat's: there are no statistics of Lance tables in this plan.",
+        ]
     for number, scan in enumerate(explanation.scans, start=1):
         lines += ["", *_scan(number, scan, verbose=page.verbose)]
     return lines
@@ -78,7 +85,8 @@ def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
     explanation = scan.explanation
     if explanation is None:
         what = "statistics as Spark has them"
-        return [f"[{number}] {paint(scan.table, 'title')}", f"    {what}: {_read(scan)}"]
+        lines = [f"[{number}] {paint(scan.table, 'title')}", f"    {what}: {_read(scan)}"]
+        return lines if scan.note is None else [*lines, f"    {scan.note}"]
     verdict = explanation.verdict
     tone = "success" if verdict.use else "error"
     word = "used" if verdict.use else "refused"
@@ -88,13 +96,38 @@ def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
         *_truth(explanation),
         ("statistics", f"{paint(f'{word}: {reason}', tone)}, {verdict.detail}"),
     ]
-    if explanation.filters:
-        more = ", ..." if len(explanation.filters) > _WIDEST_FILTERS and not verbose else ""
-        filters = explanation.filters if verbose else explanation.filters[:_WIDEST_FILTERS]
-        facts.append(("filters", ", ".join(filters) + more))
+    facts += _filters(explanation, verbose=verbose)
+    if explanation.aggregates is not None:
+        facts.append(("aggregates", _aggregates(explanation.aggregates)))
     lines = [f"[{number}] {paint(scan.table, 'title')}, version {explanation.version}"]
     lines += table(facts, indent="    ")
     return [*lines, *_columns(explanation.columns)] if explanation.columns else lines
+
+
+def _filters(explanation: Explanation, *, verbose: bool) -> list[tuple[str, str]]:
+    facts = []
+    for title, filters in (
+        ("filters", explanation.filters),
+        ("Spark's own", explanation.other_filters),
+    ):
+        if filters:
+            more = ", ..." if len(filters) > _WIDEST_FILTERS and not verbose else ""
+            shown = filters if verbose else filters[:_WIDEST_FILTERS]
+            facts.append((title, ", ".join(shown) + more))
+    if explanation.is_covered:
+        facts.append(("", "every row that is left is proven to pass them"))
+    pruning = explanation.pruning
+    if pruning is not None and not pruning.use and facts:
+        facts.append(("pruning", f"none: {spoken([pruning.reason.value])}, {pruning.detail}"))
+    return facts
+
+
+def _aggregates(decision: PushDown) -> str:
+    reason = f"{spoken([decision.reason.value])}, {decision.detail}"
+    functions = f"{', '.join(decision.functions)} " if decision.functions else ""
+    if decision.use:
+        return paint(f"{functions}answered without reading: {reason}", "success")
+    return f"{functions}left to Spark: {reason}"
 
 
 def _read(scan: ScanLine) -> str:
@@ -105,7 +138,9 @@ def _read(scan: ScanLine) -> str:
 def _truth(explanation: Explanation) -> list[tuple[str, str]]:
     pruned = explanation.fragments - explanation.fragments_scanned
     fragments = count(explanation.fragments, "fragment")
-    if pruned:
+    if explanation.aggregates is not None and explanation.aggregates.use:
+        fragments += ", none of them read"
+    elif pruned:
         fragments += f", {count(pruned)} of them ruled out by the filters"
     if explanation.table_rows is None:
         return [("table", fragments)]

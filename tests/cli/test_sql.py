@@ -11,7 +11,9 @@ import pytest
 from click.testing import CliRunner
 
 from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.optimizer.estimates import ColumnEstimate, Explanation, Histogram, HistogramBin
+from lancestat.optimizer.aggregates import PushDown, PushDownReason
+from lancestat.optimizer.estimates import ColumnEstimate, Histogram, HistogramBin
+from lancestat.optimizer.explanation import Explanation, Pruning, PruningReason
 from lancestat.presentation.query_view import json_value, query_view
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView, QueryView
@@ -202,6 +204,27 @@ TOLD = Explanation(
     fragments_scanned=1,
     filters=tuple(f"o_id < {number}" for number in range(6)),
     table_rows=10_000,
+    other_filters=("(upper(orders.o_note) = 'A')",),
+    pruning=Pruning(PruningReason.RULED_OUT, "the filters rule out 3 of 4 fragments"),
+    aggregates=PushDown(PushDownReason.FILTERED, "Spark applies filters"),
+)
+ANSWERED = Explanation(
+    table="orders",
+    version=18,
+    rows=3,
+    size_bytes=72,
+    verdict=Verdict(False, GuardReason.STALE, "the policy accepts no distance"),
+    fragments=4,
+    fragments_scanned=0,
+    filters=("o_id >= 0",),
+    table_rows=10_000,
+    is_covered=True,
+    aggregates=PushDown(
+        PushDownReason.EXACT,
+        "known of every fragment of version 18",
+        ("count(*)", "max(o_id)"),
+        (10_000, 9_999),
+    ),
 )
 REFUSED = Explanation(
     table="part",
@@ -211,7 +234,10 @@ REFUSED = Explanation(
     verdict=Verdict(False, GuardReason.STALE, "the policy accepts no distance"),
     fragments=1,
     fragments_scanned=1,
+    filters=("p_size < 5",),
     table_rows=100,
+    pruning=Pruning(PruningReason.NO_STATISTICS, "neither a state nor a zone map knows it"),
+    aggregates=PushDown(PushDownReason.UNPROVEN, "no state knows 'p_size'", ("max(p_size)",)),
 )
 EXPLAINED = PlanExplanation(
     operators=(
@@ -228,6 +254,8 @@ EXPLAINED = PlanExplanation(
         Operator("Subquery", 2),
         Operator("Scan part", 3, 100, 800, scan=2),
         Operator("Scan parquet", 3, None, 9_000, scan=3),
+        Operator("Scan orders", 3, 3, 72, scan=4),
+        Operator("Scan lancestat", 3, None, 9_000, scan=5),
         Operator(
             "SortMergeJoin leftouter on c = d", 2, 1, 8, PhysicalJoin("sort_merge", "leftouter")
         ),
@@ -236,6 +264,8 @@ EXPLAINED = PlanExplanation(
         ScanLine("orders", 2500, 70_000, TOLD),
         ScanLine("part", 100, 800, REFUSED),
         ScanLine("parquet", None, 9_000),
+        ScanLine("orders", 3, 72, ANSWERED),
+        ScanLine("lancestat", None, 9_000, note="Spark asks it for no statistics"),
     ),
     is_cost_based=False,
 )
@@ -251,6 +281,13 @@ def test_an_explanation_for_people(golden: Golden) -> None:
     golden("cli/sql_explain.txt", text)
     assert "o_id < 5" in explained("text", verbose=True)
     assert "o_id < 5" not in text
+
+
+def test_a_plan_without_lance_tables_says_so() -> None:
+    plan = PlanExplanation(EXPLAINED.operators[:1], (ScanLine("parquet", None, 9_000),), True)
+    view = ExplanationView(plan)
+    text = printed("text", lambda: load_format("text").print(view, Page()))
+    assert "No scan is lancestat's" in text
 
 
 def test_an_explanation_as_json(golden: Golden) -> None:

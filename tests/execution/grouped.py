@@ -40,8 +40,12 @@ def check_whole(known: FragmentStatistics, dataset: lance.LanceDataset) -> None:
 def check_filter(
     known: FragmentStatistics, dataset: lance.LanceDataset, filters: Sequence[Filter]
 ) -> RemainingFragments | None:
-    """Check that every matching row is in a remaining fragment, and partials by their rows."""
+    """Check that every matching row is in a remaining fragment, and partials by their rows.
+
+    Where all rows of these are said to pass, they do.
+    """
     left = known.prune(filters)
+    check_covered(known, dataset, filters, left)
     if left is None:
         return None
     every = {fragment.fragment_id for fragment in dataset.get_fragments()}
@@ -61,6 +65,22 @@ def check_filter(
         knows = partial is not None or range is not None
         assert knows or not left.is_known or name not in columns
     return left
+
+
+def check_covered(
+    known: FragmentStatistics,
+    dataset: lance.LanceDataset,
+    filters: Sequence[Filter],
+    left: RemainingFragments | None,
+) -> None:
+    """Check that every row of the remaining fragments passes, if that is said to be known."""
+    if not known.covers(filters):
+        return
+    columns = sorted(set().union(*map(columns_of, filters)))
+    for fragment in dataset.get_fragments():
+        if left is None or fragment.fragment_id in left.fragment_ids:
+            for row in fragment.to_table(columns=columns).to_pylist():
+                assert all(holds(filter, row) is True for filter in filters), (filters, row)
 
 
 def check_range(range: ColumnRange, rows: ColumnPartial) -> None:

@@ -102,11 +102,13 @@ class Question:
         predicate: The condition.
         column: The column of the figures; None with `is_count` for the number of rows alone.
         is_count: Whether figures are asked for, in one row.
+        is_bare: Whether they are figures of the column itself, which may be answered without rows.
     """
 
     predicate: Predicate
     column: str | None = None
     is_count: bool = False
+    is_bare: bool = False
 
     def expressions(self, schema: pa.Schema) -> list[str]:
         """In Spark's SQL, each of which gives text."""
@@ -114,7 +116,15 @@ class Question:
             return [text for field in schema if (text := _shown(field))]
         if self.column is None:
             return ["count(*)"]
-        text = _shown(schema.field(self.column))
+        field = schema.field(self.column)
+        if self.is_bare:
+            bare = [f"{function}(`{field.name}`)" for function in ("min", "max")]
+            return [
+                "count(*)",
+                f"count(`{field.name}`)",
+                *(str(_shown(field, text)) for text in bare),
+            ]
+        text = _shown(field)
         return ["count(*)", f"count({text})", f"min({text})", f"max({text})"]
 
     def answer(self, rows: pa.Table) -> list[list[Any]]:
@@ -134,16 +144,19 @@ def draw_question(random: Random, predicate: Predicate, schema: pa.Schema) -> Qu
     if kind == 0:
         return Question(predicate)
     names = [field.name for field in schema if _shown(field)]
-    return Question(predicate, None if kind == 1 else random.choice(names), is_count=True)
+    column = None if kind == 1 else random.choice(names)
+    return Question(predicate, column, is_count=True, is_bare=random.random() < 0.7)
 
 
-def _shown(field: pa.Field) -> str | None:
+def _shown(field: pa.Field, text: str | None = None) -> str | None:
+    """Return the SQL that gives a value of a column as text, the column itself if there is none."""
+    text = text or f"`{field.name}`"
     if pa.types.is_date(field.type):
-        return f"unix_date(`{field.name}`)"
+        return f"unix_date({text})"
     if pa.types.is_timestamp(field.type):
-        return f"unix_micros(`{field.name}`)"
+        return f"unix_micros({text})"
     is_plain = pa.types.is_integer(field.type) or pa.types.is_floating(field.type)
-    return f"`{field.name}`" if is_plain or pa.types.is_string(field.type) else None
+    return text if is_plain or pa.types.is_string(field.type) else None
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:

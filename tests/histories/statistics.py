@@ -29,6 +29,7 @@ from lancestat.statistics.kernel import analyze
 from tests.execution.grouped import check_filter, one_pass, without_quantiles
 from tests.histories.readers import Finding
 from tests.histories.world import HistoryWorld
+from tests.optimizer.answers import check_answers
 
 _FILTERS: tuple[Filter, ...] = (
     Comparison("id", Operator.LESS, 120),
@@ -57,6 +58,7 @@ def check_statistics(world: HistoryWorld) -> list[Finding]:
     findings = _judged(world, "a view", opened, opened.judge(settings, _now()), table)
     findings += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
     findings += _shown(world, status, opened)
+    findings += _answered(world, "a view", opened) + _answered(world, "read_table", plain)
     return findings + _pruned(world, opened) + _pruned(world, plain)
 
 
@@ -165,6 +167,20 @@ def fresh(dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
     decoded = decode_statistics(values, known)
     assert isinstance(decoded, PublishedStatistics), decoded
     return decoded.columns
+
+
+def _answered(world: HistoryWorld, who: str, opened: ReadTable) -> list[Finding]:
+    """Check that aggregates which are answered are those of the rows."""
+    dataset = lance.dataset(world.uri, version=opened.snapshot.version)
+    findings = []
+    for filters in ([], *([filter] for filter in _FILTERS)):
+        if all(getattr(filter, "column", "") in opened.fields for filter in filters):
+            try:
+                check_answers(opened, dataset, filters)
+            except AssertionError as error:
+                what = f"aggregates where {filters}, as {who} answers them"
+                findings.append(Finding(what, str(error)[:500]))
+    return findings
 
 
 def _pruned(world: HistoryWorld, opened: ReadTable) -> list[Finding]:

@@ -145,6 +145,20 @@ def test_the_estimate_receives_the_filters_of_any_source(held: Held, source: str
     assert sorted(asked(held.read())) == sorted(mine)
 
 
+def test_aggregates_are_answered_and_the_source_is_not_asked(held: Held, source: str) -> None:
+    table = held.read()
+    counted = table.selectExpr("count(*)", "count(distinct 1)")
+    plan = counted._jdf.queryExecution().executedPlan().toString()
+    assert "PushedAggregates: [COUNT(*), COUNT(*)]" in plan
+    assert counted.collect() == [(ROWS, 1)]
+    filtered = table.where("id >= 500").selectExpr("count(*)")
+    assert "PushedAggregates" not in filtered._jdf.queryExecution().executedPlan().toString()
+    assert filtered.collect() == [(500,)]
+    off = held.read(options={"aggregate.pushdown.enabled": "false"}).selectExpr("count(*)")
+    assert "PushedAggregates" not in off._jdf.queryExecution().executedPlan().toString()
+    assert off.collect() == [(ROWS,)]
+
+
 @pytest.mark.parametrize(
     ("name", "pushed"),
     [

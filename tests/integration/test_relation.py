@@ -411,9 +411,9 @@ def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str,
     planned(query)
     query.collect()
     query.collect()
-    assert [request["op"] for request in asked] == ["estimate", "parts"]
-    assert asked[1]["columns"] == ["id", "k"]
-    assert (asked[1]["cores"], asked[1]["limit"], asked[1]["narrow"]) == (2, None, True)
+    assert [request["op"] for request in asked] == ["covers", "estimate", "parts"]
+    assert asked[2]["columns"] == ["id", "k"]
+    assert (asked[2]["cores"], asked[2]["limit"], asked[2]["narrow"]) == (2, None, True)
 
 
 def test_settings_are_those_of_the_session_and_the_scan(

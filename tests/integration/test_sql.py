@@ -428,7 +428,7 @@ def test_analyze_is_parsed_without_spark_as_by_spark(written: str, spark: SparkS
 
 JOIN = """
     select name, count(*) from orders join customers on customer = key
-    where id < 100 and key >= (select min(customer) from orders) group by name
+    where id < 95 and key >= (select avg(customer) from orders) - 9 group by name
 """
 
 
@@ -443,7 +443,7 @@ def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
     assert list(whole["statistics"]["columns"]) == ["customer"]
     assert (pruned["table_rows"], pruned["fragments_scanned"]) == (ROWS, 1)
     assert pruned["statistics"]["columns"]["id"]["max"] == "99"
-    assert "id < 100" in pruned["filters"]
+    assert "id < 95" in pruned["filters"]
     assert (refused["statistics"]["verdict"], refused["statistics"]["reason"]) == (
         "refuse",
         "absent",

@@ -1,9 +1,12 @@
-"""No group is ruled out that holds a matching row, and groups that cannot match are."""
+"""No group is ruled out that holds a matching row, and groups that cannot match are.
+
+Of a group that is said to match as a whole, every row does.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -12,8 +15,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.optimizer.column_groups import ColumnBounds, GroupColumn
-from lancestat.optimizer.pruning import may_match
+from lancestat.optimizer.column_groups import ColumnBounds, GroupColumn, Mask
+from lancestat.optimizer.pruning import BoundsOf, may_match, must_match
 from lancestat.predicates.filter import (
     And,
     Comparison,
@@ -34,11 +37,15 @@ from lancestat.statistics.kernel import analyze
 from tests.examples import examples
 from tests.optimizer.values import FILTERS, holds, tables
 
+Match = Callable[[Sequence[Filter], BoundsOf, int], Mask]
+
 LESS, GREATER, EQUAL = Operator.LESS, Operator.GREATER, Operator.EQUAL
 FROM, TO, SAFE = Operator.GREATER_OR_EQUAL, Operator.LESS_OR_EQUAL, Operator.NULL_SAFE
 
 
-def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool]:
+def matching(
+    filters: Sequence[Filter], groups: Sequence[pa.Table], match: Match = may_match
+) -> list[bool]:
     partials = [analyze(group.to_batches(), group.schema) for group in groups]
 
     def bounds_of(name: str) -> ColumnBounds | None:
@@ -48,7 +55,7 @@ def matching(filters: Sequence[Filter], groups: Sequence[pa.Table]) -> list[bool
         assert type is not None
         return GroupColumn.of([partial[name] for partial in partials], type).bounds
 
-    return may_match(filters, bounds_of, len(groups)).tolist()
+    return match(filters, bounds_of, len(groups)).tolist()
 
 
 @settings(max_examples=examples(300))
@@ -62,6 +69,18 @@ def test_no_group_with_a_matching_row_is_ruled_out(
             all(holds(filter, row) is True for filter in filters) for row in group.to_pylist()
         )
         assert is_kept or not has_match
+
+
+@settings(max_examples=examples(300))
+@given(st.lists(tables(), min_size=1, max_size=3), st.lists(FILTERS, min_size=1, max_size=2))
+def test_every_row_of_a_group_that_must_match_matches(
+    groups: list[pa.Table], filters: list[Filter]
+) -> None:
+    matches = matching(filters, groups, must_match)
+    for group, is_whole in zip(groups, matches, strict=True):
+        if is_whole:
+            for row in group.to_pylist():
+                assert all(holds(filter, row) is True for filter in filters)
 
 
 def column(values: Sequence[object], type: pa.DataType) -> pa.Table:
@@ -147,3 +166,55 @@ def test_fragments_that_may_match_are_kept(
     filter: Filter, values: Sequence[object], type: pa.DataType
 ) -> None:
     assert matching([filter], [column(values, type)]) == [True]
+
+
+WHOLE: list[tuple[Filter, Sequence[object], pa.DataType]] = [
+    (Comparison("c", FROM, 1), [1, 2], N),
+    (Comparison("c", LESS, 2**70), [1, 2], N),
+    (Comparison("c", EQUAL, 1), [1, 1], N),
+    (Comparison("c", SAFE, 1), [1, 1], N),
+    (Comparison("c", SAFE, None), [None, None], N),
+    (Not(Comparison("c", SAFE, 3)), [1, None], N),
+    (Not(Comparison("c", EQUAL, 3)), [1, 2], N),
+    (Not(IsNull("c")), [1], N),
+    (IsNull("c"), [None], N),
+    (Not(In("c", (3, 4))), [1, 2], N),
+    (Comparison("c", GREATER, 5.0), [6.0, math.nan], F),
+    (Comparison("c", TO, math.nan), [1.0, math.nan], F),
+    (TextMatch("c", TextOperator.STARTS_WITH, "a"), ["ab", "ac"], S),
+    (Comparison("c", FROM, "a"), ["a" * 300], S),
+    (Comparison("c", GREATER, Decimal("0.005")), [Decimal("0.01")], D),
+    (And(Not(IsNull("c")), Comparison("c", LESS, 9)), [1], N),
+    (Or(Comparison("c", LESS, 1), Comparison("c", GREATER, 1)), [2, 3], N),
+]
+PARTIAL: list[tuple[Filter, Sequence[object], pa.DataType]] = [
+    (Comparison("c", FROM, 1), [1, None], N),
+    (Not(Comparison("c", LESS, 1)), [1, None], N),
+    (Comparison("c", FROM, 2), [1, 2], N),
+    (Comparison("c", EQUAL, None), [1], N),
+    (Not(In("c", (3, None))), [1], N),
+    (Not(In("c", (3,))), [1, None], N),
+    (Comparison("c", LESS, 5.0), [1.0, math.nan], F),
+    (TextMatch("c", TextOperator.STARTS_WITH, "ab"), ["ab", "ac"], S),
+    (TextMatch("c", TextOperator.STARTS_WITH, "a"), ["a", None], S),
+    (TextMatch("c", TextOperator.CONTAINS, "a"), ["a"], S),
+    (Comparison("c", EQUAL, "a" * 300), ["a" * 300], S),
+    (Comparison("c", EQUAL, "7"), [1], N),
+    (Comparison("unknown", EQUAL, 1), [2], N),
+    (Not(Comparison("unknown", EQUAL, 1)), [2], N),
+    (Or(Comparison("c", LESS, 9), Comparison("unknown", LESS, 9)), [1], N),
+]
+
+
+@pytest.mark.parametrize(("filter", "values", "type"), WHOLE, ids=str)
+def test_groups_that_match_as_a_whole_are_known(
+    filter: Filter, values: Sequence[object], type: pa.DataType
+) -> None:
+    assert matching([filter], [column(values, type)], must_match) == [True]
+
+
+@pytest.mark.parametrize(("filter", "values", "type"), PARTIAL, ids=str)
+def test_groups_that_may_match_in_part_are_not_whole(
+    filter: Filter, values: Sequence[object], type: pa.DataType
+) -> None:
+    assert matching([filter], [column(values, type)], must_match) == [False]

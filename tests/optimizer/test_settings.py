@@ -11,6 +11,7 @@ from lancestat.optimizer.table import ReadSettings, read_settings
 ENABLED = "spark.lance.cbo.column.stats.enabled"
 STALE = "spark.lance.cbo.column.stats.allow.stale"
 CBO = "spark.sql.cbo.enabled"
+PUSHDOWN = "spark.lancestat.aggregate.pushdown.enabled"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,10 @@ CBO = "spark.sql.cbo.enabled"
         ({CBO: "false"}, {}, ReadSettings(True, None)),
         ({STALE: "false"}, {"cbo.column.stats.allow.stale": "true"}, ReadSettings(True, False)),
         ({}, {"cbo.column.stats.allow.stale": "True"}, ReadSettings(True, True)),
+        ({PUSHDOWN: "false"}, {}, ReadSettings(pushdown=False)),
+        ({}, {"aggregate.pushdown.enabled": "off"}, ReadSettings(pushdown=False)),
+        ({PUSHDOWN: "true"}, {"aggregate.pushdown.enabled": "false"}, ReadSettings()),
+        ({ENABLED: "false", PUSHDOWN: "true"}, {}, ReadSettings(False)),
     ],
 )
 def test_settings_of_the_session_override_those_of_the_scan(

@@ -203,10 +203,9 @@ def _run(
 def _explain(
     invocation: Invocation, spark: SparkSession, statement: Statement, query_context: QueryContext
 ) -> None:
-    from lancestat.spark.read.relation import planning_service
     from lancestat.spark.sql.explain import explain_query
 
-    explanation = explain_query(spark, statement, planning_service().explanations, query_context)
+    explanation = explain_query(spark, statement, query_context)
     invocation.show(ExplanationView(explanation))
 
 

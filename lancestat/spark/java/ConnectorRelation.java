@@ -25,9 +25,11 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Transform;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.connector.read.ScanBuilder;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownFilters;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
@@ -189,6 +191,8 @@ public final class ConnectorRelation {
       exposed.removeAll(Arrays.asList(FILTERED));
       // Filters sharpen the estimate even where the source knows of none.
       exposed.add(SupportsPushDownCatalystFilters.class);
+      // The planner answers them, and the source never hears of them.
+      exposed.add(SupportsPushDownAggregates.class);
       return (ScanBuilder) proxy(inner, exposed, new BuilderProxy(inner, estimator));
     }
 
@@ -218,6 +222,12 @@ public final class ConnectorRelation {
       if (name.equals("pushedFilters") && count == 0) {
         return new Predicate[0];
       }
+      if (name.equals("pushAggregation") && count == 1) {
+        return Boolean.valueOf(estimator.pushAggregation((Aggregation) args[0]));
+      }
+      if (name.equals("supportCompletePushDown") && count == 1) {
+        return Boolean.valueOf(estimator.supportCompletePushDown((Aggregation) args[0]));
+      }
       // What is left of a limit stays in the plan, and so in the estimate.
       if (name.equals("isPartiallyPushed")) {
         return Boolean.TRUE;
@@ -230,6 +240,9 @@ public final class ConnectorRelation {
 
     // The source may read other columns than Spark required, and has the last word.
     Scan build() {
+      if (estimator.answered != null) {
+        return estimator.answered;
+      }
       Scan scan = inner.build();
       List known = new ArrayList();
       StructType schema = estimator.table.schema;
@@ -244,7 +257,7 @@ public final class ConnectorRelation {
 
     /** Filters for the estimate, and for the source in the form that it takes. */
     void push(scala.collection.immutable.Seq filters) {
-      estimator.pushFilters(filters);
+      estimator.question.add(filters);
       if (inner instanceof SupportsPushDownCatalystFilters) {
         ((SupportsPushDownCatalystFilters) inner).pushFilters(filters);
       } else if (inner instanceof SupportsPushDownV2Filters) {
@@ -334,6 +347,18 @@ public final class ConnectorRelation {
           && inner.equals(((ScanProxy) handler).inner)
           && estimator.equals(((ScanProxy) handler).estimator);
     }
+  }
+
+  /** The scan as the planner knows it, null where another source plans it. */
+  static Explained explained(Scan scan) {
+    if (scan instanceof Explained) {
+      return (Explained) scan;
+    }
+    if (!Proxy.isProxyClass(scan.getClass())) {
+      return null;
+    }
+    InvocationHandler handler = Proxy.getInvocationHandler(scan);
+    return handler instanceof ScanProxy ? ((ScanProxy) handler).estimator : null;
   }
 
   static Object proxy(Object inner, Set interfaces, InvocationHandler handler) {

@@ -17,6 +17,7 @@ import org.apache.spark.sql.classic.Dataset$;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
@@ -101,6 +102,12 @@ public final class LanceRelation {
   /** What a query is made of once its names are resolved: see QueryFacts. */
   public List analyzedFacts(Dataset rows) {
     return QueryFacts.analyzed(rows.queryExecution().analyzed());
+  }
+
+  /** The name of the planner's explanation of a scan, null where it has none. */
+  public String explanation(Scan scan) {
+    Explained explained = ConnectorRelation.explained(scan);
+    return explained == null ? null : explained.explanation();
   }
 
   /** The data source of that name, or null where Spark's class path has none of its kind. */

@@ -1,13 +1,10 @@
 package lancestat.relation;
 
-import com.fasterxml.jackson.core.JsonProcessingException;
 import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
-import java.util.HashMap;
 import java.util.List;
-import java.util.Map;
 import java.util.Objects;
 import org.apache.spark.sql.connector.read.Batch;
 import org.apache.spark.sql.connector.read.InputPartition;
@@ -21,34 +18,21 @@ import org.apache.spark.sql.types.StructType;
 
 /** What the planner is asked about, once for each question. */
 @SuppressWarnings({"rawtypes", "unchecked"})
-final class LanceScan implements SupportsReportStatistics, Batch {
-  static final String CBO = "spark.sql.cbo.enabled";
-  static final String CONF_PREFIX = "spark.lance.cbo.column.stats.";
+final class LanceScan implements SupportsReportStatistics, Batch, Explained {
   final LanceTable table;
+  final ScanQuestion question;
   final StructType columns;
-  final List pushed;
-  final ArrayNode filters;
   final Integer limit;
-  final Map options;
-  final Map conf = new HashMap();
   Statistics statistics;
+  String explanation;
   InputPartition[] partitions;
   String scan;
 
   LanceScan(LanceScanBuilder builder) {
     this.table = builder.table;
+    this.question = builder.question;
     this.columns = builder.columns;
-    this.pushed = builder.pushed;
-    this.filters = builder.filters;
     this.limit = builder.limit;
-    this.options = builder.options.asCaseSensitiveMap();
-    String[] keys = new String[] {CBO, CONF_PREFIX + "enabled", CONF_PREFIX + "allow.stale"};
-    for (int i = 0; i < keys.length; i++) {
-      String value = SQLConf.get().getConfString(keys[i], null);
-      if (value != null) {
-        conf.put(keys[i], value);
-      }
-    }
   }
 
   public StructType readSchema() {
@@ -56,12 +40,8 @@ final class LanceScan implements SupportsReportStatistics, Batch {
   }
 
   public String description() {
-    StringBuilder text = new StringBuilder("lance ").append(table.name);
-    text.append(", PushedFilters: [").append(String.join(", ", (List<String>) pushed)).append("]");
-    if (limit != null) {
-      text.append(", PushedLimit: ").append(limit);
-    }
-    return text.toString();
+    String text = question.description();
+    return limit == null ? text : text + ", PushedLimit: " + limit;
   }
 
   public Batch toBatch() {
@@ -73,34 +53,21 @@ final class LanceScan implements SupportsReportStatistics, Batch {
   }
 
   ObjectNode request(String op) {
-    ObjectNode request = LanceRelation.JSON.createObjectNode();
-    request.put("op", op);
-    request.put("table", table.handle);
+    ObjectNode request = question.request(op);
     ArrayNode names = request.putArray("columns");
     for (String name : columns.fieldNames()) {
       names.add(name);
     }
-    request.set("filters", filters);
-    request.set("conf", LanceRelation.JSON.valueToTree(conf));
-    request.set("options", lowered());
     return request;
-  }
-
-  ObjectNode lowered() {
-    ObjectNode node = LanceRelation.JSON.createObjectNode();
-    for (Object option : options.entrySet()) {
-      Map.Entry entry = (Map.Entry) option;
-      String key = ((String) entry.getKey()).toLowerCase(java.util.Locale.ROOT);
-      node.put(key, (String) entry.getValue());
-    }
-    return node;
   }
 
   // A query never fails for want of an estimate.
   public synchronized Statistics estimateStatistics() {
     if (statistics == null) {
       try {
-        statistics = new Estimate(table.ask(request("estimate")), columns);
+        JsonNode reply = table.ask(request("estimate"));
+        statistics = new Estimate(reply, columns);
+        explanation = reply.get("explanation").asText();
       } catch (Exception error) {
         LanceRelation.LOG.warn(
             "no column statistics for " + table.name + ": " + error.getMessage());
@@ -110,13 +77,14 @@ final class LanceScan implements SupportsReportStatistics, Batch {
     return statistics;
   }
 
+  public String explanation() {
+    estimateStatistics();
+    return explanation;
+  }
+
   /** Fails when the dataset is no longer the one that was observed. */
   void verify() {
-    try {
-      table.ask(request("verify"));
-    } catch (JsonProcessingException error) {
-      throw new IllegalStateException(error);
-    }
+    question.ask(request("verify"));
   }
 
   public synchronized InputPartition[] planInputPartitions() {
@@ -125,12 +93,7 @@ final class LanceScan implements SupportsReportStatistics, Batch {
       request.put("limit", limit);
       request.put("cores", table.context.defaultParallelism());
       request.put("narrow", true);
-      JsonNode reply;
-      try {
-        reply = table.ask(request);
-      } catch (JsonProcessingException error) {
-        throw new IllegalStateException(error);
-      }
+      JsonNode reply = question.ask(request);
       scan = reply.get("scan").asText();
       List parts = new ArrayList();
       for (JsonNode part : reply.get("parts")) {
@@ -152,14 +115,12 @@ final class LanceScan implements SupportsReportStatistics, Batch {
       return false;
     }
     LanceScan that = (LanceScan) other;
-    return table.equals(that.table)
+    return question.equals(that.question)
         && columns.equals(that.columns)
-        && filters.equals(that.filters)
-        && Objects.equals(limit, that.limit)
-        && options.equals(that.options);
+        && Objects.equals(limit, that.limit);
   }
 
   public int hashCode() {
-    return Objects.hash(new Object[] {table, columns, filters, limit});
+    return Objects.hash(new Object[] {question, columns, limit});
   }
 }

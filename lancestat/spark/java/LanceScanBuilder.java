@@ -1,36 +1,40 @@
 package lancestat.relation;
 
+import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.util.ArrayList;
 import java.util.List;
-import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.expressions.aggregate.AggregateFunc;
+import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
 import org.apache.spark.sql.connector.read.Scan;
+import org.apache.spark.sql.connector.read.SupportsPushDownAggregates;
 import org.apache.spark.sql.connector.read.SupportsPushDownLimit;
 import org.apache.spark.sql.execution.datasources.v2.FileScanBuilder;
 import org.apache.spark.sql.types.StructField;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import scala.collection.immutable.Nil$;
 
 /**
  * Takes Spark's own expressions as filters, which before Spark 4.1 only a builder of scans of files
  * is given.
  */
 @SuppressWarnings({"rawtypes", "unchecked"})
-final class LanceScanBuilder extends FileScanBuilder implements SupportsPushDownLimit {
+final class LanceScanBuilder extends FileScanBuilder
+    implements SupportsPushDownLimit, SupportsPushDownAggregates {
   final LanceTable table;
-  final CaseInsensitiveStringMap options;
+  final ScanQuestion question;
   StructType columns;
-  final List pushed = new ArrayList();
-  ArrayNode filters = LanceRelation.JSON.createArrayNode();
   Integer limit;
+  AggregateScan answered;
 
   LanceScanBuilder(LanceTable table, CaseInsensitiveStringMap options) {
     super(SparkSession.active(), SparkApi.noFiles(), table.schema);
     this.table = table;
-    this.options = options;
+    this.question = new ScanQuestion(table, options);
     this.columns = table.schema;
   }
 
@@ -43,18 +47,11 @@ final class LanceScanBuilder extends FileScanBuilder implements SupportsPushDown
     columns = new StructType((StructField[]) fields.toArray(new StructField[0]));
   }
 
-  // Spark gets all of them back: it estimates what they leave, and applies them once more.
+  // Spark gets all of them back, estimates what they leave and applies them once more, unless they
+  // keep whole fragments: above filters of its own it pushes no aggregates.
   public scala.collection.immutable.Seq pushFilters(scala.collection.immutable.Seq given) {
-    scala.collection.Iterator expressions = given.iterator();
-    while (expressions.hasNext()) {
-      Expression filter = (Expression) expressions.next();
-      ObjectNode node = Filters.translate(filter, table.schema);
-      if (node != null) {
-        filters.add(node);
-        pushed.add(Filters.shown(filter));
-      }
-    }
-    return given;
+    question.add(given);
+    return question.proveCovered() ? (scala.collection.immutable.Seq) Nil$.MODULE$ : given;
   }
 
   // None that Spark could leave out.
@@ -72,7 +69,43 @@ final class LanceScanBuilder extends FileScanBuilder implements SupportsPushDown
     return true;
   }
 
+  // One row is the whole result, except where rows are counted: see Aggregates.
+  public boolean supportCompletePushDown(Aggregation aggregation) {
+    return Aggregates.translate(aggregation, table.schema) != null
+        && !Aggregates.countsRows(aggregation);
+  }
+
+  public boolean pushAggregation(Aggregation aggregation) {
+    ArrayNode translated = Aggregates.translate(aggregation, table.schema);
+    if (translated == null) {
+      return false;
+    }
+    ObjectNode request = question.request("aggregate");
+    request.set("aggregates", translated);
+    try {
+      JsonNode decision = question.ask(request);
+      question.aggregates = decision;
+      if (decision.hasNonNull("values")) {
+        StructType schema = Aggregates.schema(translated, table.schema);
+        Object[][] rows = Aggregates.rows(aggregation, decision.get("values"), schema);
+        answered = new AggregateScan(question, shown(aggregation), schema, rows);
+      }
+    } catch (Exception error) {
+      // No query fails for want of an answer.
+      LanceRelation.LOG.warn("aggregates of " + table.name + " stay: " + error.getMessage());
+    }
+    return answered != null;
+  }
+
+  static String shown(Aggregation aggregation) {
+    List functions = new ArrayList();
+    for (AggregateFunc function : aggregation.aggregateExpressions()) {
+      functions.add(function.toString());
+    }
+    return String.join(", ", (List<String>) functions);
+  }
+
   public Scan build() {
-    return new LanceScan(this);
+    return answered == null ? new LanceScan(this) : answered;
   }
 }

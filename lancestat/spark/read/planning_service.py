@@ -4,28 +4,36 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import threading
 import uuid
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import InternalError, LancestatError
 from lancestat.lake.row_ranges import split_fragments
+from lancestat.optimizer.aggregates import (
+    Aggregate,
+    Function,
+    PushDown,
+    PushDownReason,
+    push_down,
+)
 from lancestat.optimizer.estimates import (
     ColumnEstimate,
     Estimate,
-    Explanation,
     estimate,
     remaining_fragments,
 )
+from lancestat.optimizer.explanation import Explanation, pruning_of
 from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
 from lancestat.predicates.filter import Filter, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
-from lancestat.redact import redact_line, secret_values
+from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.read.read_task import encode_part, encode_scan
 from lancestat.spark.session.failure import WorkerError
+from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import decoded_size
 
 # A question of the JVM, or an answer to it: a JSON object.
@@ -39,18 +47,21 @@ _log = logging.getLogger("lancestat.read")
 class PlanningService:
     """Answers questions about the tables of relations, which have handles; thread-safe.
 
-    Questions and answers are JSON objects: `estimate` is asked once per planned scan, `parts` once
-    per executed one, or `verify` where another source reads it, `forget` when the JVM has let go of
-    a relation.
+    Questions and answers are JSON objects: `covers` is asked where a scan has filters, `aggregate`
+    where Spark would leave aggregates to it, `estimate` once per planned scan, `parts` once per
+    executed one, or `verify` where nothing is read or another source reads it, `forget` when the
+    JVM has let go of a relation.
     """
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
         self._clock = clock
         self._tables: dict[str, ReadTable] = {}
         self._refusals: set[tuple[str, int, str]] = set()
-        self._explanations: deque[Explanation] = deque(maxlen=EXPLANATIONS_KEPT)
+        self._explanations: dict[str, Explanation] = {}
         self._lock = threading.Lock()
         self._answers: Mapping[str, Callable[[Message], Message]] = {
+            "covers": self._covers,
+            "aggregate": self._aggregate,
             "estimate": self._estimate,
             "parts": self._parts,
             "verify": self._verify,
@@ -89,19 +100,66 @@ class PlanningService:
 
     def explanations(self) -> tuple[Explanation, ...]:
         """Return the explanations of the latest scans, oldest first."""
-        return tuple(self._explanations)
+        return tuple(self._explanations.values())
+
+    def explanation(self, name: str) -> Explanation | None:
+        """Return the explanation of one scan, None once there are too many later ones."""
+        return self._explanations.get(name)
+
+    def secrets(self) -> list[KnownValue]:
+        """Return the storage options of all tables, of which nothing may be shown."""
+        with self._lock:
+            tables = list(self._tables.values())
+        return [known for table in tables for known in secret_options(table.storage_options)]
+
+    def _covers(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        filters = read_filters(message["filters"], table.fields)
+        settings = read_settings(message["conf"], message["options"])
+        return {"covers": settings.pushdown and table.fragments.covers(filters)}
+
+    def _aggregate(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        filters = read_filters(message["filters"], table.fields)
+        settings = read_settings(message["conf"], message["options"])
+        aggregates = [
+            Aggregate(Function(asked["function"]), asked["column"])
+            for asked in message["aggregates"]
+        ]
+        decision = push_down(table, aggregates, filters, settings)
+        reply: Message = {
+            "reason": decision.reason.value,
+            "detail": decision.detail,
+            "functions": decision.functions,
+        }
+        if decision.use:
+            answered = Estimate(1, 0, table.judge(settings, self._clock()), fragment_ids=())
+            reply["values"] = list(map(_text, decision.values))
+            reply["explanation"] = self._explain(table, message, filters, answered, decision)
+        return reply
 
     def _estimate(self, message: Message) -> Message:
         table = self._tables[message["table"]]
         filters = read_filters(message["filters"], table.fields)
         settings = read_settings(message["conf"], message["options"])
-        scan_estimate = estimate(table, message["columns"], filters, settings, self._clock())
+        scan_estimate = estimate(
+            table,
+            message["columns"],
+            filters,
+            settings,
+            self._clock(),
+            is_covered=message["covered"],
+        )
         self._log_refusal(table, scan_estimate)
-        self._explanations.append(_explained(table, filters, scan_estimate))
+        left = message["aggregation"]
+        decision = left and PushDown(
+            PushDownReason(left["reason"]), left["detail"], tuple(left["functions"])
+        )
         return {
             "rows": scan_estimate.rows,
             "size": scan_estimate.size_bytes,
             "columns": {name: _column(column) for name, column in scan_estimate.columns.items()},
+            "explanation": self._explain(table, message, filters, scan_estimate, decision),
         }
 
     def _parts(self, message: Message) -> Message:
@@ -110,6 +168,8 @@ class PlanningService:
         filters = read_filters(message["filters"], table.fields)
         # No task opens a table of which all fragments are ruled out.
         table.verify()
+        if message["covered"] and not table.fragments.covers(filters):
+            raise InternalError(f"the proof for the filters of '{table.name}' is gone")
         remaining = remaining_fragments(table, filters)
         sql, _ = exact_conjuncts(filters, table.fields)
         fragments = table.snapshot.fragments
@@ -142,6 +202,41 @@ class PlanningService:
             self._tables.pop(message["table"], None)
         return {}
 
+    def _explain(
+        self,
+        table: ReadTable,
+        message: Message,
+        filters: Sequence[Filter],
+        scan_estimate: Estimate,
+        decision: PushDown | None,
+    ) -> str:
+        """Keep an explanation, and return its name."""
+        ids = scan_estimate.fragment_ids
+        fragments = len(table.snapshot.fragments)
+        others = tuple(message["others"])
+        explanation = Explanation(
+            table=table.name,
+            version=table.snapshot.version,
+            rows=scan_estimate.rows,
+            size_bytes=scan_estimate.size_bytes,
+            verdict=scan_estimate.verdict,
+            columns=scan_estimate.columns,
+            fragments=fragments,
+            fragments_scanned=fragments if ids is None else len(ids),
+            filters=tuple(map(filter_text, filters)),
+            table_rows=table.snapshot.rows,
+            other_filters=others,
+            is_covered=message["covered"],
+            pruning=None if decision and decision.use else pruning_of(table, filters, others, ids),
+            aggregates=decision,
+        )
+        name = uuid.uuid4().hex
+        with self._lock:
+            while len(self._explanations) >= EXPLANATIONS_KEPT:
+                del self._explanations[next(iter(self._explanations))]
+            self._explanations[name] = explanation
+        return name
+
     def _log_refusal(self, table: ReadTable, scan_estimate: Estimate) -> None:
         verdict = scan_estimate.verdict
         key = (table.snapshot.uri, table.snapshot.version, verdict.reason.value)
@@ -165,18 +260,10 @@ def _column(column: ColumnEstimate) -> Message:
     return {key: value for key, value in message.items() if value is not None}
 
 
-def _explained(table: ReadTable, filters: Sequence[Filter], scan_estimate: Estimate) -> Explanation:
-    fragments = len(table.snapshot.fragments)
-    scanned = fragments if scan_estimate.fragment_ids is None else len(scan_estimate.fragment_ids)
-    return Explanation(
-        table=table.name,
-        version=table.snapshot.version,
-        rows=scan_estimate.rows,
-        size_bytes=scan_estimate.size_bytes,
-        verdict=scan_estimate.verdict,
-        columns=scan_estimate.columns,
-        fragments=fragments,
-        fragments_scanned=scanned,
-        filters=tuple(map(filter_text, filters)),
-        table_rows=table.snapshot.rows,
-    )
+def _text(value: Bound | None) -> str | None:
+    """Return an answer as the JVM reads it."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    return None if value is None else repr(value)

@@ -190,8 +190,9 @@ def read_table(
         version: A manifest version, the latest when None.
         tag: A tag of the dataset, instead of a version.
         storage_options: How to reach it; they travel inside tasks only.
-        options: Of its scans: `cbo.column.stats.enabled` and `cbo.column.stats.allow.stale`, `true`
-            or `false`, which the session's `spark.lance.*` configuration overrides.
+        options: Of its scans: `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and
+            `aggregate.pushdown.enabled`, `true` or `false`, which the session's configuration
+            overrides.
         reader: What reads the rows: `lancestat`, or `connector`, the Lance connector for Spark.
 
     Raises:
@@ -268,8 +269,15 @@ def attach_views(
     spark: SparkSession,
     tables: Mapping[str, ReadTable | LancestatError],
     reader: Reader = Reader.LANCESTAT,
+    options: Mapping[str, str] | None = None,
 ) -> Attachment:
     """Make a temporary view of each table that could be opened, under its name.
+
+    Args:
+        spark: A classic session.
+        tables: The tables, or why they could not be opened, by name.
+        reader: What reads the rows.
+        options: Of all scans, as for `read_table`.
 
     Raises:
         RunError: the session cannot be used, or the connector is not there.
@@ -281,7 +289,8 @@ def attach_views(
         try:
             if isinstance(table, LancestatError):
                 raise table
-            relations[name] = Relation(table, view=name, inner=_inner(spark, table, reader))
+            inner = _inner(spark, table, reader)
+            relations[name] = Relation(table, view=name, options=options or {}, inner=inner)
         except ConnectorMissing:
             raise
         except LancestatError as error:

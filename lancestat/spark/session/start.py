@@ -327,7 +327,8 @@ def active(session: SparkSession) -> Iterator[None]:
 
 
 NEEDS_JVM = (
-    "attach, read_table and sql need the driver's JVM, which a session of Spark Connect lacks: "
+    "attach, read_table, explain and sql need the driver's JVM, which a session of Spark Connect "
+    "lacks: "
     "format('lancestat') reads tables there, and statistics in the manifest serve a server that "
     "has the connector"
 )

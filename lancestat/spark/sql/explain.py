@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.optimizer.estimates import ColumnEstimate, Explanation
-from lancestat.spark.sql.query_failure import NO_CONTEXT, QueryContext, explain_failure
+from lancestat.optimizer.aggregates import PushDown, PushDownReason
+from lancestat.optimizer.estimates import ColumnEstimate
+from lancestat.optimizer.explanation import Explanation, Pruning
+from lancestat.spark.read.relation import planning_service
+from lancestat.spark.session.compiler import relation_classes
+from lancestat.spark.session.start import active, require_classic
+from lancestat.spark.sql.query_failure import (
+    NO_CONTEXT,
+    QueryContext,
+    QueryText,
+    explain_failure,
+)
 from lancestat.spark.sql.statement import Statement
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +52,16 @@ class Operator:
 
 @dataclass(frozen=True, slots=True)
 class ScanLine:
-    """A scan of the plan; `explanation` is None for tables that are not lancestat's."""
+    """A scan of the plan; `explanation` is None for tables that are not lancestat's.
+
+    `note` says what else people should know of those, None for nothing.
+    """
 
     table: str
     rows: int | None
     size_bytes: int | None
     explanation: Explanation | None = None
+    note: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +71,11 @@ class PlanExplanation:
     operators: tuple[Operator, ...]
     scans: tuple[ScanLine, ...]
     is_cost_based: bool
+
+    @property
+    def reads_lance(self) -> bool:
+        """Whether lancestat plans some scan."""
+        return any(scan.explanation is not None for scan in self.scans)
 
     def to_json(self) -> dict[str, object]:
         """Return the object in the JSON of `lancestat sql --explain`."""
@@ -71,7 +90,7 @@ def _scan(scan: ScanLine) -> dict[str, object]:
     explanation = scan.explanation
     seen = {"table": scan.table, "rows": scan.rows, "size_bytes": scan.size_bytes}
     if explanation is None:
-        return {**seen, "statistics": None}
+        return {**seen, "statistics": None, "note": scan.note}
     return {
         **seen,
         "version": explanation.version,
@@ -79,6 +98,10 @@ def _scan(scan: ScanLine) -> dict[str, object]:
         "fragments": explanation.fragments,
         "fragments_scanned": explanation.fragments_scanned,
         "filters": list(explanation.filters),
+        "other_filters": list(explanation.other_filters),
+        "filters_proven": explanation.is_covered,
+        "pruning": _decision(explanation.pruning),
+        "aggregates": _aggregates(explanation.aggregates),
         "statistics": {
             "verdict": "use" if explanation.verdict.use else "refuse",
             "reason": explanation.verdict.reason.value,
@@ -86,6 +109,21 @@ def _scan(scan: ScanLine) -> dict[str, object]:
             "columns": _columns(explanation.columns),
         },
     }
+
+
+def _decision(decision: Pruning | PushDown | None) -> dict[str, object] | None:
+    if decision is None:
+        return None
+    return {
+        "verdict": "use" if decision.use else "refuse",
+        "reason": decision.reason.value,
+        "detail": decision.detail,
+    }
+
+
+def _aggregates(decision: PushDown | None) -> dict[str, object] | None:
+    shown = _decision(decision)
+    return shown and {**shown, "functions": list(decision.functions if decision else ())}
 
 
 def _columns(columns: Mapping[str, ColumnEstimate]) -> dict[str, object]:
@@ -112,64 +150,72 @@ _COMMAND = "Execute "
 _SCANS = ("BatchScan", "Scan ", "FileScan")
 _EXPRESSION_IDS = re.compile(r"#\d+L?")
 _FIELDS_SHOWN = 12
+# Operators of a plan that is ready to run, which change nothing for people.
+_WRAPPERS = ("WholeStageCodegen", "InputAdapter", "ColumnarToRow", "ResultQueryStage")
+_OWN = "lancestat.relation."
+_FORMAT = "lancestat"
+_OF_FORMAT = (
+    "the format lancestat is a Python data source: Spark asks it for no statistics, and prunes and "
+    "pushes nothing but filters; lancestat.read_table can"
+)
+# Where Spark asks for no aggregates, by the operators between them and the scan.
+_GROUPED = PushDown(PushDownReason.GROUPED, "the aggregates are of groups")
+_UNSUPPORTED = PushDown(
+    PushDownReason.UNSUPPORTED, "only counts, minima and maxima of whole columns are answered"
+)
+_FILTERED = PushDown(
+    PushDownReason.FILTERED,
+    "the filters are not proven to keep whole fragments, and Spark applies them",
+)
 
 
 def explain_query(
-    spark: SparkSession,
-    statement: Statement,
-    explanations: Callable[[], Sequence[Explanation]],
-    query_context: QueryContext = NO_CONTEXT,
+    spark: SparkSession, statement: Statement, query_context: QueryContext = NO_CONTEXT
 ) -> PlanExplanation:
     """Return the physical plan of a statement with Spark's estimates; not even a command is run.
 
     Args:
         spark: The session with what the statement names.
         statement: From `parse` with the same session.
-        explanations: Returns the explanations of scans so far, oldest first.
         query_context: The tables and views that errors may name.
 
     Raises:
         LancestatError: Spark refuses the query (see `explain_failure`).
     """
-    jvm = cast(Any, spark._jvm)
-    state = spark._jsparkSession.sessionState()
-    # Estimates are made while plans are optimised, those of subqueries too.
-    before = explanations()
-    reader = _Reader(jvm, state)
+    reader = _Reader(spark)
     try:
-        reader.read(reader.planned(statement.plan), 0)
-        latest = [
-            explanation
-            for explanation in explanations()
-            if not any(explanation is old for old in before)
-        ]
+        return reader.explained(reader.planned(statement.plan))
     except Exception as error:
         raise explain_failure(error, statement.text, query_context) from None
-    return PlanExplanation(
-        tuple(reader.operators),
-        tuple(_with_explanations(reader.scans, latest)),
-        is_cost_based=state.conf().cboEnabled(),
-    )
 
 
-class _Scan:
-    """A scan of the plan: the columns it reads and the optimizer's estimates of it."""
+def explain_frame(frame: DataFrame) -> PlanExplanation:
+    """Return the physical plan of a DataFrame with Spark's estimates; nothing is run.
 
-    def __init__(self, leaf: Any, relation: Any) -> None:
-        is_v2 = leaf.getClass().getSimpleName() == "BatchScanExec"
-        self.columns = frozenset(_names(leaf.scan().readSchema()) if is_v2 else ())
-        self.table = _table(leaf)
-        self.rows, self.size_bytes = _estimate(relation)
+    It is the plan that the DataFrame's own actions run.
+
+    Raises:
+        SparkConnectSession: the DataFrame is one of Spark Connect.
+        LancestatError: Spark cannot plan it (see `explain_failure`).
+    """
+    spark = frame.sparkSession
+    require_classic(spark)
+    with active(spark):
+        try:
+            return _Reader(spark).explained(frame._jdf.queryExecution().sparkPlan())
+        except Exception as error:
+            raise explain_failure(error, QueryText("")) from None
 
 
 class _Reader:
     """Reads a physical plan into lines."""
 
-    def __init__(self, jvm: Any, state: Any) -> None:
-        self._execution = jvm.org.apache.spark.sql.execution
-        self._state = state
-        self.operators: list[Operator] = []
-        self.scans: list[_Scan] = []
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._execution = cast(Any, spark._jvm).org.apache.spark.sql.execution
+        self._state = spark._jsparkSession.sessionState()
+        self._operators: list[Operator] = []
+        self._scans: list[ScanLine] = []
         self._subqueries: list[Any] = []
 
     def planned(self, plan: Any) -> Any:
@@ -177,72 +223,97 @@ class _Reader:
         skip = self._execution.CommandExecutionMode.SKIP()
         return self._state.executePlan(plan, skip).sparkPlan()
 
-    def read(self, plan: Any, depth: int) -> None:
-        """Add a line for an operator, then those of its inputs and subqueries."""
-        logical = _option(plan.logicalLink())
+    def explained(self, plan: Any) -> PlanExplanation:
+        """Return the explanation of a physical plan."""
+        self._read(plan, 0, None)
+        is_cost_based = self._state.conf().cboEnabled()
+        return PlanExplanation(tuple(self._operators), tuple(self._scans), is_cost_based)
+
+    def _read(self, plan: Any, depth: int, refusal: PushDown | None) -> None:
+        """Add a line for an operator, then those of its inputs and subqueries.
+
+        Args:
+            plan: The operator.
+            depth: How many operators are above it.
+            refusal: Why the scan below answers no aggregates, should Spark not ask it for them.
+        """
+        name = plan.nodeName()
         inputs = _sequence(plan.children())
+        if name == "AdaptiveSparkPlan":
+            self._read(plan.initialPlan(), depth, refusal)
+            return
+        if name.startswith(_WRAPPERS):
+            self._read(inputs[0], depth, refusal)
+            return
         if _is_partial(plan, inputs):
             # Both halves of an aggregation have the estimate of the whole.
             [half] = inputs
             inputs = _sequence(half.children())
-        name = plan.nodeName()
         if name.startswith(_COMMAND):
-            self.operators.append(Operator(name, depth))
+            self._operators.append(Operator(name, depth))
             for child in _sequence(plan.cmd().innerChildren()):
-                self.read(self.planned(child), depth + 1)
+                self._read(self.planned(child), depth + 1, None)
             return
-        if not inputs and name.startswith(_SCANS):
-            relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
-            scan = _Scan(plan, relation)
-            self.scans.append(scan)
-            self.operators.append(
-                Operator(
-                    f"Scan {scan.table}", depth, scan.rows, scan.size_bytes, scan=len(self.scans)
-                )
-            )
-        else:
-            join = _join(plan, name)
-            text = _text(plan) if join is None else _join_text(plan, name, join)
-            self.operators.append(Operator(text, depth, *_estimate(logical), join))
+        self._operators.append(self._operator(plan, name, depth, refusal, is_leaf=not inputs))
         for child in _sequence(plan.subqueries()):
             self._read_subquery(child, depth + 1)
+        if name == "InMemoryTableScan":
+            self._read(plan.relation().cachedPlan(), depth + 1, None)
         for child in inputs:
-            self.read(child, depth + 1)
+            self._read(child, depth + 1, _refusal(plan, name, refusal))
+
+    def _operator(
+        self, plan: Any, name: str, depth: int, refusal: PushDown | None, *, is_leaf: bool
+    ) -> Operator:
+        logical = _option(plan.logicalLink())
+        if is_leaf and name.startswith(_SCANS):
+            relation = _sequence(logical.collectLeaves())[0] if logical is not None else None
+            scan = self._scan(plan, relation, refusal)
+            self._scans.append(scan)
+            return Operator(
+                f"Scan {scan.table}", depth, scan.rows, scan.size_bytes, scan=len(self._scans)
+            )
+        join = _join(plan, name)
+        text = _text(plan) if join is None else _join_text(plan, name, join)
+        return Operator(text, depth, *_estimate(logical), join)
+
+    def _scan(self, leaf: Any, relation: Any, refusal: PushDown | None) -> ScanLine:
+        rows, size_bytes = _estimate(relation)
+        table = _table(leaf)
+        if leaf.getClass().getSimpleName() != "BatchScanExec":
+            return ScanLine(table, rows, size_bytes)
+        if not leaf.table().getClass().getName().startswith(_OWN):
+            is_format = leaf.scan().getClass().getSimpleName() == "PythonScan" and table == _FORMAT
+            return ScanLine(table, rows, size_bytes, note=_OF_FORMAT if is_format else None)
+        name = relation_classes(self._spark).explanation(leaf.scan())
+        explanation = None if name is None else planning_service().explanation(name)
+        if explanation is None:
+            return ScanLine(table, rows, size_bytes, note="its planning is not remembered any more")
+        if explanation.aggregates is None:
+            explanation = replace(explanation, aggregates=refusal)
+        return ScanLine(table, rows, size_bytes, explanation)
 
     def _read_subquery(self, plan: Any, depth: int) -> None:
         canonical = plan.canonicalized()
         if any(canonical.equals(subquery) for subquery in self._subqueries):
-            self.operators.append(Operator("Subquery that is there already", depth))
+            self._operators.append(Operator("Subquery that is there already", depth))
             return
         self._subqueries.append(canonical)
-        self.operators.append(Operator("Subquery", depth))
+        self._operators.append(Operator("Subquery", depth))
         if not plan.getClass().getName().startswith(_PHYSICAL):
             # It would be planned when the query is prepared for execution.
             plan = self._execution.QueryExecution.createSparkPlan(self._state.planner(), plan)
-        self.read(plan, depth + 1)
+        self._read(plan, depth + 1, None)
 
 
-def _with_explanations(
-    scans: Sequence[_Scan], explanations: Sequence[Explanation]
-) -> Iterator[ScanLine]:
-    """Yield scans with their explanations: of the same table, figures and columns, each once.
-
-    Scans that agree in all of these differ only in their filters, and are explained in the order
-    of the plan.
-    """
-    left = list(explanations)
-    for scan in scans:
-        matching = next(
-            (explanation for explanation in left if _describes(explanation, scan)), None
-        )
-        if matching is not None:
-            left.remove(matching)
-        yield ScanLine(scan.table, scan.rows, scan.size_bytes, matching)
-
-
-def _describes(explanation: Explanation, scan: _Scan) -> bool:
-    same_figures = (explanation.table, explanation.rows) == (scan.table, scan.rows)
-    return same_figures and scan.columns.issuperset(explanation.columns)
+def _refusal(plan: Any, name: str, above: PushDown | None) -> PushDown | None:
+    """Return why a scan below an operator answers no aggregates; None below none of them."""
+    if name.endswith("Aggregate"):
+        grouped = _GROUPED if plan.groupingExpressions().size() else _UNSUPPORTED
+        return above or grouped
+    if name == "Filter":
+        return _FILTERED if above is _UNSUPPORTED else above
+    return above if name == "Project" else None
 
 
 def _join(plan: Any, name: str) -> PhysicalJoin | None:
@@ -296,10 +367,6 @@ def _estimate(logical: Any) -> tuple[int | None, int | None]:
     statistics = logical.stats()
     rows = _option(statistics.rowCount())
     return None if rows is None else int(str(rows)), int(str(statistics.sizeInBytes()))
-
-
-def _names(schema: Any) -> list[str]:
-    return [str(name) for name in schema.fieldNames()]
 
 
 def _option(option: Any) -> Any:

@@ -1,0 +1,513 @@
+"""Aggregates that Spark leaves to lancestat, against the same queries that read the rows."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+from itertools import count
+from pathlib import Path
+from random import Random
+from typing import TYPE_CHECKING
+
+import lance
+import pyarrow as pa
+import pytest
+
+import lancestat
+from lancestat.lake.spark_type import spark_type
+from lancestat.optimizer.table import PUSHDOWN, DeclaredTables, ReadTable
+from lancestat.spark.read.planning_service import PlanningService
+from lancestat.spark.read.relation import Relation, relate
+from lancestat.spec.model import Policy
+from tests.examples import sample
+from tests.execution.world import World, orders, write_project
+from tests.integration.planned import planned, with_cbo
+from tests.lake import awkward
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+CONF = f"spark.lancestat.{PUSHDOWN}"
+OFF = {PUSHDOWN: "false"}
+FILTER = " Filter ("
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    return with_cbo(spark)
+
+
+def opened(world: World) -> ReadTable:
+    spec = world.observer.spec
+    [table] = DeclaredTables(spec, world.state, world.clock).open([world.table]).values()
+    assert isinstance(table, ReadTable), table
+    return table
+
+
+def both(session: SparkSession, world: World) -> tuple[DataFrame, DataFrame]:
+    """The table with aggregates left to lancestat, and without."""
+    table = opened(world)
+    on, off = relate(session, [Relation(table), Relation(table, options=OFF)])
+    return on, off
+
+
+def answered(frame: DataFrame) -> int:
+    """How many scans of a plan answer aggregates."""
+    return len(re.findall(r"PushedAggregates: \[", _explained(frame)))
+
+
+def _explained(frame: DataFrame) -> str:
+    mode = frame.sparkSession._jvm.org.apache.spark.sql.execution.ExplainMode  # type: ignore[union-attr]
+    text: str = frame._jdf.queryExecution().explainString(mode.fromString("simple"))
+    return text
+
+
+# Random tables of every type.
+
+# Values that Spark compares as it reads them, in a text that shows every bit of them.
+_SHOWN = {
+    "date": "cast(unix_date({}) as string)",
+    "timestamp": "cast(unix_micros({}) as string)",
+    "string": "hex(cast({} as binary))",
+    "binary": "hex({})",
+}
+
+
+def shown(name: str, type: pa.DataType) -> Iterator[str]:
+    """Aggregates of a column as text, but for those that Spark has no exact text of."""
+    yield f"cast(count(`{name}`) as string)"
+    kind = str(spark_type(type))
+    if kind != "timestamp_ntz":
+        text = _SHOWN.get(kind, "cast({} as string)")
+        yield text.format(f"min(`{name}`)")
+        yield text.format(f"max(`{name}`)")
+
+
+class Changes:
+    """Changes of a table of awkward values; `analyze` is one of them."""
+
+    def __init__(self, world: World, seed: int) -> None:
+        self._world = world
+        self._random = Random(seed)
+        self._seeds = count(seed * 1_000 + 1)
+
+    def some(self, number: int) -> list[str]:
+        """Make some changes, and return their names."""
+        every: list[Callable[[], object]] = [
+            *(self.append, self.append, self.delete, self.delete, self.update, self.nullify),
+            *(self.compact, self.index, self.drop, self.analyze, self.analyze, self.analyze),
+        ]
+        chosen = [self._random.choice(every) for _ in range(number)]
+        for change in chosen:
+            change()
+        return [change.__name__ for change in chosen]
+
+    def append(self) -> None:
+        rows, _ = awkward.table(next(self._seeds), self._random.randrange(1, 9))
+        names = self._world.dataset.schema.names
+        lance.write_dataset(rows.select(names), str(self._world.path), mode="append")
+
+    def delete(self) -> None:
+        low = self._random.randrange(40)
+        self._world.dataset.delete(f"id >= {low} and id < {low + self._random.randrange(1, 9)}")
+
+    def update(self) -> None:
+        self._world.dataset.update({"f64": "nanvl(f64, 0.0) / 7 + 1.5"}, where="id % 3 = 0")
+
+    def nullify(self) -> None:
+        self._world.dataset.update({"i8": "cast(null as tinyint)"}, where="id >= 0")
+
+    def compact(self) -> None:
+        self._world.dataset.optimize.compact_files(target_rows_per_fragment=20)
+
+    def index(self) -> None:
+        self._world.dataset.create_scalar_index("u8", "BTREE", replace=True)
+
+    def drop(self) -> None:
+        if "flag" in self._world.dataset.schema.names:
+            self._world.dataset.drop_columns(["flag"])
+
+    def analyze(self) -> None:
+        [node] = self._world.run().nodes
+        assert node.status == "success", node
+
+
+SEEDS = sample(range(20), 3)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_answers_are_those_of_reading_for_every_type(
+    session: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    rows, _ = awkward.table(seed, 50)
+    lance.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=10)
+    world = World(tmp_path / "t.lance", policy=Policy(allow_stale=True))
+    changes = Changes(world, seed)
+    changes.analyze()
+    random = Random(seed)
+    for made in (0, random.randrange(1, 5), random.randrange(1, 5)):
+        names = changes.some(made)
+        schema = world.dataset.schema
+        asked = ["cast(count(*) as string)"]
+        for field in schema:
+            asked += shown(field.name, field.type)
+        if names and names[-1] != "analyze":
+            # Most are left to Spark then, which takes long.
+            asked = random.sample(asked, 25)
+        on, off = both(session, world)
+        conditions = ["true", f"id >= {random.randrange(50)}", "i8 is not null", "f64 < 'NaN'"]
+        condition = random.choice(conditions) if made else "true"
+        mine, theirs = (answers(frame.where(condition), asked) for frame in (on, off))
+        assert mine == theirs, (names, condition)
+
+
+def answers(frame: DataFrame, asked: Sequence[str]) -> dict[str, str | None]:
+    """Return the answer to each aggregate by itself, from one job."""
+    parts = [
+        frame.selectExpr(f"{place} as place", f"{text} as a") for place, text in enumerate(asked)
+    ]
+    rows = reduce(lambda left, right: left.unionAll(right), parts).collect()
+    # Spark returns whichever zero it met first.
+    return {
+        asked[place]: "0.0" if answer == "-0.0" else answer
+        for place, answer in sorted((row[0], row[1]) for row in rows)
+    }
+
+
+def test_after_an_analysis_all_exact_answers_are_given(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    rows, _ = awkward.table(1, 50)
+    lance.write_dataset(rows, str(tmp_path / "t.lance"), max_rows_per_file=10)
+    world = World(tmp_path / "t.lance")
+    world.run()
+    on, _ = both(session, world)
+    left = {
+        field.name
+        for field in world.dataset.schema
+        for function in ("min", "max")
+        if not answered(on.selectExpr(f"{function}(`{field.name}`)"))
+    }
+    # Of long text no bounds are exact, and times without zone have no statistics.
+    assert left == {"it's", "large", "local_s", "local_ms", "local_us", "local_ns"}
+
+
+# One table in order, and questions that Spark asks in many ways.
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """300 rows in 3 fragments, some deleted, all analyzed."""
+    path = tmp_path_factory.mktemp("aggregates") / "orders.lance"
+    rows = orders(0, 300)
+    names = [None if n % 7 == 0 else f"n{n % 50}" for n in range(300)]
+    rows = rows.append_column("Na me", pa.array(names, pa.string()))
+    rows = rows.append_column("part", pa.array([n // 100 for n in range(300)], pa.int32()))
+    rows = rows.append_column("tags", pa.array([[n] for n in range(300)], pa.list_(pa.int64())))
+    struct = pa.array([{"x": n, "y": None} for n in range(300)])
+    lance.write_dataset(rows.append_column("s", struct), str(path), max_rows_per_file=100)
+    lance.dataset(str(path)).delete("o_id in (0, 5, 299)")
+    world = World(path)
+    assert world.run().status == "success"
+    return world
+
+
+@pytest.fixture
+def views(session: SparkSession, world: World) -> Iterator[SparkSession]:
+    """The views `t` and, without push-down, `r`."""
+    on, off = both(session, world)
+    on.createOrReplaceTempView("t")
+    off.createOrReplaceTempView("r")
+    yield session
+    session.catalog.dropTempView("t")
+    session.catalog.dropTempView("r")
+
+
+# Each with the number of scans that answer.
+QUERIES: list[tuple[str, int]] = [
+    ("select count(*) from {t}", 1),
+    ("select count(1), count('x'), count(o_id) from {t}", 1),
+    ("select max(o_id), min(o_id), count(o_status), max(o_status), min(part) from {t}", 1),
+    ("select max(o_id) - min(o_id) + count(*) as d, 7 from {t}", 1),
+    ("select max(o_id), max(o_id) + 1, max(O_ID) from {t}", 1),
+    ("select count(`Na me`), min(`Na me`) from {t}", 1),
+    ("select min(x), count(y) from (select o_id as x, `Na me` as y from {t})", 1),
+    ("select count(*) from (select o_id + 1 as x from {t})", 1),
+    ("select count(distinct 1) from {t}", 1),
+    ("select count(distinct 1), count(*), count(distinct 'a'), max(o_id) from {t}", 1),
+    ("select count(distinct 1) from {t} where part = 7", 1),
+    ("select min(distinct o_id), max(distinct part) from {t}", 1),
+    ("select count(null), count(*) from {t}", 1),
+    ("select bool_and(o_id > 0) from {t}", 0),
+    ("select count(*) from {t} having count(*) > 1", 1),
+    ("select count(*) from {t} having max(o_id) < 1", 1),
+    ("select count(*) as c from {t} order by c limit 1", 1),
+    ("select count(*) from {t} limit 1", 1),
+    ("select max(o_id) from {t} limit 1 offset 1", 1),
+    ("select * from (select max(o_id) as m, count(*) from {t}) where m > 10", 1),
+    ("select count(*) from (select * from {t} limit 5)", 0),
+    ("select count(*) from (select * from {t} limit 5 offset 297)", 0),
+    ("select count(*) from (select distinct part from {t})", 0),
+    ("select count(*) from (select count(*) from {t})", 1),
+    ("select max(m) from (select max(o_id) as m from {t} union all select 1)", 1),
+    ("select count(*) from {t} where o_id >= 100", 1),
+    ("select count(*), min(o_total), max(`Na me`) from {t} where o_id >= 100 and part < 2", 1),
+    ("select min(o_id) from {t} where part = 1", 1),
+    ("select min(o_id) from {t} where part = 1 and o_id >= 100 and o_id is not null", 1),
+    ("select count(o_status) from {t} where part between 1 and 2", 1),
+    ("select count(*) from {t} where part = 9", 1),
+    ("select max(o_id), count(*) from {t} where part > 9", 1),
+    ("select count(*) from {t} where not (part = 0 or part = 2)", 1),
+    ("select count(*) from {t} where part = 1 and o_status = 'open'", 0),
+    ("select count(*) from {t} where o_id >= 101", 0),
+    ("select count(*) from {t} where part = 1 and o_id % 2 = 0", 0),
+    ("select count(*) from {t} where part = 1 or o_id % 2 = 0", 0),
+    ("select count(*) from {t} where part = 1 and o_id > (select min(o_id) from {t})", 1),
+    ("select count(*) from {t} where o_id in (select max(o_id) from {t})", 1),
+    ("select count(*) from {t} where `Na me` is not null", 0),
+    ("select part, count(*), max(o_id) from {t} group by part order by part", 0),
+    ("select part, count(*) from {t} group by rollup (part) order by part", 0),
+    ("select count(distinct part) from {t}", 0),
+    ("select count(distinct part), count(*) from {t}", 0),
+    ("select count(*) filter (where part = 1) from {t}", 0),
+    ("select count(*), sum(o_id) from {t}", 0),
+    ("select avg(part) from {t}", 0),
+    ("select max(o_id + 1) from {t}", 0),
+    ("select max(cast(o_id as string)) from {t}", 0),
+    ("select min(o_total) from {t}", 1),
+    ("select count(tags) from {t}", 0),
+    ("select max(s) from {t}", 0),
+    ("select max(s.x) from {t}", 0),
+    ("select first(o_id) is null from {t}", 0),
+    ("select count(part, o_id) from {t}", 0),
+    ("select max_by(o_id, o_total) from {t}", 0),
+    ("select count(*) from {t} a join {t} b on a.o_id = b.o_id", 0),
+    ("select a.c, b.m from (select count(*) c from {t}) a, (select max(o_id) m from {t}) b", 2),
+    ("select o_id from {t} where o_id = (select max(o_id) from {t})", 1),
+    ("with c as (select count(*) n from {t}) select x.n + y.n from c x, c y", 2),
+    ("select count(*) from {t} tablesample (100 percent)", 0),
+    ("select max(o_id) over () as m from {t} limit 1", 0),
+    ("select count(*) from {t} where rand(1) < 2", 0),
+    ("select count_if(part = 1) from {t}", 0),
+    ("select mean(c) from (select count(*) c from {t})", 1),
+]
+
+
+@pytest.mark.parametrize(("query", "scans"), sample(QUERIES, 40), ids=str)
+def test_queries_give_the_same_rows_and_types(views: SparkSession, query: str, scans: int) -> None:
+    mine, theirs = (views.sql(query.format(t=name)) for name in ("t", "r"))
+    assert mine.schema.simpleString() == theirs.schema.simpleString()
+    assert answered(theirs) == 0
+    seen = answered(mine)
+    assert (seen > 0) == (scans > 0), _explained(mine)
+    assert mine.collect() == theirs.collect()
+
+
+def test_compiled_queries_give_the_same_rows(spark: SparkSession, world: World) -> None:
+    on, off = both(spark.newSession(), world)
+    asked = ["count(*)", "max(o_id)", "min(`Na me`)", "count(o_status)", "min(o_total)"]
+    for some in (asked, asked[1:], asked[1:2]):
+        assert answered(on.selectExpr(*some)) == 1
+        assert on.selectExpr(*some).collect() == off.selectExpr(*some).collect()
+
+
+def test_dataframes_are_answered(session: SparkSession, world: World) -> None:
+    from pyspark.sql import functions as f
+
+    on, off = both(session, world)
+    assert on.count() == off.count() == 297
+    asked = [f.max("o_id"), f.count("*"), f.countDistinct(f.lit(1))]
+    assert on.agg(*asked).collect() == off.agg(*asked).collect() == [(298, 297, 1)]
+    assert answered(on.agg(*asked)) == 1
+    assert on.where("part = 1").cache().agg(f.max("o_id")).collect() == [(199,)]
+    session.catalog.clearCache()
+
+
+class Questions:
+    """What the JVM asks while the block runs."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.asked: list[str] = []
+        answer = PlanningService.answer
+
+        def spy(service: PlanningService, question: str) -> str:
+            self.asked.append(json.loads(question)["op"])
+            return answer(service, question)
+
+        patch.setattr(PlanningService, "answer", spy)
+
+
+def test_no_row_is_read(
+    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on, off = both(session, world)
+    questions = Questions(monkeypatch)
+    assert on.selectExpr("count(*)", "max(o_id)").collect() == [(297, 298)]
+    assert on.where("part = 2").selectExpr("min(`Na me`)").collect() == [("n0",)]
+    assert "parts" not in questions.asked
+    assert questions.asked.count("aggregate") == questions.asked.count("verify") == 2
+    assert off.selectExpr("max(o_id)").collect() == [(298,)]
+    assert questions.asked.count("parts") == 1
+
+
+def test_a_table_without_its_data_files_is_answered(session: SparkSession, tmp_path: Path) -> None:
+    lance.write_dataset(orders(0, 50), str(tmp_path / "t.lance"))
+    world = World(tmp_path / "t.lance")
+    world.run()
+    on, off = both(session, world)
+    shutil.rmtree(tmp_path / "t.lance" / "data")
+    asked = ["count(*)", "max(o_id)", "min(o_status)", "count(o_status)"]
+    assert on.selectExpr(*asked).collect() == [(50, 49, "open", 33)]
+    with pytest.raises(Exception, match="LS2"):
+        off.selectExpr(*asked).collect()
+
+
+def test_a_replaced_table_is_not_answered(session: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(orders(0, 50), str(path))
+    world = World(path)
+    world.run()
+    on, _ = both(session, world)
+    counted = on.selectExpr("count(*)")
+    shutil.rmtree(path)
+    lance.write_dataset(orders(0, 7), str(path))
+    with pytest.raises(Exception, match=r"LS2\d\d .*attach|attach.*again"):
+        counted.collect()
+
+
+def test_the_pinned_version_is_answered(session: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(orders(0, 50), str(path))
+    world = World(path)
+    world.run()
+    before, _ = both(session, world)
+    lance.write_dataset(orders(50, 50), str(path), mode="append")
+    world.dataset.delete("o_id < 10")
+    world.run()
+    after, _ = both(session, world)
+    asked = ["count(*)", "min(o_id)", "max(o_id)"]
+    assert answered(after.selectExpr(*asked)) == answered(before.selectExpr("count(*)")) == 1
+    # The state goes by content: the later run has forgotten what was deleted.
+    assert answered(before.selectExpr(*asked)) == 0
+    assert after.selectExpr(*asked).collect() == [(90, 10, 99)]
+    assert before.selectExpr(*asked).collect() == [(50, 0, 49)]
+    first = lancestat.read_table(session, str(path), version=1)
+    assert answered(first.selectExpr("count(*)")) == 1
+    assert first.count() == 50
+
+
+def test_one_that_lancestat_cannot_answer_is_left_to_spark(
+    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: object) -> None:
+        raise KeyError("x")
+
+    on, _ = both(session, world)
+    monkeypatch.setattr("lancestat.spark.read.planning_service.push_down", fail)
+    asked = on.selectExpr("count(*)", "max(o_id)")
+    assert answered(asked) == 0
+    assert asked.collect() == [(297, 298)]
+
+
+def test_a_filter_that_cannot_be_proven_stays(
+    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on, _ = both(session, world)
+    filtered = on.where("part = 1").select("o_id")
+    assert FILTER not in _explained(filtered)
+    assert filtered.count() == 100
+    assert planned(on.where("part = 1")).rows == 100
+
+    def fail(*arguments: object) -> None:
+        raise KeyError("x")
+
+    monkeypatch.setattr(PlanningService, "_covers", fail)
+    monkeypatch.setattr("lancestat.optimizer.groups.GroupedStatistics.covers", fail)
+    unproven = on.where("part = 1").select("o_id")
+    assert FILTER in _explained(unproven)
+    assert sorted(unproven.collect()) == sorted(
+        on.where("part = 1 or part is null").select("o_id").collect()
+    )
+
+
+def test_a_proof_that_is_gone_fails_the_query(
+    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on, _ = both(session, world)
+    filtered = on.where("part = 1").select("o_id")
+    assert FILTER not in _explained(filtered)
+    monkeypatch.setattr(
+        "lancestat.optimizer.groups.GroupedStatistics.covers", lambda *arguments: False
+    )
+    with pytest.raises(Exception, match="the proof for the filters"):
+        filtered.collect()
+
+
+def test_rows_under_proven_filters_and_limits(session: SparkSession, world: World) -> None:
+    on, off = both(session, world)
+    for condition in ("part = 1", "part >= 1 and o_id >= 100", "part = 9", "part < 9"):
+        mine, theirs = (frame.where(condition).drop("s", "tags") for frame in (on, off))
+        assert FILTER not in _explained(mine)
+        assert sorted(mine.collect()) == sorted(theirs.collect())
+        assert len(mine.limit(7).collect()) == min(7, theirs.count())
+        assert len(mine.select("o_id").limit(150).collect()) == min(150, theirs.count())
+
+
+# Settings.
+
+
+def test_it_can_be_switched_off(session: SparkSession, world: World) -> None:
+    on, off = both(session, world)
+    assert answered(on.selectExpr("count(*)")) == 1
+    assert answered(off.selectExpr("count(*)")) == 0
+    try:
+        session.conf.set(CONF, "false")
+        assert answered(on.selectExpr("count(*)")) == 0
+        assert FILTER in _explained(on.where("part = 1"))
+        session.conf.set(CONF, "true")
+        assert answered(off.selectExpr("count(*)")) == 1
+    finally:
+        session.conf.unset(CONF)
+
+
+def test_it_is_an_option_of_attach_and_read_table(session: SparkSession, tmp_path: Path) -> None:
+    write_project(tmp_path, "orders")
+    uri = tmp_path / "orders.lance"
+    lance.write_dataset(orders(0, 100), uri)
+    project = lancestat.Project.load(tmp_path)
+    project.run()
+    query = "select count(*), max(o_id) from orders"
+    for options, scans in ((None, 1), (OFF, 0), ({PUSHDOWN: "true"}, 1)):
+        project.attach(session, options=options)
+        assert answered(session.sql(query)) == scans
+        assert session.sql(query).collect() == [(100, 99)]
+    session.catalog.dropTempView("orders")
+    read = lancestat.read_table(session, str(uri))
+    assert answered(read.selectExpr("count(*)")) == 1
+    assert answered(read.selectExpr("max(o_id)")) == 0
+    read = lancestat.read_table(session, str(uri), options=OFF)
+    assert answered(read.selectExpr("count(*)")) == 0
+    assert read.count() == 100
+
+
+def test_neither_the_cost_based_optimizer_nor_column_statistics_matter(
+    spark: SparkSession, world: World
+) -> None:
+    session = spark.newSession()
+    session.conf.set("spark.sql.cbo.enabled", "false")
+    session.conf.set("spark.lance.cbo.column.stats.enabled", "false")
+    on, _ = both(session, world)
+    assert answered(on.selectExpr("max(o_id)")) == 1
+
+
+def test_sparks_plan_names_the_aggregates(session: SparkSession, world: World) -> None:
+    on, _ = both(session, world)
+    asked = on.where("part = 1").selectExpr("count(*)", "max(o_id)", "count(`Na me`)")
+    [line] = [line for line in _explained(asked).splitlines() if "BatchScan" in line]
+    assert "PushedAggregates: [COUNT(*), MAX(o_id), COUNT(`Na me`)]" in line
+    assert "lance orders, PushedFilters: [IsNotNull(part), EqualTo(part,1)]" in line
