@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
+from lancestat.errors import Location
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.declaration import (
     ByName,
@@ -67,7 +68,10 @@ _FOLDER = PathOrUri(title="a folder or an object-store URI", limits={"minLength"
 
 @resource
 class Target:
-    """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
+    """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them.
+
+    `package_location` is where `spark_package` is written.
+    """
 
     name: str
     state: str = key(
@@ -130,6 +134,7 @@ class Target:
         default=None,
         kw_only=True,
     )
+    package_location: Location | None = field(default=None, compare=False, kw_only=True)
     reader: Reader = key(
         Words(title="'lancestat' or 'connector'", choices=Reader),
         "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "

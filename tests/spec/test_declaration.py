@@ -57,7 +57,7 @@ RESOURCES: tuple[type[Declared], ...] = (
     Target,
 )
 # What the YAML does not set by a key.
-DERIVED = {"location", "template", "templates", "refs", "sql_location"}
+DERIVED = {"location", "template", "templates", "refs", "sql_location", "package_location"}
 
 
 def declarations() -> Iterator[tuple[type[Declared], KeyField, Key]]:
