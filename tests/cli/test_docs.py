@@ -38,7 +38,9 @@ def shop(tmp_path: Path) -> Path:
 
 
 def test_the_help_names_the_default_folder(lancestat: Lancestat) -> None:
-    assert f"(default: {PAGES.as_posix()} of" in " ".join(lancestat("docs", "--help").stdout.split())
+    assert f"(default: {PAGES.as_posix()} of" in " ".join(
+        lancestat("docs", "--help").stdout.split()
+    )
 
 
 def test_pages_are_written_and_the_first_is_named(lancestat: Lancestat, shop: Path) -> None:
