@@ -172,9 +172,9 @@ class Target:
     )
 
 
-@resource
+@dataclass(init=False, eq=False, repr=False)
 class ProjectFile:
-    """The keys of `lancestat_project.yml`; the values are read one by one (`project_file`)."""
+    """The keys of `lancestat_project.yml`; `project_file` reads the values one by one."""
 
     name: str = key(NAME, "The name of the project, as plans and run records show it.")
     description: str | None = key(TEXT, "What the project is for.", default=None)
@@ -225,9 +225,9 @@ class ProjectFile:
     )
 
 
-@resource
+@dataclass(init=False, eq=False, repr=False)
 class SpecFile:
-    """The keys of a spec file."""
+    """The keys of a spec file, of which no instances are made."""
 
     tables: tuple[Table, ...] = key(
         Listed(title="a list of tables", items=Nested(resource=Table)),
