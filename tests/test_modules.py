@@ -112,7 +112,7 @@ def test_imports_in_functions_spare_a_heavy_library() -> None:
 
 def test_the_help_of_no_command_loads_more_than_that_of_another() -> None:
     commands = [name for name in modules() if name.startswith("lancestat.cli.commands.")]
-    allowed = loaded("lancestat.cli.commands.plan") | {"lancestat.spec"}
+    allowed = loaded("lancestat.cli.commands.plan")
     assert [name for name in commands if loaded(name) - allowed - {name}] == []
 
 

@@ -22,8 +22,10 @@ from lancestat.plan.locate import located
 from lancestat.presentation.views import Check
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark import warm_up
+from lancestat.spark.session.choice import uses_package
 from lancestat.spark.session.class_archive import find_archive, user_sharing_option
 from lancestat.spark.session.installation import find_java
+from lancestat.spark.session.package import require_same_versions
 from lancestat.spark.session.start import is_connect, running_session, start_session
 from lancestat.spec.model import tables_of
 
@@ -87,6 +89,23 @@ def check_state(project: Project) -> Check:
             "allow it, or name another state in the target",
         )
     return Check("state", True, redact_line(uri))
+
+
+def check_package(target: Target) -> Iterator[Check]:
+    """Check the archive for workers that a target names, without starting Spark."""
+    if target.spark_package is None:
+        return
+    if not uses_package(target):
+        yield Check("package", True, "not used by a local Spark, or by a server")
+        return
+    try:
+        require_same_versions(target.spark_package, target.package_location)
+    except LancestatError as error:
+        location = f"{error.location}  " if error.location else ""
+        advice = error.hint or "name in the target's spark.package what that command wrote"
+        yield Check("package", False, f"{location}{error.message}", advice)
+    else:
+        yield Check("package", True, redact_line(target.spark_package))
 
 
 def check_spark(target: Target) -> Check:

@@ -18,6 +18,8 @@ from lancestat.plan.observe import Observer
 from lancestat.plan.stages import ReadFragments, RunsOn
 from lancestat.spark.analyze.in_process import ProcessScanner
 from lancestat.spark.scanner import SparkScanner
+from lancestat.spark.session.choice import uses_package
+from lancestat.spark.session.package import require_package
 from lancestat.spec.model import Table
 from lancestat.state.values import StateWriter
 
@@ -43,8 +45,16 @@ class Execution:
     ends_process: bool = False
 
     def execute(self, plan: Plan, command: str) -> RunResult:
-        """Execute a plan; the run's record names `command`."""
+        """Execute a plan; the run's record names `command`.
+
+        Raises:
+            PackageUnreadable: The target's `spark.package` is not there. It would be needed as soon
+                as there is something to read, so that this is refused even where nothing is.
+        """
         spec = self.observer.spec
+        target = spec.target
+        if self.session is None and target.spark_package is not None and uses_package(target):
+            require_package(target.spark_package, target.package_location)
         has_joins = any(map(is_join, plan.actions))
         advanced = self.progress.advanced
         with (

@@ -63,7 +63,9 @@ def _object(command: str, **members: object) -> Payload:
 
 @FORMAT.renders(InitView)
 def _init(view: InitView, page: Page) -> Payload:
-    return _object("init", folder=str(view.folder), files=list(view.files))
+    return _object(
+        "init", folder=str(view.folder), files=list(view.files), tables=list(view.tables)
+    )
 
 
 @FORMAT.renders(SchemaKindsView)

@@ -60,9 +60,11 @@ def _init(view: InitView, page: Page) -> Iterator[str]:
     yield paint(f"A new project in {'.' if is_here else view.folder}", "title")
     yield ""
     yield from (f"  {file}" for file in view.files)
+    yield from (f"  {name}  a sample table" for name in view.tables)
     yield ""
     enter = "" if is_here else f"cd {view.folder}, then "
-    yield f"Next: {enter}lancestat validate; let specs/tables.yml name your own tables."
+    yield f"Next: {enter}lancestat plan and lancestat run."
+    yield "      Once specs/tables.yml names your own tables, the folder sample can go."
 
 
 @FORMAT.renders(SchemaKindsView)

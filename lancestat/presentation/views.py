@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 
 class InitView(NamedTuple):
-    """The files of a new project in a folder."""
+    """The files and the sample tables of a new project in a folder."""
 
     folder: Path
     files: Sequence[str]
+    tables: Sequence[str] = ()
 
 
 class SchemaKindsView(NamedTuple):

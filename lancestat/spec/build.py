@@ -114,7 +114,8 @@ class Builder:
         if "remote" in spark and "package" in spark:
             message = "'package' is not for servers, whose workers have their own modules"
             self.errors.append(item.error(WrongValue, message, "spark", "package"))
-        return Target(name, **self._values(Target, item))
+        location = item.at("spark", "package") if "package" in spark else None
+        return Target(name, **self._values(Target, item), package_location=location)
 
     def _values(self, resource: type[Declared], item: Item, *steps: str | int) -> dict[str, Any]:
         """Return the arguments of a resource that the mapping at `steps` of an item gives."""

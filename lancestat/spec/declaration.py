@@ -46,7 +46,22 @@ class Role(Enum):
 MEANING, CHECK, REMARK, LABEL = Role.MEANING, Role.CHECK, Role.REMARK, Role.LABEL
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+T = TypeVar("T")
+
+
+@dataclass_transform(
+    eq_default=False, frozen_default=True, kw_only_default=True, field_specifiers=(field,)
+)
+def shape(kind: type[T]) -> type[T]:
+    """Make a class of values that describe a key a dataclass, which is frozen for mypy alone.
+
+    Every command makes these classes when it starts. All that a dataclass can have besides its
+    `__init__` would take three times as long, and nothing compares or prints their values.
+    """
+    return dataclass(eq=False, repr=False, slots=True, kw_only=True)(kind)
+
+
+@shape
 class Values:
     """The values that a key takes.
 
@@ -59,7 +74,7 @@ class Values:
     definition: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Text(Values):
     """A text; `limits` are keywords of JSON Schema. An `is_public` text is never hidden."""
 
@@ -67,17 +82,15 @@ class Text(Values):
     is_public: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PathOrUri(Text):
     """A path or URI; a relative path starts at the project's folder."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Pattern(Text):
     """A column name or a pattern of column names."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Words(Values):
     """One of some words: the values of an enum, or plain texts."""
 
@@ -90,14 +103,14 @@ class Words(Values):
         return list(choices) if isinstance(choices, tuple) else [choice.value for choice in choices]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Flag(Values):
     """True or false."""
 
     title: str = "true or false"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Number(Values):
     """A number; `limits` are keywords of JSON Schema."""
 
@@ -105,33 +118,32 @@ class Number(Values):
     is_whole: bool = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Share(Values):
     """A percentage as text, or a number from 0 to 1: a float."""
 
     title: str = "a percentage such as 5%, or a share from 0 to 1"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Duration(Values):
     """A span of time: a timedelta."""
 
     title: str = "a duration such as 90s, 30m, 24h or 7d"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Bytes(Values):
     """A size as text in decimal units, or a number of bytes: an int."""
 
     title: str = "a size such as 500kB, 16 MB or 2GB, or a number of bytes"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Scalar(Values):
     """A text, a number or a boolean."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Listed(Values):
     """A list: a tuple, or a frozenset where the order means nothing."""
 
@@ -141,19 +153,18 @@ class Listed(Values):
     is_ordered: bool = True
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Settings(Values):
     """A mapping of free names to scalars, which is kept as text and may be secret."""
 
     values: Shape
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Variables(Values):
     """A mapping of free names to any values."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Nested(Values):
     """A mapping with the keys of a resource.
 
@@ -166,7 +177,7 @@ class Nested(Values):
     title: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class ByName(Values):
     """A mapping of names to resources."""
 
@@ -174,14 +185,14 @@ class ByName(Values):
     items: Nested
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Either(Values):
     """One of several shapes, which differ in their JSON type."""
 
     shapes: tuple[Shape, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@shape
 class Chosen(Values):
     """Not a key: the last step of whichever of `paths` is there."""
 
@@ -208,7 +219,7 @@ Shape = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Key:
     """A key of a resource.
 
@@ -250,7 +261,7 @@ class Key:
         return self.name if self.label is None else self.label
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Resource:
     """The constraints on a mapping as a whole, or on a group of keys in it.
 
@@ -284,7 +295,7 @@ class Declared(Protocol):
     declares: ClassVar[Resource]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class KeyField:
     """A field of a resource and the keys that set it, of which a mapping has one at most."""
 
@@ -331,9 +342,6 @@ def key(
 def keys(*spellings: Key, **options: Any) -> Any:
     """Return a field that any one of several keys sets; `options` are `dataclasses.field`'s."""
     return field(metadata={"keys": spellings}, **options)
-
-
-T = TypeVar("T")
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, key, keys))

@@ -12,6 +12,7 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
+from lancestat.errors import Location
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
@@ -68,7 +69,10 @@ _FOLDER = PathOrUri(title="a folder or an object-store URI", limits={"minLength"
 
 @resource
 class Target:
-    """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them."""
+    """A target; `storage_options` and `spark_conf` may be secret: `repr` omits them.
+
+    `package_location` is where `spark_package` is written.
+    """
 
     name: str
     state: str = key(
@@ -131,6 +135,7 @@ class Target:
         default=None,
         kw_only=True,
     )
+    package_location: Location | None = field(default=None, compare=False, kw_only=True)
     reader: Reader = key(
         Words(title="'lancestat' or 'connector'", choices=Reader),
         "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
@@ -180,9 +185,9 @@ class Target:
     )
 
 
-@resource
+@dataclass(init=False, eq=False, repr=False)
 class ProjectFile:
-    """The keys of `lancestat_project.yml`; the values are read one by one (`project_file`)."""
+    """The keys of `lancestat_project.yml`; `project_file` reads the values one by one."""
 
     name: str = key(NAME, "The name of the project, as plans and run records show it.")
     description: str | None = key(TEXT, "What the project is for.", default=None)
@@ -233,9 +238,9 @@ class ProjectFile:
     )
 
 
-@resource
+@dataclass(init=False, eq=False, repr=False)
 class SpecFile:
-    """The keys of a spec file."""
+    """The keys of a spec file, of which no instances are made."""
 
     tables: tuple[Table, ...] = key(
         Listed(title="a list of tables", items=Nested(resource=Table)),

@@ -1,49 +1,15 @@
-"""The files of a new project: templates, and schemas and settings for editors."""
+"""What a project has for editors: schemas, and settings that say which schema is whose."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from lancestat.spec.model import RESOURCES
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 
-_PACKAGE = Path(__file__).parent.parent
-# A wheel holds the templates inside the package; a checkout has them beside it.
-_TEMPLATES = (_PACKAGE / "templates", _PACKAGE.parent / "specs")
-
 PROJECT_FILE = "lancestat_project.yml"
-
-
-def template_texts() -> Mapping[str, str]:
-    """The annotated example of every kind of file, by file name."""
-    folder = next(folder for folder in _TEMPLATES if folder.is_dir())
-    return {path.name: path.read_text("utf-8") for path in sorted(folder.glob("*.yml"))}
-
-
-def project_template() -> Mapping[str, str]:
-    """The text of every file, by path relative to the project's folder.
-
-    Schemas are part of it, so that editors complete YAML without a network, from a fresh clone on.
-    """
-    files: dict[str, str] = {}
-    for name, text in sorted(template_texts().items(), key=lambda item: item[0] != PROJECT_FILE):
-        if name == PROJECT_FILE:
-            files[name] = text.replace("$schema=../schemas/", f"$schema={SCHEMA_FOLDER}/")
-        else:
-            files[f"specs/{name}"] = text
-    for name, written in editor_schemas().items():
-        files[f"{SCHEMA_FOLDER}/{name}"] = json_text(written)
-    # It ignores its own folder, so that a repository's own .gitignore stays as it is.
-    files[".lancestat/.gitignore"] = "*\n"
-    return files
-
-
-def editor_files() -> Mapping[str, str]:
-    """As `project_template`, what may be there already and is left as it is."""
-    return {f".vscode/{name}": json_text(value) for name, value in editor_settings().items()}
 
 
 def json_text(value: object) -> str:

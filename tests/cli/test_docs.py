@@ -9,6 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.spec import PAGES
 from tests.cli.conftest import Lancestat
 
 PROJECT = """\
@@ -34,6 +35,12 @@ def shop(tmp_path: Path) -> Path:
     (folder / "specs" / "tables.yml").write_text(SPECS)
     lance.write_dataset(pa.table({"id": [1, 2, 3]}), folder / "orders.lance")
     return folder
+
+
+def test_the_help_names_the_default_folder(lancestat: Lancestat) -> None:
+    assert f"(default: {PAGES.as_posix()} of" in " ".join(
+        lancestat("docs", "--help").stdout.split()
+    )
 
 
 def test_pages_are_written_and_the_first_is_named(lancestat: Lancestat, shop: Path) -> None:

@@ -8,6 +8,8 @@ import shutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 
+import lance
+
 from lancestat.errors import LancestatError
 from lancestat.plan.plan_store import read_plan_file
 from tests.faults.bench import Bench
@@ -206,10 +208,15 @@ class SchemaOut(Init):
         return [f"{path} is cut" for path in cut] + super().problems()
 
 
-def contents(folder: Path) -> dict[str, bytes]:
-    """All files of a folder."""
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
+def contents(folder: Path) -> dict[str, object]:
+    """All files of a folder, and the rows of its Lance datasets, whose files have random names."""
+    datasets = [path for path in folder.rglob("*.lance") if path.is_dir()]
+    files = {
+        path: path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file()
+        if path.is_file() and not any(dataset in path.parents for dataset in datasets)
+    }
+    rows = {path: lance.dataset(path).to_table().to_pylist() for path in datasets}
+    return {
+        path.relative_to(folder).as_posix(): content for path, content in {**files, **rows}.items()
     }

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 import tarfile
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
+import lance
+import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
+from lancestat.cli.checks import check_package
 from lancestat.cli.failure import ExitCode
 from lancestat.cli.main import cli
 from lancestat.errors import (
@@ -19,10 +25,16 @@ from lancestat.errors import (
     PackageUnreadable,
     ScratchNotShared,
 )
+from lancestat.presentation.views import Check
+from lancestat.project import Project
 from lancestat.scratch.folder import require_visible, scratch
-from lancestat.spark.session import package
+from lancestat.spark.session import choice, package
+from lancestat.spark.session.choice import uses_package
 from lancestat.spark.session.package import package_settings, require_same_versions, write_package
 from lancestat.spark.session.start import workers_python
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # One small dependency stands for all, which take half a minute to compress.
 SMALL = "click"
@@ -109,15 +121,17 @@ def test_a_package_that_cannot_be_completed_leaves_the_old_one(
 
 
 def test_a_place_that_cannot_be_written_is_named_before_anything_is_packed(tmp_path: Path) -> None:
-    absent = tmp_path / "absent" / "lancestat.tar.gz"
-    with pytest.raises(PackageNotWritten) as error:
-        write_package(absent)
-    assert error.value.message == f"cannot write {absent}: No such file or directory"
     (tmp_path / "folder.tar.gz").mkdir()
-    ended = CliRunner().invoke(cli, ["package", "--out", str(tmp_path / "folder.tar.gz")])
-    assert ended.exit_code == ExitCode.USAGE
-    assert "packing" not in ended.output
-    assert "hint: name a file with --out" in ended.output
+    for place, reason in {
+        tmp_path / "absent" / "lancestat.tar.gz": f"there is no folder {tmp_path / 'absent'}",
+        tmp_path / "folder.tar.gz": "hint: name a file with --out",
+    }.items():
+        ended = CliRunner().invoke(cli, ["package", "--out", str(place)])
+        assert ended.exit_code == ExitCode.USAGE
+        assert "packing" not in ended.output
+        assert reason in ended.output
+        with pytest.raises(PackageNotWritten):
+            write_package(place)
 
 
 @pytest.mark.parametrize("name", ["a.zip", "lancestat", "a.tar"])
@@ -159,6 +173,97 @@ def test_a_file_that_is_no_package_is_refused(tmp_path: Path, content: bytes | N
         path.write_bytes(content)
     with pytest.raises(PackageUnreadable, match=r"a\.tar\.gz cannot be read: "):
         require_same_versions(str(path))
+
+
+PROJECT = """\
+name: shop
+targets:
+  prod:
+    spark:
+      master: {master}
+      package: absent.tar.gz
+"""
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project whose table is up to date, with a cluster and a package that is not there."""
+    monkeypatch.setattr(choice, "running_session", lambda: None)
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "a.yml").write_text("tables: [{name: orders, uri: orders.lance}]")
+    lance.write_dataset(pa.table({"a": [1]}), tmp_path / "orders.lance")
+    declare_master(tmp_path, "local[2]")
+    assert Project.load(tmp_path).run().status.value == "success"
+    declare_master(tmp_path, "spark://nowhere:7077")
+    return tmp_path
+
+
+def declare_master(folder: Path, master: str) -> None:
+    (folder / "lancestat_project.yml").write_text(PROJECT.format(master=master))
+
+
+@pytest.mark.parametrize("command", ["run", "retry"])
+def test_a_missing_package_is_one_error_with_its_place_even_where_nothing_is_to_be_done(
+    shop: Path, command: str
+) -> None:
+    ended = CliRunner().invoke(cli, ["--project-dir", str(shop), command])
+    assert ended.exit_code == ExitCode.FAILURE
+    path = shop / "absent.tar.gz"
+    notes, _, error = ended.stderr.rpartition("LS535")
+    assert "LS" not in notes
+    assert f"LS535{error}" == (
+        f"LS535 lancestat_project.yml:6:16  the package {path} cannot be read: No such file or "
+        f"directory\n      hint: write it: lancestat package --force --out {path}\n"
+    )
+
+
+def test_reviews_need_no_package(shop: Path) -> None:
+    for command in ("validate", "plan", "status"):
+        ended = CliRunner().invoke(cli, ["--project-dir", str(shop), command])
+        assert ended.exit_code == ExitCode.SUCCESS, ended.output
+
+
+def test_a_package_that_is_not_used_may_be_missing(
+    shop: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = cast("SparkSession", object())
+    assert Project.load(shop).run(session=session).status.value == "success"
+    target = Project.load(shop).spec.target
+    assert uses_package(target)
+    monkeypatch.setenv("SPARK_REMOTE", "sc://nowhere")
+    assert uses_package(target), "a master is named"
+    assert not uses_package(replace(target, spark_master=None))
+    import pyspark  # noqa: F401
+
+    monkeypatch.setattr(choice, "running_session", lambda: session)
+    assert not uses_package(target)
+
+
+def test_debug_reports_a_missing_package_once_and_with_its_place(shop: Path) -> None:
+    ended = CliRunner().invoke(cli, ["--project-dir", str(shop), "debug", "--output", "json"])
+    assert ended.exit_code == ExitCode.FAILURE
+    checks = {check["subject"]: check for check in json.loads(ended.stdout)["checks"]}
+    assert "Spark" not in checks
+    check = checks["package"]
+    assert not check["passed"]
+    assert check["finding"].startswith("lancestat_project.yml:6:16  the package ")
+    assert check["advice"].startswith("write it: lancestat package")
+
+
+@pytest.mark.usefixtures("small")
+def test_debug_tells_whether_the_package_fits(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_package(shop / "absent.tar.gz").path
+    target = Project.load(shop).spec.target
+    assert list(check_package(target)) == [Check("package", True, str(path))]
+    now = package._contents(package._distributions())
+    monkeypatch.setattr(package, "_contents", lambda _: {**now, "python": "3.99"})
+    [check] = check_package(target)
+    assert not check.passed
+    assert "instead of 3.99" in check.finding
+    declare_master(shop, "local[2]")
+    [check] = check_package(Project.load(shop).spec.target)
+    assert check.passed
+    assert check.finding.startswith("not used")
 
 
 def test_settings_keep_what_is_configured() -> None:

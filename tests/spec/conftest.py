@@ -12,6 +12,7 @@ import pytest
 from lancestat.errors import InvalidProject
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
+from lancestat.spec.resources import PROJECT_FILE
 
 PROJECT = """\
 name: shop
@@ -20,6 +21,15 @@ default-target: dev
 targets:
   dev: {}
 """
+
+
+REFERENCE_FOLDER = Path(__file__).parents[2] / "specs"
+
+
+def reference_project() -> dict[str, str]:
+    """The annotated examples of all that YAML can say, by path in a project."""
+    texts = {path.name: path.read_text("utf-8") for path in sorted(REFERENCE_FOLDER.glob("*.yml"))}
+    return {name if name == PROJECT_FILE else f"specs/{name}": texts[name] for name in texts}
 
 
 class Load(Protocol):

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from lancestat.errors import SpecError
 from lancestat.spec.document import KeyPath, read_document
-from lancestat.spec.resources import project_template
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from lancestat.spec.schema_check import check, format_checker
 from lancestat.spec.template import Rendering
+from tests.spec.conftest import reference_project
 
 SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)
 
@@ -31,8 +31,7 @@ VALID: list[tuple[str, Any]] = [
         PROJECT_SCHEMA if name == "lancestat_project.yml" else SPECS_SCHEMA,
         read_document(text.encode(), name).value,
     )
-    for name, text in project_template().items()
-    if name.endswith(".yml")
+    for name, text in reference_project().items()
 ]
 VALID += [
     (

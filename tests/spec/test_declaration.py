@@ -58,7 +58,15 @@ RESOURCES: tuple[type[Declared], ...] = (
     Target,
 )
 # What the YAML does not set by a key.
-DERIVED = {"location", "template", "templates", "refs", "sql_location", "declared"}
+DERIVED = {
+    "location",
+    "template",
+    "templates",
+    "refs",
+    "sql_location",
+    "declared",
+    "package_location",
+}
 
 
 def declarations() -> Iterator[tuple[type[Declared], KeyField, Key]]:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pytest
+from yaml.reader import Reader
 
 from lancestat.errors import InvalidProject
 from lancestat.spec.compose import tagged_scalar
@@ -156,6 +157,24 @@ def test_two_merge_keys_are_duplicates() -> None:
 )
 def test_unreadable_yaml_has_a_location(text: str | bytes, expected: str) -> None:
     assert fault(text).startswith(expected)
+
+
+def is_allowed(character: str) -> bool:
+    try:
+        read(f"a: '{character}b'")
+    except InvalidProject as refused:
+        return "is not allowed in YAML" not in str(refused)
+    return True
+
+
+def test_the_characters_that_are_allowed_are_those_that_pyyaml_takes_for_printable() -> None:
+    """But for the byte order mark, which nobody sees; compared around the ends of each range."""
+    ends = (0x00, 0x09, 0x0D, 0x20, 0x7E, 0x85, 0xA0, 0xFEFF, 0xFFFD, 0xFFFF, 0x10000, 0x10FFFF)
+    codes = {end + step for end in ends for step in range(-3, 4) if 0 <= end + step <= 0x10FFFF}
+    judged = {code: is_allowed(chr(code)) for code in codes}
+    assert judged == {
+        code: Reader.NON_PRINTABLE.search(chr(code)) is None and code != 0xFEFF for code in codes
+    }
 
 
 def test_an_unquoted_template_gets_a_hint() -> None:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,18 +11,18 @@ from lancestat.spec.document import read_document
 from lancestat.spec.resources import (
     KINDS,
     PROJECT_FILE,
-    editor_files,
+    SCHEMA_FOLDER,
     editor_schema,
     editor_schemas,
     editor_settings,
-    project_template,
 )
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = [
     *sorted((ROOT / "examples/project").rglob("*.yml")),
-    *sorted((ROOT / "specs").iterdir()),
+    *sorted((ROOT / "specs").rglob("*.yml")),
+    *sorted((ROOT / "specs").rglob("*.yml.example")),
 ]
 TEMPLATE = "{{ var('anything') }}"
 
@@ -141,7 +140,7 @@ def test_every_schema_is_valid(kind: str) -> None:
     Draft202012Validator.check_schema(editor_schema(kind))
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_the_examples_are_accepted_with_their_templates(path: Path) -> None:
     name = PROJECT_SCHEMA if path.name == PROJECT_FILE else SPECS_SCHEMA
     value = read_document(path.read_bytes(), path.name).value
@@ -217,11 +216,9 @@ def test_a_file_with_one_section_can_be_checked() -> None:
         assert errors(editor_schema(kind), {**SPECS[key][0], "nonsense": 1})
 
 
-def test_settings_name_files_that_a_new_project_has() -> None:
+def test_settings_name_the_schemas_of_a_project() -> None:
     settings = editor_settings()["settings.json"]["yaml.schemas"]
-    files = project_template()
-    for schema in settings:
-        assert schema.removeprefix("./") in files
+    names = {schema.removeprefix(f"./{SCHEMA_FOLDER}/") for schema in settings}
+    assert names == editor_schemas().keys()
     [specs] = [globs for schema, globs in settings.items() if SPECS_SCHEMA in schema]
     assert specs == ["specs/**/*.yml", "specs/**/*.yaml"]
-    assert json.loads(editor_files()[".vscode/settings.json"]) == {"yaml.schemas": settings}

@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from lancestat.errors import InvalidProject
 from lancestat.spec.document import read_document
 from lancestat.spec.load import load_project
-from lancestat.spec.resources import project_template
 from tests.examples import examples
-from tests.spec.conftest import PROJECT, write
+from tests.spec.conftest import PROJECT, reference_project, write
 from tests.spec.test_check import VALUES, change
 
-TEMPLATES = {name: text for name, text in project_template().items() if name.endswith(".yml")}
+TEMPLATES = reference_project()
 SPECS = [name for name in TEMPLATES if name.startswith("specs/")]
 
 fuzzed = settings(

@@ -18,8 +18,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
-from lancestat.spec.resources import project_template
-from tests.spec.conftest import PROJECT, Load, write
+from tests.spec.conftest import PROJECT, REFERENCE_FOLDER, Load, reference_project, write
 
 KNN = """\
 knn_joins:
@@ -369,21 +368,22 @@ def test_the_process_environment_is_read_by_default(
     assert load_project(tmp_path).tables[0].uri == "/from/env"
 
 
-def test_the_templates_of_init_make_a_valid_project(tmp_path: Path) -> None:
-    write(tmp_path, project_template())
+def test_the_annotated_examples_make_a_valid_project_with_every_kind_of_node(
+    tmp_path: Path,
+) -> None:
+    write(tmp_path, reference_project())
     spec = load_project(tmp_path)
     kinds = {node.kind for node in spec.nodes}
     assert kinds == set(NodeKind)
     assert spec.policies.keys() == {"tolerant", "lazy"}
-    for name in project_template():
-        if name.endswith(".yml"):
-            line = (tmp_path / name).read_text().splitlines()[0]
-            schema = line.removeprefix("# yaml-language-server: $schema=")
-            assert (tmp_path / name).parent.joinpath(schema).is_file()
+    for path in REFERENCE_FOLDER.glob("*.yml"):
+        line = path.read_text().splitlines()[0]
+        schema = line.removeprefix("# yaml-language-server: $schema=")
+        assert path.parent.joinpath(schema).is_file()
 
 
-def test_every_target_of_the_templates_is_valid(tmp_path: Path) -> None:
-    write(tmp_path, project_template())
+def test_every_target_of_the_annotated_examples_is_valid(tmp_path: Path) -> None:
+    write(tmp_path, reference_project())
     spec = load_project(tmp_path, target="prod", environment={"AWS_REGION": "eu-west-1"})
     assert spec.target.storage_options == {"aws_region": "eu-west-1"}
 

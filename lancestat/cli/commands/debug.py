@@ -21,6 +21,7 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
     from lancestat.cli.checks import (
         check_class_archive,
         check_environment,
+        check_package,
         check_project,
         check_spark,
         check_state,
@@ -44,10 +45,14 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
     if project is not None:
         checks += check_tables(project.spec)
         checks.append(check_state(project))
+        target = project.spec.target
+        packages = list(check_package(target))
+        checks += packages
         if can_start:
             if needs_java:
-                checks.append(check_class_archive(project.spec.target))
-            checks.append(check_spark(project.spec.target))
+                checks.append(check_class_archive(target))
+            if all(check.passed for check in packages):
+                checks.append(check_spark(target))
     _show(context, invocation, checks)
 
 

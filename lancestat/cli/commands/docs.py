@@ -8,7 +8,6 @@ import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.presentation.views import SiteView
-from lancestat.spec import PAGES
 
 
 @command(
@@ -22,7 +21,7 @@ from lancestat.spec import PAGES
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help=f"Where to write them (default: {PAGES.as_posix()} of the project).",
+    help="Where to write them (default: .lancestat/docs of the project).",
 )
 def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
@@ -30,6 +29,7 @@ def docs(
     """Write the pages in place of those that are there, and name the one to open."""
     from lancestat.presentation.report_views import site_view
     from lancestat.report.site.build import build_site, check_folder
+    from lancestat.spec import PAGES
 
     project = invocation.project()
     folder = out or project.spec.root / PAGES

@@ -31,6 +31,16 @@ def in_process_bytes(target: Target) -> int:
     return target.spark_min_bytes
 
 
+def uses_package(target: Target) -> bool:
+    """Whether workers take their modules from the target's package once its Spark is started.
+
+    They do not where a session is running already, or where Spark is local or a server.
+    """
+    if target.spark_package is None or remote_of(target) is not None or _is_local(target):
+        return False
+    return "pyspark" not in sys.modules or running_session() is None
+
+
 def joins_by_nearest_by(target: Target, session: SparkSession | None = None) -> bool:
     """Whether Spark's `nearestByJoin` can be used for joins: not over Spark Connect.
 

@@ -16,7 +16,12 @@ from importlib import metadata
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from lancestat.errors import PackageNotWritten, PackageOfOtherVersions, PackageUnreadable
+from lancestat.errors import (
+    Location,
+    PackageNotWritten,
+    PackageOfOtherVersions,
+    PackageUnreadable,
+)
 from lancestat.lake.temporary_files import new_draft, remove_drafts
 
 FORMAT_VERSION = 1
@@ -81,10 +86,13 @@ def require_free_place(path: Path, *, is_replaced: bool) -> None:
     """Refuse a path at which `write_package` would not write.
 
     Raises:
-        PackageNotWritten: its name is a wrong one, or something is in the way.
+        PackageNotWritten: its name is a wrong one, its folder is missing, or something is in the
+            way.
     """
     if not path.name.endswith(".tar.gz"):
         raise PackageNotWritten(f"Spark would not unpack {path}: its name must end with .tar.gz")
+    if not path.parent.is_dir():
+        raise PackageNotWritten(f"cannot write {path}: there is no folder {path.parent}")
     in_the_way = path.exists() or path.is_symlink()
     if in_the_way and (not is_replaced or not path.is_file()):
         hint = "give --force to replace it" if path.is_file() else "name a file with --out"
@@ -106,10 +114,28 @@ def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def require_same_versions(path: str) -> None:
+def require_package(path: str, location: Location | None = None) -> None:
+    """Refuse a path at which there is no package; a URI is taken as it is.
+
+    Args:
+        path: Of the package.
+        location: Where it is declared, for the error.
+
+    Raises:
+        PackageUnreadable: there is no package at `path`.
+    """
+    if "://" not in path:
+        _read_contents(Path(path), location)
+
+
+def require_same_versions(path: str, location: Location | None = None) -> None:
     """Refuse a package that was written where other versions were installed.
 
     A URI is taken as it is, and so are changes of the sources of one version.
+
+    Args:
+        path: Of the package.
+        location: Where it is declared, for errors.
 
     Raises:
         PackageUnreadable: there is no package at `path`.
@@ -117,7 +143,7 @@ def require_same_versions(path: str) -> None:
     """
     if "://" in path:
         return
-    packed, here = _read_contents(Path(path)), _contents(_distributions())
+    packed, here = _read_contents(Path(path), location), _contents(_distributions())
     if packed == here:
         return
     changes = [
@@ -133,11 +159,12 @@ def require_same_versions(path: str) -> None:
     ]
     raise PackageOfOtherVersions(
         f"{path} is not of the versions that run here: it has {', '.join(changes) or 'others'}",
+        location=location,
         hint=f"write it anew: lancestat package --force --out {path}",
     )
 
 
-def _read_contents(path: Path) -> dict[str, Any]:
+def _read_contents(path: Path, location: Location | None) -> dict[str, Any]:
     try:
         with tarfile.open(path, "r|gz") as archive:
             first = archive.next()
@@ -145,9 +172,14 @@ def _read_contents(path: Path) -> dict[str, Any]:
             contents = json.loads(file.read()) if file else None
     except (OSError, tarfile.TarError, EOFError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise PackageUnreadable(f"the package {path} cannot be read: {reason}") from None
+        raise PackageUnreadable(
+            f"the package {path} cannot be read: {reason}",
+            location=location,
+            hint=f"write it: lancestat package --force --out {path}",
+        ) from None
     if not isinstance(contents, dict):
-        raise PackageUnreadable(f"{path} was not written by `lancestat package`")
+        message = f"{path} was not written by `lancestat package`"
+        raise PackageUnreadable(message, location=location)
     return contents
 
 

@@ -201,7 +201,7 @@ def start_session(
         master = master or configured.get("spark.master") or "local[*]"
         conf = {**defaults(master, target.spark_conf), **target.spark_conf}
         if target.spark_package is not None and not is_local(master):
-            require_same_versions(target.spark_package)
+            require_same_versions(target.spark_package, target.package_location)
             conf |= package_settings(target.spark_package, configured)
         conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
         builder = SparkSession.builder.appName(app_name)

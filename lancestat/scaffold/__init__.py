@@ -1,0 +1,1 @@
+"""New projects: what `lancestat init` writes, and the writer that never overwrites."""
