@@ -19,7 +19,6 @@ from tests.connector.every_type import (
     NOT_ALWAYS_OPENED,
     NOT_OPENED,
     NOT_READ,
-    READ_ALONE,
     SEEN_OTHERWISE,
     joined,
     write,
