@@ -307,7 +307,7 @@ def test_without_types_bounds_are_passed_as_they_are() -> None:
 
 
 def by_an_earlier_release(config: dict[str, str]) -> dict[str, str]:
-    """Return statistics as releases published them that did not name the revision of their rules."""
+    """Return statistics as published by releases that named no revision of their rules."""
     return {key: text for key, text in config.items() if key != WRITER} | {NEWEST_FRAGMENT: "f"}
 
 
