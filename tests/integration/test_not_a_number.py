@@ -19,6 +19,7 @@ from lancestat.manifest.wire import COLUMN_PREFIX
 from tests.examples import sample
 from tests.execution.world import World
 from tests.integration.catalyst import Catalyst
+from tests.integration.odd_numbers import CONDITIONS
 from tests.integration.planned import planned, with_cbo
 
 if TYPE_CHECKING:
@@ -146,29 +147,6 @@ def test_entries_are_sparks_less_bounds_that_are_not_finite(compared: Compared, 
 def test_spark_itself_takes_nan_for_the_largest_value(compared: Compared) -> None:
     assert compared.theirs["a_few_nan_double"]["max"] == "NaN"
     assert compared.theirs["all_nan_float"]["min"] == "NaN"
-
-
-CONDITIONS = (
-    "{c} > 99.99",
-    "{c} >= 1e30",
-    "{c} > 0",
-    "{c} >= 0",
-    "{c} < 0",
-    "{c} <= -0.0D",
-    "{c} = 0",
-    "{c} = 3",
-    "{c} in (1, 2, 3)",
-    "{c} = double('NaN')",
-    "{c} <=> float('NaN')",
-    "{c} >= double('NaN')",
-    "{c} < double('NaN')",
-    "not ({c} < double('NaN'))",
-    "{c} > double('Infinity')",
-    "{c} = double('-Infinity')",
-    "{c} is null",
-    "isnan({c})",
-    "{c} <> 3 and {c} > -50 or {c} > 1e300",
-)
 
 
 @pytest.mark.parametrize("name", COLUMNS)

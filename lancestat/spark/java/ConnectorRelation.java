@@ -287,6 +287,10 @@ public final class ConnectorRelation {
       scala.collection.Iterator expressions = filters.iterator();
       while (expressions.hasNext()) {
         Expression filter = (Expression) expressions.next();
+        // A source that is not pushed a filter reads more rows, of which Spark keeps the right ones.
+        if (!Filters.hasCommonFloats(filter)) {
+          continue;
+        }
         scala.Option translation = areJavas ? asJavas(filter) : asPredicate(filter);
         if (translation.isDefined()) {
           passed.add(translation.get());

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -19,11 +20,13 @@ from tests.connector.every_type import (
     NOT_ALWAYS_OPENED,
     NOT_OPENED,
     NOT_READ,
+    READ_ALONE,
     SEEN_OTHERWISE,
     joined,
     write,
 )
 from tests.execution.world import World
+from tests.integration.odd_numbers import CONDITIONS
 from tests.integration.planned import planned
 
 if TYPE_CHECKING:
@@ -96,8 +99,8 @@ def test_answers_are_those_of_lancestats_reader(
 @pytest.mark.parametrize(
     ("version", "names"),
     [
-        ("2.1", sorted(READ_ALIKE - MAPS - {"struct_of_nothing"})),
-        ("2.1", ["struct_of_nothing"]),
+        ("2.1", sorted(READ_ALIKE - MAPS - {READ_ALONE})),
+        ("2.1", [READ_ALONE]),
         ("2.2", sorted(MAPS)),
     ],
 )
@@ -173,6 +176,22 @@ def test_a_table_stays_at_its_version_whatever_the_options(
     assert [len(rows.collect()) for rows in (pinned, with_options, first)] == [10, 10, 10]
     assert [planned(rows).rows for rows in (pinned, with_options, first)] == [10, 10, 10]
     assert len(read(path, options={"batch_size": "4"}).collect()) == 15
+
+
+def test_filters_treat_nan_as_spark_does(
+    session: SparkSession, warehouse: Path, read: Read
+) -> None:
+    path = warehouse / "odd_numbers.lance"
+    values = [1.5, math.nan, -2.0, None, math.inf, -math.inf, 0.0, -0.0]
+    types = {"double": pa.float64(), "float": pa.float32()}
+    columns = {name: pa.array(values, type) for name, type in types.items()}
+    lance.write_dataset(pa.table({"id": range(len(values)), **columns}), str(path))
+    own = lancestat.read_table(session, str(path))
+    for condition in CONDITIONS:
+        for column in types:
+            text = condition.format(c=column)
+            expected = sorted(row.id for row in own.where(text).collect())
+            assert sorted(row.id for row in read(path).where(text).collect()) == expected, text
 
 
 def test_deleted_rows_are_not_read(warehouse: Path, read: Read) -> None:
