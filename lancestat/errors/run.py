@@ -143,7 +143,10 @@ class ConnectorMissing(RunError):
     """`reader: connector` is set, and the Lance connector is not on Spark's class path."""
 
     code = "LS540"
-    remedy = "Set `spark.jars.packages` to its bundle for this Spark, or `reader: lancestat`."
+    remedy = (
+        "Put the connector for this Spark on its class path (docs/connector.md), or set "
+        "`reader: lancestat`."
+    )
 
 
 class ConnectorCannotOpen(RunError):

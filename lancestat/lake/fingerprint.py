@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot
+from lancestat.lake.spark_type import connector_type
 
 if TYPE_CHECKING:
     import lance
@@ -142,13 +143,14 @@ def _digest(*parts: str) -> bytes:
 def schema_hash(fields: Iterable[Field]) -> str:
     """Return the SHA-256, as 64 hex digits, of all names, Spark types and nullabilities, in order.
 
-    The connector for Spark computes the same and refuses statistics whose hash differs. A table
-    that has a column without a Spark type it cannot read at all; such a column enters the hash
-    under its Arrow type, so that the hash still follows every change of schema.
+    The types are those that the connector for Spark gives the columns: it computes the same and
+    refuses statistics whose hash differs. A table that has a column without a Spark type it cannot
+    read at all; such a column enters the hash under its Arrow type, so that the hash still follows
+    every change of schema.
     """
     digest = hashlib.sha256()
     for field in fields:
-        type = field.spark_type or f"unsupported:{field.type}"
+        type = connector_type(field.type) or f"unsupported:{field.type}"
         digest.update(field.name.encode() + b"\0" + type.encode() + b"\0")
         digest.update(b"\1\0" if field.nullable else b"\0\0")
     return digest.hexdigest()

@@ -1,8 +1,8 @@
-"""Arrow types as Spark's catalog strings, the way the Lance connector for Spark maps them."""
+"""Arrow types as Spark's catalog strings: as lancestat and as the Lance connector read them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -10,25 +10,59 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+# Blobs of storage format 2.2 on, by the name of their extension type.
+BLOB = "lance.blob.v2"
+JSON = "arrow.json"
+
+# Where the bytes of a blob lie, which is what the connector reads of one.
+_DESCRIPTOR = "struct<kind:smallint,position:bigint,size:bigint,blob_id:bigint,blob_uri:string>"
+
+_OURS = {BLOB: "binary"}
+_THE_CONNECTORS = {BLOB: "binary", JSON: "binary"}
+
+
 def spark_type(arrow_type: pa.DataType) -> str | None:
-    """Return the catalog string of the Spark type that the connector reads an Arrow type as.
+    """Return the catalog string of the Spark type that lancestat reads an Arrow type as.
 
     Returns None where Spark has no such type, at any depth: decimal256, unions, calendar intervals.
-    Dictionaries are their values, extension types their storage; uint64 becomes bigint, as there.
+    Dictionaries are their values, blobs their bytes, other extension types their storage; uint64
+    becomes bigint, as in the Lance connector for Spark.
     """
+    return _mapped(arrow_type, _OURS)
+
+
+def connector_type(arrow_type: pa.DataType) -> str | None:
+    """Return the catalog string of the type that the Lance connector for Spark gives a column.
+
+    It is `spark_type` but for two kinds of columns: the connector gives a column of blobs as their
+    descriptors, and JSON, at any depth, as binary (Lance's JSONB). Those types are in the schema
+    hash of published statistics. Tables with dictionaries, and with what `spark_type` has no type
+    for, the connector does not read at all.
+    """
+    import pyarrow as pa
+
+    if isinstance(arrow_type, pa.BaseExtensionType) and arrow_type.extension_name == BLOB:
+        return _DESCRIPTOR
+    return _mapped(arrow_type, _THE_CONNECTORS)
+
+
+def _mapped(arrow_type: pa.DataType, extensions: Mapping[str, str]) -> str | None:
     import pyarrow as pa
 
     types = pa.types
     if isinstance(arrow_type, pa.BaseExtensionType):
-        return spark_type(arrow_type.storage_type)
+        known = extensions.get(arrow_type.extension_name)
+        return known or _mapped(arrow_type.storage_type, extensions)
     if types.is_dictionary(arrow_type):
-        return spark_type(arrow_type.value_type)
+        return _mapped(arrow_type.value_type, extensions)
     if types.is_struct(arrow_type):
-        return _struct([arrow_type.field(index) for index in range(arrow_type.num_fields)])
+        members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+        return _struct([(member.name, _mapped(member.type, extensions)) for member in members])
     if types.is_map(arrow_type):
-        return _generic("map", arrow_type.key_type, arrow_type.item_type)
+        arguments = (arrow_type.key_type, arrow_type.item_type)
+        return _generic("map", [_mapped(argument, extensions) for argument in arguments])
     if any(is_list(arrow_type) for is_list in _list_predicates()):
-        return _generic("array", arrow_type.value_type)
+        return _generic("array", [_mapped(arrow_type.value_type, extensions)])
     if types.is_decimal128(arrow_type):
         return f"decimal({arrow_type.precision},{arrow_type.scale})"
     if types.is_timestamp(arrow_type):
@@ -36,17 +70,15 @@ def spark_type(arrow_type: pa.DataType) -> str | None:
     return next((name for is_type, name in _scalars() if is_type(arrow_type)), None)
 
 
-def _struct(fields: list[pa.Field]) -> str | None:
-    members = [(field.name, spark_type(field.type)) for field in fields]
+def _struct(members: list[tuple[str, str | None]]) -> str | None:
     if any(type is None for _, type in members):
         return None
     return f"struct<{','.join(f'{name}:{type}' for name, type in members)}>"
 
 
-def _generic(name: str, *arguments: pa.DataType) -> str | None:
-    inner = [spark_type(argument) for argument in arguments]
-    known = [type for type in inner if type is not None]
-    return f"{name}<{','.join(known)}>" if len(known) == len(inner) else None
+def _generic(name: str, arguments: list[str | None]) -> str | None:
+    known = [type for type in arguments if type is not None]
+    return f"{name}<{','.join(known)}>" if len(known) == len(arguments) else None
 
 
 _Predicate = Callable[["pa.DataType"], bool]

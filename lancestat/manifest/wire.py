@@ -13,7 +13,12 @@ from lancestat.errors import UnsupportedColumn
 from lancestat.formats import format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
-from lancestat.statistics.column_statistics import STATISTICS, ColumnStatistics, Statistic
+from lancestat.statistics.column_statistics import (
+    BOUNDED_KINDS,
+    STATISTICS,
+    ColumnStatistics,
+    Statistic,
+)
 from lancestat.statistics.column_type import ColumnType, Kind
 
 PREFIX = "lance.stats."
@@ -25,8 +30,12 @@ COMPUTED_AT = "lance.stats.computedAt"
 NUM_ROWS = "lance.stats.numRows"
 SCHEMA_HASH = "lance.stats.schemaHash"
 NEWEST_FRAGMENT = "lance.stats.newestFragment"
+WRITER = "lance.stats.writer"
 
 FORMAT_VERSION = "1"
+# Of lancestat's rules for what is published of a column. Those of revision 1, which is not named,
+# left NaN out of bounds, and published distinct counts without bounds.
+REVISION = 2
 COLUMN_VERSION = 2
 MAX_VALUE_LENGTH = 256
 
@@ -34,6 +43,7 @@ _LARGEST_COUNT = 2**63 - 1
 _SUFFIXES = frozenset(("version", *(statistic.key for statistic in STATISTICS)))
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
+_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})")
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
 
@@ -61,7 +71,10 @@ class PublishedColumn(ColumnStatistics[str]):
 
 @dataclass(frozen=True, slots=True)
 class PublishedStatistics:
-    """A readable set; `version_tag` is `computedAtVersion`, `dropped` has reasons by column."""
+    """A readable set; `version_tag` is `computedAtVersion`, `dropped` has reasons by column.
+
+    `revision` is that of lancestat's rules, None where something else wrote the set.
+    """
 
     version_tag: int
     computed_at: datetime | None
@@ -70,6 +83,17 @@ class PublishedStatistics:
     columns: Mapping[str, PublishedColumn]
     dropped: Mapping[str, str]
     newest_fragment: str | None = None
+    revision: int | None = None
+
+    def is_outdated(self, types: Mapping[str, ColumnType]) -> bool:
+        """Whether lancestat wrote them by earlier rules, and would publish others now."""
+        if self.revision is None or self.revision >= REVISION:
+            return False
+        return any(
+            types[name].kind is Kind.FLOAT or (column.minimum is None and column.distinct)
+            for name, column in self.columns.items()
+            if types[name].kind in BOUNDED_KINDS
+        )
 
 
 def encode_statistics(
@@ -99,6 +123,7 @@ def encode_statistics(
         VERSION: FORMAT_VERSION,
         COMPLETE: "true",
         COMPUTED_AT_VERSION: str(computed_at_version),
+        WRITER: _writer(REVISION, computed_at_version),
         COMPUTED_AT: format_instant(computed_at),
         NUM_ROWS: str(rows),
         SCHEMA_HASH: schema_hash,
@@ -130,6 +155,9 @@ def _published(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[st
     }
     bounds = column_bounds(type, statistics.minimum, statistics.maximum)
     values["minimum"], values["maximum"] = bounds or (None, None)
+    # By a count alone Spark estimates that no row equals a value, or another table's.
+    if bounds is None and type.kind in BOUNDED_KINDS and statistics.distinct:
+        values["distinct"] = None
     return values
 
 
@@ -182,9 +210,10 @@ def decode_statistics(
         )
     columns: dict[str, PublishedColumn] = {}
     dropped: dict[str, str] = {}
+    revision = written_revision(config)
     for name, entries in _column_entries(config).items():
         try:
-            columns[name] = _decode_column(name, entries, types)
+            columns[name] = _decode_column(name, entries, types, has_nan_bounds=revision != 1)
         except ValueError as error:
             dropped[name] = str(error)
     return PublishedStatistics(
@@ -194,13 +223,45 @@ def decode_statistics(
         schema_hash=config.get(SCHEMA_HASH),
         columns=columns,
         dropped=dropped,
-        newest_fragment=config.get(NEWEST_FRAGMENT),
+        newest_fragment=newest_fragment(config),
+        revision=revision,
     )
 
 
 def version_tag(config: Mapping[str, str]) -> int | None:
     """Return the version that statistics are tagged with, None where there is no sound tag."""
     return _count(config.get(COMPUTED_AT_VERSION))
+
+
+def written_revision(config: Mapping[str, str]) -> int | None:
+    """Return the revision of the rules by which lancestat wrote statistics.
+
+    None where something else did, as the connector's ANALYZE TABLE: it changes the tag, and leaves
+    the entries behind that are lancestat's alone.
+    """
+    written = _WRITER.fullmatch(config.get(WRITER, ""))
+    if written is None:
+        return 1 if NEWEST_FRAGMENT in config else None
+    return int(written[1]) if written[2] == config.get(COMPUTED_AT_VERSION) else None
+
+
+def newest_fragment(config: Mapping[str, str]) -> str | None:
+    """Return the digest of the newest fragment that statistics name, None where they name none."""
+    return None if written_revision(config) is None else config.get(NEWEST_FRAGMENT)
+
+
+def tagged(encoded: Mapping[str, str], version: int) -> dict[str, str]:
+    """Return statistics with the tag of a version; those of another writer become lancestat's."""
+    revision = written_revision(encoded)
+    return {
+        **encoded,
+        COMPUTED_AT_VERSION: str(version),
+        WRITER: _writer(REVISION if revision is None else revision, version),
+    }
+
+
+def _writer(revision: int, version: int) -> str:
+    return f"lancestat/{revision}@{version}"
 
 
 def spelled(text: str | None) -> str:
@@ -241,9 +302,16 @@ def _column_entries(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _decode_column(
-    name: str, entries: Mapping[str, str], types: Mapping[str, ColumnType] | None
+    name: str,
+    entries: Mapping[str, str],
+    types: Mapping[str, ColumnType] | None,
+    *,
+    has_nan_bounds: bool,
 ) -> PublishedColumn:
-    """Decode one column; the ValueError's text is the reason for dropping it."""
+    """Decode one column; the ValueError's text is the reason for dropping it.
+
+    Bounds of floats are left out unless `has_nan_bounds`: unless they enclose NaN too.
+    """
     if not is_storable_name(name):
         raise ValueError("a name that is empty or holds a dot is ambiguous")
     version = _column_version(entries)
@@ -262,7 +330,12 @@ def _decode_column(
         if statistic.key in entries and (type is None or type.kind in statistic.kinds)
     }
     column = PublishedColumn(**values)
-    return column if type is None else _with_usable_bounds(column, type)
+    if type is None:
+        return column
+    column = _with_usable_bounds(column, type)
+    if type.kind is Kind.FLOAT and not has_nan_bounds:
+        column = replace(column, minimum=None, maximum=None)
+    return column
 
 
 def _column_version(entries: Mapping[str, str]) -> int:
@@ -339,13 +412,18 @@ def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[
 
 
 def same_statistics(config: Mapping[str, str], encoded: Mapping[str, str]) -> bool:
-    """Whether a config says the same about the rows; stamps of time and version may differ."""
+    """Whether a config says the same about the rows; stamps of time and version may differ.
+
+    Statistics by earlier rules do not, whose bounds mean something else.
+    """
+    if (written_revision(config) or REVISION) != (written_revision(encoded) or REVISION):
+        return False
     return unstamped(config) == unstamped(encoded)
 
 
 def unstamped(config: Mapping[str, str]) -> dict[str, str]:
     """Return the entries that say something about the rows, without stamps of time and version."""
-    stamps = (COMPUTED_AT, COMPUTED_AT_VERSION, NEWEST_FRAGMENT)
+    stamps = (COMPUTED_AT, COMPUTED_AT_VERSION, NEWEST_FRAGMENT, WRITER)
     return {key: text for key, text in published_entries(config).items() if key not in stamps}
 
 
@@ -358,8 +436,7 @@ def restamp(
 ) -> dict[str, str]:
     """Return the same statistics for another version of the same rows."""
     return {
-        **encoded,
-        COMPUTED_AT_VERSION: str(computed_at_version),
+        **tagged(encoded, computed_at_version),
         COMPUTED_AT: format_instant(computed_at),
         NEWEST_FRAGMENT: newest_fragment,
     }

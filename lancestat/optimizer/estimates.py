@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -11,7 +12,7 @@ from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedColumn, column_bounds, published_column
 from lancestat.optimizer.pruned_fragments import ColumnRange, RemainingFragments
 from lancestat.optimizer.table import ReadSettings, ReadTable
-from lancestat.predicates.filter import Filter
+from lancestat.predicates.filter import And, Comparison, Filter, Not, Or
 from lancestat.statistics.bound_text import parse_bound
 from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import ColumnType, decoded_size
@@ -82,6 +83,9 @@ def estimate(
         share = table.sampler.share(filters, ids)
     rows = whole if share is None else min(whole, max(1, round(whole * share)))
     estimates = _columns(table, columns, verdict, remaining, whole)
+    for name in estimates.keys() & _compared_with_nan(filters):
+        # With bounds, Spark's estimation would fail to divide by it.
+        estimates[name] = replace(estimates[name], minimum=None, maximum=None, distinct=None)
     if rows < whole:
         estimates = {name: _sampled(column, rows, whole) for name, column in estimates.items()}
     lengths = {name: column.average_length for name, column in estimates.items()}
@@ -103,6 +107,21 @@ def estimate(
     )
 
 
+def _compared_with_nan(filters: Sequence[Filter]) -> set[str]:
+    """Return the columns that some filter compares with a literal NaN."""
+    compared: set[str] = set()
+    waiting = list(filters)
+    while waiting:
+        match waiting.pop():
+            case And(left, right) | Or(left, right):
+                waiting += [left, right]
+            case Not(operand):
+                waiting.append(operand)
+            case Comparison(column, _, float(literal)) if math.isnan(literal):
+                compared.add(column)
+    return compared
+
+
 def remaining_fragments(table: ReadTable, filters: Sequence[Filter]) -> RemainingFragments | None:
     """Return the fragments that the filters leave, None for all of them."""
     return table.fragments.prune(filters) if filters else None
@@ -114,7 +133,7 @@ def _columns(
     verdict: Verdict,
     remaining: RemainingFragments | None,
     rows: int,
-) -> Mapping[str, ColumnEstimate]:
+) -> dict[str, ColumnEstimate]:
     if not verdict.use or verdict.statistics is None:
         return {}
     published = {

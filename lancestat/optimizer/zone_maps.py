@@ -175,6 +175,8 @@ class ZoneMapStatistics:
             return None
         valued = fragments & (bounds.ordered > 0)
         has_both = bool((bounds.lower.exists & bounds.upper.exists)[valued].all())
+        # As in `column_statistics_of`: bounds of numbers would leave NaN out.
+        has_both = has_both and not bounds.nans[fragments].any()
         return ColumnRange(
             minimum=bounds.lower.least(valued) if has_both else None,
             maximum=bounds.upper.greatest(valued) if has_both else None,

@@ -34,6 +34,7 @@ class Reason(str, Enum):
     VERSION_MOVED = "version_moved"
     PUBLISH_MISSING = "publish_missing"
     PUBLISH_ALTERED = "publish_altered"
+    RULES_CHANGED = "rules_changed"
     POLICY_ACCEPTS = "policy_accepts"
     FULL_REFRESH = "full_refresh"
     SPEC_CHANGED = "spec_changed"

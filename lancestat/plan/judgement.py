@@ -20,10 +20,10 @@ from lancestat.lake.history import History
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
 from lancestat.manifest.wire import (
-    COMPUTED_AT_VERSION,
-    NEWEST_FRAGMENT,
     PublishedStatistics,
     decode_statistics,
+    newest_fragment,
+    tagged,
     version_tag,
 )
 from lancestat.spec.model import Publish, StaleBounds, Table
@@ -95,11 +95,11 @@ class TableStatistics:
         if self.publish is Publish.MANIFEST:
             config = self.snapshot.config
             is_current = version_tag(config) == self.snapshot.version
-            named = config.get(NEWEST_FRAGMENT, self.snapshot.newest_fragment)
+            named = newest_fragment(config) or self.snapshot.newest_fragment
             return config if not is_current or named == self.snapshot.newest_fragment else {}
         if self.record is None or not self._may_describe(self.record):
             return {}
-        return {**self.record.values, COMPUTED_AT_VERSION: str(self.record.version)}
+        return tagged(self.record.values, self.record.version)
 
     @cached_property
     def published(self) -> PublishedStatistics | None:

@@ -146,11 +146,16 @@ def _publication(assessment: TableAssessment) -> PublishStatistics:
 def _is_intact(assessment: TableAssessment) -> bool:
     """Whether the manifest holds exactly the wanted columns, as we last wrote them if we did."""
     published = assessment.published
-    if published is None or published.dropped:
+    if published is None or published.dropped or _is_outdated(assessment):
         return False
     if set(published.columns) != {field.name for field in assessment.columns}:
         return False
     return not _is_altered(assessment)
+
+
+def _is_outdated(assessment: TableAssessment) -> bool:
+    published = assessment.published
+    return published is not None and published.is_outdated(assessment.types)
 
 
 def _is_altered(assessment: TableAssessment) -> bool:
@@ -185,7 +190,7 @@ def _standing_values(
 ) -> Mapping[str, str] | None:
     """The statistics of an earlier version, if they are whole and describe the rows as they are."""
     record = assessment.record
-    if not _has_histograms(assessment):
+    if not _has_histograms(assessment) or _is_outdated(assessment):
         return None
     if assessment.spec.publish is Publish.NONE:
         names = tuple(field.name for field in assessment.columns)
@@ -237,6 +242,7 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
         reasons |= {Reason.COLUMNS_REMOVED} if columns_before - columns else set()
         reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
     reasons |= set() if _has_histograms(assessment) else {Reason.SPEC_CHANGED}
+    reasons |= {Reason.RULES_CHANGED} if _is_outdated(assessment) else set()
     effects = changes.history.effects
     reasons |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
     if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in reasons:

@@ -55,13 +55,19 @@ class Statistic:
         return str(value) if self.is_bound else count(value)
 
 
+# Spark orders NaN above every number. With the numbers' maximum as bound its estimates would leave
+# NaN out, and with NaN as bound planning fails.
 def _minimum(partial: ColumnPartial, type: ColumnType) -> Bound | None:
+    if partial.nans:
+        return None
     if type.kind is not Kind.STRING:
         return partial.minimum
     return whole_characters(partial.minimum) if isinstance(partial.minimum, bytes) else None
 
 
 def _maximum(partial: ColumnPartial, type: ColumnType) -> Bound | None:
+    if partial.nans:
+        return None
     if type.kind is not Kind.STRING:
         return partial.maximum
     return next_characters(partial.maximum) if isinstance(partial.maximum, bytes) else None
@@ -147,9 +153,9 @@ BOUNDS_FIRST = tuple(sorted(STATISTICS, key=lambda statistic: not statistic.is_b
 def column_statistics_of(partial: ColumnPartial, type: ColumnType) -> ColumnStatistics[Bound]:
     """Return what Spark's `CommandUtils.computeColumnStats` would give for the same rows.
 
-    Two things differ: the distinct count is closer to the truth, and bounds ignore NaN, which in
-    Spark is the largest value. Strings and binary have bounds here and none in Spark; those of
-    strings are valid UTF-8.
+    Two things differ: the distinct count is closer to the truth, and where there are NaN, which in
+    Spark is the largest value, there are no bounds. Strings and binary have bounds here and none in
+    Spark; those of strings are valid UTF-8.
     """
     values = {statistic.name: statistic.compute(partial, type) for statistic in STATISTICS}
     return ColumnStatistics(**values)  # type: ignore[arg-type]

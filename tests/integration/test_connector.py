@@ -283,13 +283,41 @@ def test_a_recreated_table_is_not_read(
         rows.count()
 
 
-def test_without_the_connector_a_hint_names_its_package(held: Held) -> None:
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("3.5_2.12", "to its bundle for this Spark, org.lance:lance-spark-bundle-3.5_2.12:VERSION"),
+        ("3.5_2.13", "to its bundle for this Spark, org.lance:lance-spark-bundle-3.5_2.13:VERSION"),
+        ("4.2_2.13", "to its bundle for this Spark, org.lance:lance-spark-bundle-4.2_2.13:VERSION"),
+        ("4.3_2.13", "it has bundles for Spark 3.5 to 4.2, and none for 4.3"),
+        ("5.0_2.13", "it has bundles for Spark 3.5 to 4.2, and none for 5.0"),
+    ],
+)
+def test_without_the_connector_a_hint_says_where_it_is(
+    held: Held, monkeypatch: pytest.MonkeyPatch, line: str, hint: str
+) -> None:
+    monkeypatch.setattr(connector, "release_line", lambda spark: line)
     with pytest.raises(RunError) as refused:
         held.read()
     assert refused.value.code == "LS540"
     assert "no data source 'lance'" in refused.value.message
-    assert refused.value.hint is not None
-    assert "org.lance:lance-spark-bundle" in refused.value.hint
+    assert hint in str(refused.value.hint)
+
+
+@pytest.mark.parametrize("name", ["V1", "V2"])
+@pytest.mark.parametrize("number", ["0.0", "-0.0", "'NaN'", "'Infinity'", "'-Infinity'"])
+def test_floats_that_mean_something_else_to_others_are_not_pushed(
+    held: Held, monkeypatch: pytest.MonkeyPatch, name: str, number: str
+) -> None:
+    use(monkeypatch, name)
+    many = ", ".join(f"double({member})" for member in (number, *range(1, 12)))
+    for condition in (f"price >= double({number})", f"price in ({many})"):
+        query = held.read().where(f"{condition} and id > 990").select("id")
+        notes = held.fakes.notes(query._jdf.queryExecution().optimizedPlan)
+        [pushed] = [note for note in notes if "filters" in note]
+        assert "990" in pushed
+        assert "price >" not in pushed and "price IN" not in pushed
+        assert "GreaterThanOrEqual(price" not in pushed and "In(price" not in pushed
 
 
 def test_a_reader_that_does_not_exist_is_refused(session: SparkSession) -> None:

@@ -203,7 +203,9 @@ def test_the_connector_that_is_missing_is_the_one_for_this_spark(
     with pytest.raises(ConnectorMissing) as refused:
         lancestat.read_table(spark, table, reader="connector")
     package = f"org.lance:lance-spark-bundle-{release[2]}_{release[1]}:VERSION"
-    assert package in str(refused.value.hint)
+    # The connector is not released for the newest Spark.
+    expected = f"none for {release[2]}" if release[2] == "4.3" else package
+    assert expected in str(refused.value.hint)
 
 
 def test_times_of_day_are_read_where_spark_has_them(spark: SparkSession, tmp_path: Path) -> None:

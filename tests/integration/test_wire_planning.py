@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
+from tests.integration.planned import planned
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 DOUBLE = ColumnType(Kind.FLOAT, "double", 8)
+BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
 CONDITIONS = ["c > 1.5D", "c < 1.5D", "c = 1.0D", "c > 0D and c < 2D", "c <= 0D", "c > -1e308D"]
 
 
@@ -73,6 +76,26 @@ def test_omitted_bounds_would_break_planning(
 
 
 @needs.unbounded_equality
-def test_equality_is_estimated_without_bounds(doubles: PlannedTable) -> None:
+@pytest.mark.parametrize("condition", ["c = 5D", "c in (5D, 6D)", "c > 5D"])
+def test_without_bounds_conditions_are_taken_to_hold(condition: str, doubles: PlannedTable) -> None:
+    """From a distinct count without bounds, Spark 4.1 and older expect no row."""
     doubles.set(entries_of("c", DOUBLE, ColumnStatistics(0, 10, 0.0, math.inf, 8, 8)))
-    assert doubles.estimate("c = 5D") == 100
+    assert doubles.estimate(condition) == 1000
+
+
+def test_without_bounds_a_join_is_not_taken_to_be_empty(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = PlannedTable(Catalyst(spark), BIGINT, tmp_path / "planned", "planned_wide")
+    spark.conf.set("spark.sql.cbo.enabled", "true")
+    wide = ColumnStatistics(0, 10, 0, 2**63, 8, 8)
+    entries = entries_of("c", BIGINT, wide)
+    query = f"select * from {table.name} a join {table.name} b on a.c = b.c"
+    try:
+        table.set({**entries, "c.distinctCount": "10"})
+        assert planned(spark.sql(query)).rows == 0
+        table.set(entries)
+        assert planned(spark.sql(query)).rows == 1_000_000
+    finally:
+        spark.conf.unset("spark.sql.cbo.enabled")
+        spark.sql(f"drop table {table.name}")

@@ -10,12 +10,16 @@ import pytest
 
 from lancestat.errors import UnsupportedColumn
 from lancestat.manifest.wire import (
+    NEWEST_FRAGMENT,
+    REVISION,
+    WRITER,
     Flaw,
     PublishedColumn,
     PublishedStatistics,
     Unreadable,
     decode_statistics,
     encode_statistics,
+    newest_fragment,
     plan_updates,
     restamp,
     same_statistics,
@@ -53,6 +57,7 @@ def test_the_entries_are_those_of_the_format() -> None:
         "lance.stats.version": "1",
         "lance.stats.complete": "true",
         "lance.stats.computedAtVersion": "8",
+        "lance.stats.writer": "lancestat/2@8",
         "lance.stats.computedAt": "2026-03-01T12:00:00.250000Z",
         "lance.stats.numRows": "100",
         "lance.stats.schemaHash": HASH,
@@ -82,6 +87,7 @@ def test_published_statistics_round_trip() -> None:
             "name": PublishedColumn(0, 50, None, None, 7, 31),
         },
         dropped={},
+        revision=REVISION,
     )
 
 
@@ -132,7 +138,14 @@ def test_both_bounds_are_omitted_when_one_cannot_be_written(
     entries = encode(c=(type, replace(IDS, minimum=minimum, maximum=maximum)))
     assert "lance.stats.column.c.min" not in entries
     assert "lance.stats.column.c.max" not in entries
-    assert entries["lance.stats.column.c.distinctCount"] == "97"
+    # Spark 4.1 and older estimate from a count alone that no row equals a value.
+    assert "lance.stats.column.c.distinctCount" not in entries
+    assert entries["lance.stats.column.c.nullCount"] == "3"
+
+
+def test_a_column_without_values_has_a_distinct_count_of_zero() -> None:
+    nothing = replace(IDS, nulls=100, distinct=0, minimum=None, maximum=None)
+    assert encode(c=(BIGINT, nothing))["lance.stats.column.c.distinctCount"] == "0"
 
 
 @pytest.mark.parametrize(
@@ -293,11 +306,69 @@ def test_without_types_bounds_are_passed_as_they_are() -> None:
     assert decoded.columns["id"].minimum == "x"
 
 
+def by_an_earlier_release(config: dict[str, str]) -> dict[str, str]:
+    """Return statistics as published by releases that named no revision of their rules."""
+    return {key: text for key, text in config.items() if key != WRITER} | {NEWEST_FRAGMENT: "f"}
+
+
+def by_analyze(config: dict[str, str], version: int) -> dict[str, str]:
+    """Return statistics over which the connector's ANALYZE TABLE has written its own."""
+    return config | {"lance.stats.computedAtVersion": str(version)}
+
+
+def test_float_bounds_of_an_earlier_release_are_not_used() -> None:
+    """They left NaN out."""
+    some = replace(IDS, minimum=0.0, maximum=1.0)
+    config = encode(x=(DOUBLE, some), id=(BIGINT, IDS))
+    assert decode(config).columns["x"].maximum == "1.0"
+    earlier = decode(by_an_earlier_release(config))
+    assert (earlier.revision, earlier.newest_fragment) == (1, "f")
+    assert earlier.columns["x"] == replace(decode(config).columns["x"], minimum=None, maximum=None)
+    assert earlier.columns["id"] == decode(config).columns["id"]
+    assert earlier.is_outdated(TYPES)
+    assert not decode(config).is_outdated(TYPES)
+
+
+def test_statistics_of_an_earlier_release_stand_where_todays_would_be_the_same() -> None:
+    config = by_an_earlier_release(encode(id=(BIGINT, IDS), name=(STRING, NAMES)))
+    assert not decode(config).is_outdated(TYPES)
+    for suffix in ("min", "max"):
+        del config[f"lance.stats.column.id.{suffix}"]
+    assert decode(config).is_outdated(TYPES)
+
+
+def test_statistics_by_other_rules_are_other_statistics() -> None:
+    config = encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0)))
+    assert same_statistics(config, dict(config))
+    assert not same_statistics(by_an_earlier_release(config), config)
+
+
+def test_what_another_writer_leaves_behind_is_not_taken_for_its_own() -> None:
+    config = {**encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0))), NEWEST_FRAGMENT: "f"}
+    assert newest_fragment(config) == "f"
+    analyzed = by_analyze(config, 9)
+    assert newest_fragment(analyzed) is None
+    decoded = decode(analyzed)
+    assert (decoded.revision, decoded.newest_fragment) == (None, None)
+    assert decoded.columns["x"].maximum == "1.0"
+    assert not decoded.is_outdated(TYPES)
+    stamped = restamp(analyzed, computed_at_version=10, computed_at=NOON, newest_fragment="g")
+    assert (decode(stamped).revision, newest_fragment(stamped)) == (REVISION, "g")
+
+
+@pytest.mark.parametrize(
+    "text", ["lancestat/2", "lancestat/x@8", "other/2@8", "lancestat/2@8 ", ""]
+)
+def test_a_writer_that_is_not_lancestat_is_another(text: str) -> None:
+    config = encode(id=(BIGINT, IDS)) | {WRITER: text}
+    assert decode(config).revision is None
+
+
 def test_publishing_replaces_the_whole_set_only() -> None:
     old = encode(id=(BIGINT, IDS), gone=(BIGINT, IDS))
     config = {**old, "user.key": "v", "lance.auto_cleanup.interval": "9", "lancestat.x": "y"}
     config["lance.stats.column.orphan.histogram"] = "h"
-    new = encode(id=(BIGINT, replace(IDS, nulls=100, minimum=None, maximum=None)))
+    new = encode(id=(BIGINT, replace(IDS, nulls=100, distinct=0, minimum=None, maximum=None)))
     updates = plan_updates(config, new)
     removed = {key for key, text in updates.items() if text is None}
     assert removed == {
@@ -319,6 +390,7 @@ def test_equal_statistics_are_recognized_regardless_of_their_stamps() -> None:
     )
     assert later["lance.stats.computedAtVersion"] == "12"
     assert later["lance.stats.computedAt"] == "2026-03-02T12:00:00.250000Z"
+    assert newest_fragment(later) == "newer"
     assert same_statistics({**later, "user.key": "v"}, encoded)
 
 

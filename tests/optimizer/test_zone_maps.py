@@ -84,6 +84,18 @@ def test_a_filter_rules_fragments_out(path: str) -> None:
     assert left.range("k") is None
 
 
+def test_a_range_with_nan_has_no_bounds(tmp_path: Path) -> None:
+    uri = str(tmp_path / "t.lance")
+    values = [*map(float, range(10)), *[math.nan] * 10, *map(float, range(50, 60))]
+    lance.write_dataset(pa.table({"x": values}), uri, max_rows_per_file=10)
+    lance.dataset(uri).create_scalar_index("x", "ZONEMAP")
+    above = known(uri).prune([Comparison("x", Operator.GREATER, 40.0)])
+    below = known(uri).prune([Comparison("x", Operator.LESS, 20.0)])
+    assert above is not None and below is not None
+    assert (list(above.fragment_ids), above.range("x")) == ([1, 2], ColumnRange(None, None, 0))
+    assert (list(below.fragment_ids), below.range("x")) == ([0], ColumnRange(-0.0, 9.0, 0))
+
+
 def test_a_table_without_zone_maps_is_not_pruned(tmp_path: Path) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10)

@@ -17,6 +17,7 @@ import java.util.Map;
 import java.util.Set;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogV2Util$;
 import org.apache.spark.sql.connector.catalog.Column;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
@@ -68,6 +69,30 @@ public final class ConnectorRelation {
     } finally {
       thread.setContextClassLoader(before);
     }
+  }
+
+  // Python cannot make the following calls: py4j finds no method that a class has from an interface
+  // of its interfaces, such as inferPartitioning of a source with SupportsCatalogOptions.
+
+  /** The schema that a source infers, or null where it finds no table. */
+  static StructType schema(TableProvider source, CaseInsensitiveStringMap options) {
+    return source.inferSchema(options);
+  }
+
+  /** The table that a source opens. */
+  static Table table(TableProvider source, StructType schema, CaseInsensitiveStringMap options) {
+    return source.getTable(
+        schema, source.inferPartitioning(options), options.asCaseSensitiveMap());
+  }
+
+  /** The columns of an open table, which may have other types than its source inferred. */
+  static StructType columns(Table table) {
+    return CatalogV2Util$.MODULE$.v2ColumnsToStructType(table.columns());
+  }
+
+  static boolean isReadable(Table table) {
+    return table instanceof SupportsRead
+        && table.capabilities().contains(TableCapability.BATCH_READ);
   }
 
   /** A table that `inner` reads; `planned` is the same table as lancestat plans it. */
@@ -275,6 +300,10 @@ public final class ConnectorRelation {
       scala.collection.Iterator expressions = filters.iterator();
       while (expressions.hasNext()) {
         Expression filter = (Expression) expressions.next();
+        // A source that is not pushed a filter reads more rows, of which Spark keeps the right ones.
+        if (!Filters.hasCommonFloats(filter)) {
+          continue;
+        }
         scala.Option translation = areJavas ? asJavas(filter) : asPredicate(filter);
         if (translation.isDefined()) {
           passed.add(translation.get());

@@ -2,7 +2,9 @@ package lancestat.relation;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Objects;
 import org.apache.spark.sql.catalyst.CatalystTypeConverters$;
 import org.apache.spark.sql.catalyst.expressions.And;
@@ -221,25 +223,47 @@ final class Filters {
 
   /** Whether every literal survives the Java objects of Spark's public filters. */
   static boolean isLosslessInJava(Expression filter) {
-    if (filter instanceof Literal) {
-      Literal literal = (Literal) filter;
-      return isLosslessInJava(literal.value(), literal.dataType());
-    }
-    if (filter instanceof InSet) {
-      scala.collection.Iterator members = ((InSet) filter).hset().iterator();
-      while (members.hasNext()) {
-        if (!isLosslessInJava(members.next(), ((InSet) filter).child().dataType())) {
-          return false;
-        }
-      }
-    }
-    scala.collection.Iterator children = filter.children().iterator();
-    while (children.hasNext()) {
-      if (!isLosslessInJava((Expression) children.next())) {
+    for (Object literal : literals(filter, new ArrayList())) {
+      if (!isLosslessInJava(((Literal) literal).value(), ((Literal) literal).dataType())) {
         return false;
       }
     }
     return true;
+  }
+
+  /**
+   * Whether every float among the literals means the same elsewhere. NaN and the infinities have no
+   * literals in SQL, and of zero there are two, which are equal in Spark and ordered in Lance.
+   */
+  static boolean hasCommonFloats(Expression filter) {
+    for (Object literal : literals(filter, new ArrayList())) {
+      Object value = ((Literal) literal).value();
+      if (value instanceof Double || value instanceof Float) {
+        double number = ((Number) value).doubleValue();
+        if (number == 0 || Double.isNaN(number) || Double.isInfinite(number)) {
+          return false;
+        }
+      }
+    }
+    return true;
+  }
+
+  /** Adds the literals of a filter, and the members of its sets, to a list. */
+  static List literals(Expression filter, List literals) {
+    if (filter instanceof Literal) {
+      literals.add(filter);
+    }
+    if (filter instanceof InSet) {
+      scala.collection.Iterator members = ((InSet) filter).hset().iterator();
+      while (members.hasNext()) {
+        literals.add(new Literal(members.next(), ((InSet) filter).child().dataType()));
+      }
+    }
+    scala.collection.Iterator children = filter.children().iterator();
+    while (children.hasNext()) {
+      literals((Expression) children.next(), literals);
+    }
+    return literals;
   }
 
   static boolean isLosslessInJava(Object value, DataType type) {

@@ -19,6 +19,7 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
+import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -113,5 +114,25 @@ public final class LanceRelation {
   /** The data source of that name, or null where Spark's class path has none of its kind. */
   public TableProvider provider(SparkSession session, String name) {
     return ConnectorRelation.provider(session, name);
+  }
+
+  /** The schema that a source infers, or null where it finds no table. */
+  public StructType schema(TableProvider source, CaseInsensitiveStringMap options) {
+    return ConnectorRelation.schema(source, options);
+  }
+
+  /** The table that a source opens. */
+  public Table table(TableProvider source, StructType schema, CaseInsensitiveStringMap options) {
+    return ConnectorRelation.table(source, schema, options);
+  }
+
+  /** The columns of an open table, as a schema. */
+  public StructType columns(Table table) {
+    return ConnectorRelation.columns(table);
+  }
+
+  /** Whether Spark can read a table in batches. */
+  public boolean isReadable(Table table) {
+    return ConnectorRelation.isReadable(table);
   }
 }

@@ -16,6 +16,7 @@ from lancestat.errors import (
 )
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.lake.spark_type import connector_type
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.session.compiler import relation_classes
 from lancestat.spark.session.versions import release_line
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 SOURCE = "lance"
 
+# The lines of Spark for which the connector is released, by its own documentation.
+_BUNDLED = ("3.5", "4.0", "4.1", "4.2")
 # No table has that many versions, and it fits Java's int, which the connector takes.
 _NO_VERSION = 2_000_000_000
 _SHOWN = 5
@@ -55,9 +58,9 @@ def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mappin
     """
     connector = _Connector(spark, snapshot, storage_options)
     connector.require_pinning()
-    schema = connector.schema()
-    _require_same(snapshot, json.loads(schema.json()))
-    return connector.table(schema)
+    table = connector.table()
+    _require_same(snapshot, connector.columns(table))
+    return table
 
 
 class _Connector:
@@ -71,17 +74,8 @@ class _Connector:
         self._uri = snapshot.uri
         self._version = snapshot.version
         self._storage_options = storage_options
+        self._classes = relation_classes(spark)
         self._provider = self._find_provider()
-
-    def schema(self) -> Any:
-        """Return the schema at that version, as the connector infers it."""
-        try:
-            schema = self._inferred(self._version)
-        except Exception as error:
-            raise self._not_opened(_jvm_message(error)) from None
-        if schema is None:
-            raise self._not_opened("it finds no schema there")
-        return schema
 
     def require_pinning(self) -> None:
         """Ask for a version that cannot exist: a source that answers always reads the latest one.
@@ -104,29 +98,38 @@ class _Connector:
             )
         proven.add(name)
 
-    def table(self, schema: Any) -> Any:
-        """Return the table, if Spark can read it in batches."""
-        from py4j.java_gateway import is_instance_of
-
-        options = self._options(self._version)
+    def table(self) -> Any:
+        """Return the table at that version, if Spark can read it in batches."""
         try:
-            partitioning = self._provider.inferPartitioning(options)
-            table = self._provider.getTable(schema, partitioning, options.asCaseSensitiveMap())
-            batches = getattr(self._jvm, f"{_CATALOG}.TableCapability").BATCH_READ
-            readable = table.capabilities().contains(batches)
+            schema = self._inferred(self._version)
+            if schema is None:
+                raise self._not_opened("it finds no schema there")
+            table = self._classes.table(self._provider, schema, self._options(self._version))
+            is_readable = self._classes.isReadable(table)
+        except RunError:
+            raise
         except Exception as error:
             raise self._not_opened(_jvm_message(error)) from None
-        gateway = cast(Any, self._spark.sparkContext._gateway)
-        if not readable or not is_instance_of(gateway, table, f"{_CATALOG}.SupportsRead"):
+        if not is_readable:
             raise ConnectorNotReadable(
                 f"the data source '{SOURCE}' cannot read '{self._uri}' in batches",
                 hint=_OWN_READER.removeprefix("or "),
             )
         return table
 
+    def columns(self, table: Any) -> dict[str, str]:
+        """Return the Spark types of a table's columns, as catalog strings."""
+        from pyspark.sql.types import StructType
+
+        try:
+            schema = json.loads(self._classes.columns(table).json())
+        except Exception as error:
+            raise self._not_opened(_jvm_message(error)) from None
+        return {field.name: field.dataType.simpleString() for field in StructType.fromJson(schema)}
+
     def _find_provider(self) -> Any:
         try:
-            provider = relation_classes(self._spark).provider(self._spark._jsparkSession, SOURCE)
+            provider = self._classes.provider(self._spark._jsparkSession, SOURCE)
         except RunError:
             raise
         except Exception as error:
@@ -137,13 +140,12 @@ class _Connector:
             raise ConnectorMissing(
                 f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
                 "which is to read",
-                hint="set spark.jars.packages to its bundle for this Spark, "
-                f"org.lance:lance-spark-bundle-{release_line(self._spark)}:VERSION, {_OWN_READER}",
+                hint=f"{_where_it_is(release_line(self._spark))}, {_OWN_READER}",
             )
         return provider
 
     def _inferred(self, version: int) -> Any:
-        return self._provider.inferSchema(self._options(version))
+        return self._classes.schema(self._provider, self._options(version))
 
     def _options(self, version: int) -> Any:
         path = local_path(self._uri)
@@ -163,13 +165,22 @@ class _Connector:
         )
 
 
-def _require_same(snapshot: Snapshot, schema: dict[str, Any]) -> None:
-    """Refuse a schema other than that of the statistics; nullability is not compared."""
-    from pyspark.sql.types import StructType
+def _where_it_is(line: str) -> str:
+    """Return how to get the connector for a line of Spark and Scala, such as `4.2_2.13`."""
+    spark = line.partition("_")[0]
+    if spark in _BUNDLED:
+        return (
+            "set spark.jars.packages to its bundle for this Spark, "
+            f"org.lance:lance-spark-bundle-{line}:VERSION"
+        )
+    return (
+        f"it has bundles for Spark {_BUNDLED[0]} to {_BUNDLED[-1]}, and none for {spark} that "
+        "lancestat knows of: put one that was built for this Spark on its class path"
+    )
 
-    read = {
-        column.name: column.dataType.simpleString() for column in StructType.fromJson(schema).fields
-    }
+
+def _require_same(snapshot: Snapshot, read: Mapping[str, str]) -> None:
+    """Refuse columns other than those of the statistics; nullability is not compared."""
     differences = _differences(snapshot.fields, read)
     if differences:
         more = len(differences) - _SHOWN
@@ -184,11 +195,11 @@ def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
     """Return the differences; a column whose type Spark does not have may be missing."""
     differences = []
     for field in fields:
-        type = read.get(field.name)
-        if type is None and field.spark_type is not None:
+        type, expected = read.get(field.name), connector_type(field.type)
+        if type is None and expected is not None:
             differences.append(f"it has no column '{field.name}'")
-        elif type is not None and type != field.spark_type:
-            expected = field.spark_type or "a type that Spark does not have"
+        elif type is not None and type != expected:
+            expected = expected or "a type that Spark does not have"
             differences.append(f"column '{field.name}' is {type}, expected {expected}")
     known = {field.name for field in fields}
     differences += [f"it has a column '{name}'" for name in read if name not in known]

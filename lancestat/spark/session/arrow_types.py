@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from lancestat.lake.snapshot import Field
+from lancestat.lake.spark_type import BLOB
 from lancestat.spark.session.versions import has_time_type
 
 if TYPE_CHECKING:
@@ -59,6 +60,8 @@ def data_type(arrow_type: pa.DataType) -> DataType:
 
     types = pa.types
     if isinstance(arrow_type, pa.BaseExtensionType):
+        if arrow_type.extension_name == BLOB:
+            return spark.BinaryType()
         return data_type(arrow_type.storage_type)
     if types.is_dictionary(arrow_type):
         return data_type(arrow_type.value_type)

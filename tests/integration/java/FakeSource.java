@@ -13,12 +13,15 @@ import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.StagedTable;
+import org.apache.spark.sql.connector.catalog.SupportsCatalogOptions;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
+import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
-import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.SortOrder;
@@ -40,8 +43,13 @@ import org.apache.spark.sql.connector.read.SupportsPushDownRequiredColumns;
 import org.apache.spark.sql.connector.read.SupportsPushDownTableSample;
 import org.apache.spark.sql.connector.read.SupportsPushDownTopN;
 import org.apache.spark.sql.connector.read.SupportsPushDownV2Filters;
+import org.apache.spark.sql.connector.read.SupportsReportPartitioning;
 import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.connector.read.SupportsRuntimeV2Filtering;
+import org.apache.spark.sql.connector.read.partitioning.Partitioning;
+import org.apache.spark.sql.connector.read.partitioning.UnknownPartitioning;
+import org.apache.spark.sql.connector.write.LogicalWriteInfo;
+import org.apache.spark.sql.connector.write.WriteBuilder;
 import org.apache.spark.sql.execution.vectorized.OnHeapColumnVector;
 import org.apache.spark.sql.sources.DataSourceRegister;
 import org.apache.spark.sql.sources.Filter;
@@ -90,8 +98,22 @@ public final class FakeSource {
     InternalRow[] rows;
   }
 
+  /**
+   * What the connector's source is: of a class whose parent has the interface that has the interface
+   * of sources, with methods by default.
+   */
+  abstract static class CatalogSource implements SupportsCatalogOptions, DataSourceRegister {
+    public boolean supportsExternalMetadata() {
+      return true;
+    }
+
+    public Identifier extractIdentifier(CaseInsensitiveStringMap options) {
+      throw new UnsupportedOperationException("no catalog has this table");
+    }
+  }
+
   /** A source with no push-down at all. */
-  public static class Bare implements TableProvider, DataSourceRegister {
+  public static class Bare extends CatalogSource {
     public String shortName() {
       return "lancestat-fake";
     }
@@ -232,10 +254,19 @@ public final class FakeSource {
     }
   }
 
-  static final class AllTable extends FakeTable implements SupportsMetadataColumns {
+  static final class AllTable extends FakeTable
+      implements SupportsMetadataColumns, SupportsWrite, StagedTable {
     AllTable(Held held, Builders builders) {
       super(held, builders);
     }
+
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      throw new UnsupportedOperationException("nothing is written here");
+    }
+
+    public void commitStagedChanges() {}
+
+    public void abortStagedChanges() {}
 
     public MetadataColumn[] metadataColumns() {
       return new MetadataColumn[] {new Place()};
@@ -444,13 +475,17 @@ public final class FakeSource {
   }
 
   static final class AllScan extends BareScan
-      implements SupportsReportStatistics, SupportsRuntimeV2Filtering {
+      implements SupportsReportStatistics, SupportsReportPartitioning, SupportsRuntimeV2Filtering {
     AllScan(BareBuilder builder) {
       super(builder, false);
     }
 
     public Statistics estimateStatistics() {
       return new Wrong();
+    }
+
+    public Partitioning outputPartitioning() {
+      return new UnknownPartitioning(2);
     }
 
     public NamedReference[] filterAttributes() {
