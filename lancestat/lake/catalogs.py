@@ -196,8 +196,8 @@ class _Client:
             LakeError: they cannot be listed.
         """
         try:
-            tables = self.names(namespace, "tables")
-            namespaces = self.names(namespace, "namespaces")
+            tables = self.names(namespace, "tables", most=None)
+            namespaces = self.names(namespace, "namespaces", most=None)
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
@@ -246,11 +246,16 @@ class _Client:
         near = did_you_mean(namespace[-1], spaces) if namespace else None
         return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
 
-    def names(self, namespace: tuple[str, ...], kind: str) -> list[str]:
-        """Return the names of the tables or namespaces in a namespace, of all pages, sorted.
+    def names(
+        self, namespace: tuple[str, ...], kind: str, most: int | None = _MOST_NAMES
+    ) -> list[str]:
+        """Return the names of the tables or namespaces in a namespace, sorted.
+
+        All pages are read; or, of more than `most` names, about so many.
 
         Raises:
             BaseException: what the catalog raises.
+            ValueError: its pages go in a circle.
         """
         from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
@@ -260,14 +265,17 @@ class _Client:
             "namespaces": (ListNamespacesRequest, inner.list_namespaces),
         }[kind]
         names: dict[str, None] = {}
-        token = None
-        while len(names) < _MOST_NAMES:
+        token, tokens = None, set[str]()
+        while most is None or len(names) < most:
             page = request(id=list(namespace), limit=_PAGE, page_token=token)
             answer: Any = _repeated(partial(ask, page))
             names |= dict.fromkeys(getattr(answer, kind) or ())
             token = answer.page_token
             if not token:
                 break
+            if token in tokens:
+                raise ValueError(f"its list of {kind} never ends")
+            tokens.add(token)
         return sorted(names)
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
+    from lancestat.plan.actions import SourceFindings
     from lancestat.plan.node_result import NodeResult
     from lancestat.plan.table_status import TableStatus
     from lancestat.report.node_facts import NodeRunFigures, NodeStatus, TableFigures
@@ -101,7 +102,10 @@ class ActionView(NamedTuple):
 
 
 class PlanView(NamedTuple):
-    """The actions that a run would take: `counts` has a symbol, a verb and how many have it."""
+    """The actions that a run would take: `counts` has a symbol, a verb and how many have it.
+
+    `sources` is what the sources of a project have.
+    """
 
     project: str
     target: str
@@ -110,6 +114,7 @@ class PlanView(NamedTuple):
     total: str
     is_blocked: bool
     has_joins: bool
+    sources: SourceFindings | None = None
 
     @property
     def pending(self) -> int:

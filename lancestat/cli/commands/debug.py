@@ -42,7 +42,7 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
     can_start = all(check.passed for check in checks)
     checks.append(verdict)
     if project is not None:
-        checks += check_tables(project.spec)
+        checks += check_tables(project.discover())
         checks.append(check_state(project))
         if can_start:
             if needs_java:
