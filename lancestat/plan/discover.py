@@ -143,7 +143,7 @@ def _folders(spec: ProjectSpec) -> dict[str, Catalog]:
 def _tables(name: str, catalog: Catalog) -> list[TableName] | LakeError:
     path = local_path(name)
     if path is not None and not path.is_dir() and catalog.properties.get("root") == name:
-        # An object store has no folders, so that there a wrong one cannot be told from an empty one.
+        # An object store has no folders: there a wrong one looks like an empty one.
         return DatasetMissing(
             f"there is no folder {redact_line(name)}", hint="check the source's 'uri'"
         )
@@ -156,7 +156,7 @@ def _tables(name: str, catalog: Catalog) -> list[TableName] | LakeError:
 def _matched(source: Source, tables: list[TableName] | LakeError) -> list[TableName] | LakeError:
     if isinstance(tables, LakeError):
         # Several sources may have the error, each with its own place.
-        return type(tables)(tables.message, hint=tables.hint).placed(source.location)
+        return type(tables)(tables.message, location=source.location, hint=tables.hint)
     return [table for table in tables if source.matches(table)]
 
 

@@ -85,7 +85,7 @@ def _validation(view: ValidationView, page: Page) -> Payload:
         project=view.project,
         target=view.target,
         status="error" if view.errors else "success",
-        nodes=None if view.errors else len(view.kinds),
+        nodes=None if view.errors else sum(kind != "source" for kind in view.kinds),
         errors=[_error(error) for error in view.errors],
     )
 

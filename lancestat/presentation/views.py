@@ -50,7 +50,7 @@ class SchemaFilesView(NamedTuple):
 
 
 class ValidationView(NamedTuple):
-    """A project with the kinds of its nodes, or its errors, which also go to stderr."""
+    """A project with the kinds of its nodes and sources, or its errors, which also go to stderr."""
 
     project: str | None = None
     target: str | None = None
@@ -59,12 +59,16 @@ class ValidationView(NamedTuple):
 
 
 class ListView(NamedTuple):
-    """Selected nodes as the audience may see them; `is_empty` where the project declares none."""
+    """Selected nodes as the audience may see them; `is_empty` where the project declares none.
+
+    `has_sources` is set where those of sources have not been looked up.
+    """
 
     project: str
     target: str
     nodes: Sequence[Node]
     is_empty: bool = False
+    has_sources: bool = False
 
 
 # Of what is done with a node, in the order in which a summary counts them.

@@ -28,6 +28,8 @@ def list_nodes(
     nodes = project.nodes(any_of(select), any_of(exclude))
     spec = project.spec
     redacted = list(redacted_nodes(spec, nodes, CONSOLE.audience))
-    invocation.show(ListView(spec.name, spec.target.name, redacted, is_empty=not spec.nodes))
+    has_sources = bool(spec.sources) and not discover
+    names = spec.name, spec.target.name
+    invocation.show(ListView(*names, redacted, not spec.nodes, has_sources and not spec.nodes))
     if errors:
         raise InvalidProject(errors)
