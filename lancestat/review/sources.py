@@ -1,4 +1,4 @@
-"""Sources in a diff: what they give their tables, which tables they match, and how they name them."""
+"""Sources in a diff: the keys of their tables, their patterns, and what these match."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def _property(source: Source | None, key: str, mask: Mask) -> Property | None:
 def match_notes(base: ProjectSpec, head: ProjectSpec, mask: Mask) -> Iterator[str]:
     """Yield sentences on the tables that sources of HEAD match and those of BASE do not.
 
-    Catalogs and folders are asked of which BASE has a source, with BASE's own options, and no others.
+    Only catalogs and folders are asked of which BASE has a source, with BASE's own options.
     """
     old = named_sources(base)
     trusted = {source.catalog_name for source in base.sources}
