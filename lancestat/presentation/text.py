@@ -62,6 +62,9 @@ def _init(view: InitView, page: Page) -> Iterator[str]:
     yield from (f"  {file}" for file in view.files)
     yield ""
     enter = "" if is_here else f"cd {view.folder}, then "
+    if view.is_adopted:
+        yield f"Next: {enter}lancestat plan; specs/sources.yml says which tables are nodes."
+        return
     yield f"Next: {enter}lancestat validate; let specs/tables.yml name your own tables."
 
 

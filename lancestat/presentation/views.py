@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 
 
 class InitView(NamedTuple):
-    """The files of a new project in a folder."""
+    """The files of a new project; `is_adopted` where it is over tables that were there."""
 
     folder: Path
     files: Sequence[str]
+    is_adopted: bool = False
 
 
 class SchemaKindsView(NamedTuple):

@@ -18,13 +18,25 @@ from lancestat.presentation.views import InitView
     views=[InitView],
 )
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-def init(invocation: Invocation, folder: Path | None) -> None:
+@click.option(
+    "--from",
+    "place",
+    metavar="PLACE",
+    help="Over the tables that are there: a folder or URI of Lance datasets, dir:PATH or rest:URL "
+    "of a catalog.",
+)
+def init(invocation: Invocation, folder: Path | None, place: str | None) -> None:
     """Write the templates; never over what is there."""
     from lancestat.lake.temporary_files import remove_drafts
     from lancestat.spec.resources import PROJECT_FILE, editor_files, project_template
 
     root = folder or invocation.project_dir
-    files = project_template()
+    if place is None:
+        files = project_template()
+    else:
+        from lancestat.cli.adopt import adopted_project
+
+        files = adopted_project(place, root)
     for name in (*files, *editor_files()):
         # Also an init that has nothing to write removes what a killed one has left.
         remove_drafts(root / name)
@@ -51,7 +63,7 @@ def init(invocation: Invocation, folder: Path | None) -> None:
     except OSError as error:
         reason = error.strerror or str(error)
         raise NotWritten(f"cannot write to {error.filename or root}: {reason}") from error
-    invocation.show(InitView(root, list(files)))
+    invocation.show(InitView(root, list(files), is_adopted=place is not None))
     if unchanged:
         there = " and ".join(unchanged)
         verb = "stays as it is" if len(unchanged) == 1 else "stay as they are"
