@@ -68,7 +68,7 @@ sources:
 {found}
 
 policies:
-  # Which staleness readers accept. Without a policy they use statistics of the current version only.
+  # Which staleness readers accept. Without a policy, none.
   - name: fresh_enough
     description: Queries may use statistics that are a little behind.
     allow.stale: {{max_age: 24h, max_changed_rows: 5%}}
