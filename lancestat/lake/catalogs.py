@@ -215,12 +215,14 @@ class _Client:
             return CatalogTableMissing(
                 f"the catalog '{self.name}' has no table {what}", hint=self._nearest(table)
             )
-        if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        cause = cause_of(error)
+        is_denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
+        if is_denied or cause is Cause.DENIED:
             return AccessDenied(
                 f"no permission to read {what} ({reason})",
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
-        is_silent = kind in _PASSING or cause_of(error) is Cause.UNREACHABLE
+        is_silent = kind in _PASSING or cause is Cause.UNREACHABLE
         if is_silent:
             return CatalogUnreachable(
                 f"the catalog '{self.name}' does not answer ({reason})",

@@ -141,8 +141,9 @@ def _folders(spec: ProjectSpec) -> dict[str, Catalog]:
 
 
 def _tables(name: str, catalog: Catalog) -> list[TableName] | LakeError:
+    is_folder = catalog.properties.get("root") == name
     path = local_path(name)
-    if path is not None and not path.is_dir() and catalog.properties.get("root") == name:
+    if is_folder and path is not None and not path.is_dir():
         # An object store has no folders: there a wrong one looks like an empty one.
         return DatasetMissing(
             f"there is no folder {redact_line(name)}", hint="check the source's 'uri'"
@@ -150,7 +151,8 @@ def _tables(name: str, catalog: Catalog) -> list[TableName] | LakeError:
     try:
         return list(client_of(catalog, name).tables())
     except LakeError as error:
-        return error
+        hint = "check the source's 'uri', and the storage options of the target"
+        return type(error)(error.message, hint=hint) if is_folder else error
 
 
 def _matched(source: Source, tables: list[TableName] | LakeError) -> list[TableName] | LakeError:

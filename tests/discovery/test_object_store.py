@@ -74,5 +74,6 @@ def test_a_wrong_key_is_an_error_of_the_source(
     write(f"sources: [{{uri: '{flat}'}}]\n", project_text(object_store))
     planned = lancestat("plan")
     assert planned.exit_code == 1
-    assert "source:flat" in planned.stdout and "specs/sources.yml:1:16" in planned.stdout
+    assert "source:flat" in planned.stdout and "specs/sources.yml:1:17" in planned.stdout
+    assert "LS202" in planned.stdout
     assert "wrong-key-of-the-test" not in planned.output
