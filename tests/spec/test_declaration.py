@@ -59,6 +59,7 @@ RESOURCES: tuple[type[Declared], ...] = (
 )
 # What the YAML does not set by a key.
 DERIVED = {"location", "template", "templates", "refs", "sql_location", "declared"}
+DERIVED |= {"source", "origins", "scope"}
 
 
 def declarations() -> Iterator[tuple[type[Declared], KeyField, Key]]:
