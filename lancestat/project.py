@@ -85,6 +85,7 @@ class Project:
         state: LanceState | None = None,
     ) -> None:
         self.spec = spec
+        self._declared = spec
         self._clock = clock
         self._state = state
         redact_logs(spec.redactor)
@@ -147,12 +148,31 @@ class Project:
             return self._state
         return open_state(self.spec.target.state, self.spec.target.storage_options)
 
+    def discover(self) -> ProjectSpec:
+        """Look up the sources, take their tables as nodes and return the project with them.
+
+        `plan`, `run` without a plan and `save_plan` do this anew, other methods where it has not
+        been done yet. A project without sources stays as it is. A source that cannot be looked up
+        is a node that fails.
+        """
+        if self._declared.sources:
+            from lancestat.plan.discover import discovered
+
+            self.spec = discovered(self._declared)
+            redact_logs(self.spec.redactor)
+        return self.spec
+
+    def _discovered(self) -> ProjectSpec:
+        return self.discover() if self.spec is self._declared else self.spec
+
     def nodes(
         self,
         select: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
     ) -> tuple[Node, ...]:
         """The selected nodes in the order of the project, all when nothing is selected.
+
+        Tables of sources are among them once these have been looked up (`discover`).
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
@@ -173,6 +193,7 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             StateError: the state cannot be reached.
         """
+        self.discover()
         return self._observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
 
     def save_plan(
@@ -192,6 +213,7 @@ class Project:
         """
         from lancestat.plan.saved import PlanOptions
 
+        self.discover()
         return self._plan_store.save(Path(path), PlanOptions.of(select, exclude, full_refresh))
 
     def load_plan(self, path: str | Path) -> Plan:
@@ -203,6 +225,7 @@ class Project:
             PlanOutOfDate: something has moved on; the message names every node and how it moved.
             PlanFileError: the file is no such plan, or that of another project, target or release.
         """
+        self.discover()
         return self._plan_store.load(Path(path))
 
     def run(
@@ -228,6 +251,9 @@ class Project:
                 the target's. Plans of `plan` may read tables in this process all the same.
             ends_process: The process ends next, and need not wait until Spark has stopped.
         """
+        if plan is None:
+            self.discover()
+        self._discovered()
         execution = self._execution(threads, fail_fast, progress, session, ends_process)
         plan = plan or execution.observer.plan(self.nodes(), full_refresh=full_refresh)
         return execution.execute(plan, "run")
@@ -240,7 +266,8 @@ class Project:
         """
         from lancestat.execution.result import unfinished
 
-        names = frozenset(node.name for node in self.spec.nodes)
+        names = frozenset(node.name for node in self._discovered().nodes)
+        names |= {f"source:{source.label}" for source in self.spec.sources}
         return unfinished(self.state, self.spec.target.name, names)
 
     def retry(
@@ -264,7 +291,12 @@ class Project:
             ends_process: See `run`.
         """
         remaining = unfinished or self.unfinished()
-        nodes = tuple(node for node in self.spec.nodes if node.name in remaining.nodes)
+        failed = {name.removeprefix("source:") for name in remaining.nodes if ":" in name}
+        nodes = tuple(
+            node
+            for node in self._discovered().nodes
+            if node.name in remaining.nodes or (isinstance(node, Table) and node.source in failed)
+        )
         execution = self._execution(threads, fail_fast, progress, session, ends_process)
         plan = execution.observer.plan(nodes, full_refresh=remaining.full_refresh)
         return execution.execute(plan, "retry")
@@ -295,7 +327,8 @@ class Project:
         """
         declared = self._table(table)
         if columns is None and not all_columns:
-            return self.run(self.plan(table), progress=progress, session=session)
+            plan = self._observer.plan(self.nodes(table))
+            return self.run(plan, progress=progress, session=session)
         everything = replace(
             declared,
             columns=ColumnSelection(),
@@ -309,7 +342,9 @@ class Project:
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             selected = replace(everything, columns=named)
         nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
-        other = Project(replace(self.spec, nodes=nodes), clock=self._clock, state=self.state)
+        # Its sources have been looked up.
+        spec = replace(self.spec, nodes=nodes, sources=())
+        other = Project(spec, clock=self._clock, state=self.state)
         return other.run(other.plan(table), progress=progress, session=session)
 
     def spark(self) -> SparkSession:
@@ -355,6 +390,7 @@ class Project:
         from lancestat.spark.read.relation import attach_views
         from lancestat.spark.session.compiler import compiling
 
+        self._discovered()
         tables = tables_of(self.nodes(select, exclude))
         with compiling(spark):
             opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
@@ -401,6 +437,7 @@ class Project:
         """
         from lancestat.report.gather import RUNS, gather
 
+        self._discovered()
         return gather(
             self.spec,
             self.state,
@@ -424,6 +461,7 @@ class Project:
         from lancestat.report.gather import gather
         from lancestat.report.rows import ALL, ReportTable, report_tables, runs_by_node
 
+        self._discovered()
         return report_tables(
             frozenset(map(ReportTable, wanted)),
             report=lambda: gather(
@@ -442,6 +480,7 @@ class Project:
         from lancestat.execution.garbage_collection import collect_garbage
         from lancestat.report.site.build import clear_drafts
 
+        self._discovered()
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / PAGES)
         return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
@@ -502,7 +541,7 @@ class Project:
         )
 
     def _table(self, name: str) -> Table:
-        node = self.spec.node(name)
+        node = self._discovered().node(name)
         if isinstance(node, Table):
             return node
         if node is not None:

@@ -261,8 +261,8 @@ def selection_options(function: F) -> F:
         multiple=True,
         metavar="SELECTOR",
         shell_complete=complete_selector,
-        help="Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, state:new, "
-        "state:modified, +name, name+; a space is union, a comma is intersection.",
+        help="Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, source:lake, "
+        "state:new, state:modified, +name, name+; a space is union, a comma is intersection.",
     )(function)
 
 

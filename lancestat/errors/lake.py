@@ -115,3 +115,26 @@ class CatalogMisconfigured(LakeError):
         "Check `impl` and `properties` of the catalog in the target. Glue, Hive, Unity and Polaris "
         "need the package lance-namespace-impls."
     )
+
+
+class UnusableTableNames(LakeError):
+    """Tables that a source finds get names that are no names, or that something else has.
+
+    None of these tables has a node; the other tables of the source have theirs.
+    """
+
+    code = "LS214"
+    remedy = (
+        "Change `name` of the source, `exclude` the tables that the message names, or declare them "
+        "under names of their own."
+    )
+
+
+class FoundTableMissing(LakeError):
+    """A join reads a table that is neither declared nor found by any source."""
+
+    code = "LS215"
+    remedy = (
+        "Correct the name, declare the table, or see that a source finds it: "
+        "`lancestat list --discover` shows what they find."
+    )

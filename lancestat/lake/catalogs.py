@@ -207,8 +207,8 @@ class _Client:
             LakeError: they cannot be listed.
         """
         try:
-            tables = self.names(namespace, "tables")
-            namespaces = self.names(namespace, "namespaces")
+            tables = self.names(namespace, "tables", most=None)
+            namespaces = self.names(namespace, "namespaces", most=None)
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
@@ -226,12 +226,14 @@ class _Client:
             return CatalogTableMissing(
                 f"the catalog '{self.name}' has no table {what}", hint=self._nearest(table)
             )
-        if kind in ("PermissionDeniedError", "UnauthenticatedError"):
+        cause = cause_of(error)
+        is_denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
+        if is_denied or cause is Cause.DENIED:
             return AccessDenied(
                 f"no permission to read {what} ({reason})",
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
-        is_silent = kind in _PASSING or cause_of(error) is Cause.UNREACHABLE
+        is_silent = kind in _PASSING or cause is Cause.UNREACHABLE
         if is_silent:
             return CatalogUnreachable(
                 f"the catalog '{self.name}' does not answer ({reason})",
@@ -257,11 +259,16 @@ class _Client:
         near = did_you_mean(namespace[-1], spaces) if namespace else None
         return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
 
-    def names(self, namespace: tuple[str, ...], kind: str) -> list[str]:
-        """Return the names of the tables or namespaces in a namespace, of all pages, sorted.
+    def names(
+        self, namespace: tuple[str, ...], kind: str, most: int | None = _MOST_NAMES
+    ) -> list[str]:
+        """Return the names of the tables or namespaces in a namespace, sorted.
+
+        All pages are read; or, of more than `most` names, about so many.
 
         Raises:
             BaseException: what the catalog raises.
+            ValueError: its pages go in a circle.
         """
         from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
@@ -271,14 +278,17 @@ class _Client:
             "namespaces": (ListNamespacesRequest, inner.list_namespaces),
         }[kind]
         names: dict[str, None] = {}
-        token = None
-        while len(names) < _MOST_NAMES:
+        token, tokens = None, set[str]()
+        while most is None or len(names) < most:
             page = request(id=list(namespace), limit=_PAGE, page_token=token)
             answer: Any = _repeated(partial(ask, page))
             names |= dict.fromkeys(getattr(answer, kind) or ())
             token = answer.page_token
             if not token:
                 break
+            if token in tokens:
+                raise ValueError(f"its list of {kind} never ends")
+            tokens.add(token)
         return sorted(names)
 
 

@@ -272,16 +272,33 @@ Action = TableAction | JoinAction | Deferred | Skip | Blocked
 
 
 @dataclass(frozen=True, slots=True)
+class SourceFindings:
+    """What the sources of a project have, compared with what earlier runs knew.
+
+    `found` counts all their tables. `new` names the planned ones that no run has taken up, `gone`
+    the tables of the last runs that nothing declares or finds any more; None where a source could
+    not be looked up. `notes` are sentences about patterns.
+    """
+
+    found: int
+    new: tuple[str, ...] = ()
+    gone: tuple[str, ...] | None = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does.
 
-    `full_refresh` is set where everything is made again on request.
+    `full_refresh` is set where everything is made again on request, `sources` where the project has
+    sources.
     """
 
     project: str
     target: str
     actions: tuple[Action, ...]
     full_refresh: bool = False
+    sources: SourceFindings | None = None
 
 
 def is_pending(action: Action) -> bool:

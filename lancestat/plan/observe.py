@@ -16,6 +16,7 @@ from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.plan.actions import Action, Blocked, Plan, deferred, is_pending
 from lancestat.plan.assessment import TableAssessment, TableChanges, assess
 from lancestat.plan.coverage import Rewritten
+from lancestat.plan.discover import source_findings
 from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencies, lance_uris
 from lancestat.plan.judgement import digest_of_names, no_history
 from lancestat.plan.locate import located, require_unmanaged
@@ -23,6 +24,7 @@ from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table, joins_of
+from lancestat.spec.source import is_source
 from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
 
@@ -96,7 +98,8 @@ class Observer:
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
             actions = tuple(pool.map(plan_node, nodes))
         redacted = tuple(map(self._without_secrets, actions))
-        plan = Plan(self.spec.name, self.spec.target.name, redacted, full_refresh)
+        sources = source_findings(self.spec, nodes, records, self.state)
+        plan = Plan(self.spec.name, self.spec.target.name, redacted, full_refresh, sources)
         return ObservedPlan(plan, self.spec, nodes, snapshots, records, made)
 
     def _without_secrets(self, action: Action) -> Action:
@@ -191,7 +194,8 @@ class Observer:
         if isinstance(snapshot, LakeError):
             is_located = table_name_of(table.uri) is None
             error = snapshot if is_located else snapshot.placed(table.location)
-            return Blocked(table.name, table.kind.value, error)
+            kind = "source" if is_source(table) else table.kind.value
+            return Blocked(table.name, kind, error)
         now = self.clock()
         try:
             assessment = self.assess_snapshot(table, snapshot, records, now)

@@ -37,6 +37,7 @@ from lancestat.presentation.views import (
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
+    from lancestat.plan.actions import SourceFindings
     from lancestat.report.node_facts import NodeStatus
     from lancestat.report.values import JoinReport, NodeRunReport, TableReport
     from lancestat.spec.model import Freshness, Node
@@ -86,7 +87,7 @@ def _validation(view: ValidationView, page: Page) -> Payload:
         project=view.project,
         target=view.target,
         status="error" if view.errors else "success",
-        nodes=None if view.errors else len(view.kinds),
+        nodes=None if view.errors else sum(kind != "source" for kind in view.kinds),
         errors=[_error(error) for error in view.errors],
     )
 
@@ -129,7 +130,17 @@ def _plan(view: PlanView, page: Page) -> Payload:
         target=view.target,
         status="error" if view.is_blocked else "planned",
         nodes=[action.result.to_json() for action in view.actions],
+        **_sources(view.sources),
     )
+
+
+def _sources(sources: SourceFindings | None) -> Payload:
+    if sources is None:
+        return {}
+    gone = None if sources.gone is None else list(sources.gone)
+    notes = list(sources.notes)
+    found = {"found": sources.found, "new": list(sources.new), "gone": gone, "notes": notes}
+    return {"sources": found}
 
 
 @FORMAT.renders(RunView)

@@ -56,6 +56,7 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
         _total(plan.actions),
         any(action.error for action in plan.actions),
         any(map(join_figures, plan.actions)),
+        plan.sources,
     )
 
 

@@ -63,6 +63,9 @@ def _init(view: InitView, page: Page) -> Iterator[str]:
     yield from (f"  {name}  a sample table" for name in view.tables)
     yield ""
     enter = "" if is_here else f"cd {view.folder}, then "
+    if view.is_adopted:
+        yield f"Next: {enter}lancestat plan; specs/sources.yml says which tables are nodes."
+        return
     yield f"Next: {enter}lancestat plan and lancestat run."
     yield "      Once specs/tables.yml names your own tables, the folder sample can go."
 
@@ -83,16 +86,19 @@ def _validation(view: ValidationView, page: Page) -> Iterator[str]:
         return
     counts = [
         count(view.kinds.count(kind), noun)
-        for kind, noun in (("table", "table"), ("knn_join", "KNN join"))
+        for kind, noun in (("table", "table"), ("knn_join", "KNN join"), ("source", "source"))
         if kind in view.kinds
     ]
-    nodes = " and ".join(counts) or "nothing yet"
+    *others, last = counts or ["nothing yet"]
+    nodes = f"{', '.join(others)} and {last}" if others else last
     yield f"{paint('valid', 'success')}  {view.project}, target {view.target}: {nodes}"
 
 
 @FORMAT.renders(ListView)
 def _list(view: ListView, page: Page) -> list[str]:
     if not view.nodes:
+        if view.has_sources:
+            return ["No nodes declared; --discover lists what the sources have."]
         return ["No nodes declared." if view.is_empty else "No nodes selected."]
     head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
     rows = []

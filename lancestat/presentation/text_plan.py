@@ -23,7 +23,7 @@ _WIDEST = {0: 51}
 def plan_lines(view: PlanView, page: Page) -> list[str]:
     """Return the page that `lancestat plan` prints."""
     if not view.actions:
-        return ["No nodes selected."]
+        return ["No nodes selected.", *source_lines(view)]
     idle = sum(action.verb == "skip" for action in view.actions)
     is_folded = idle > SKIPS_LISTED and not page.verbose
     actions = [action for action in view.actions if not (is_folded and action.verb == "skip")]
@@ -33,7 +33,12 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
     if is_folded:
         lines.append(_folded(f"{count(idle)} {'more unchanged' if actions else 'unchanged'}"))
     counts = [paint(f"{symbol} {number} {verb}", verb) for symbol, verb, number in view.counts]
-    return [*lines, "", "   ".join(counts), paint(_verdict(view), "title")]
+    found = [
+        paint(line, "note")
+        for text in source_lines(view)
+        for line in wrapped(text, max(page.width, 40), indent="")
+    ]
+    return [*lines, "", "   ".join(counts), paint(_verdict(view), "title"), *found]
 
 
 def _folded(text: str) -> str:
@@ -92,6 +97,29 @@ def _verdict(view: PlanView) -> str:
         return "Nothing else to do."
     what = "everything is" if view.has_joins else "all statistics are"
     return f"Nothing to do: {what} up to date."
+
+
+def source_lines(view: PlanView) -> Iterator[str]:
+    """Yield sentences on what the sources have, of a plan or of none."""
+    sources = view.sources
+    if sources is None:
+        return
+    yield f"The sources have {count(sources.found, 'table')}."
+    if sources.new:
+        yield f"New since the last run: {_named(sources.new)}."
+    if sources.gone is None:
+        yield "Whether tables are gone is not known, since a source could not be looked up."
+    elif sources.gone:
+        yield f"Gone since the last run: {_named(sources.gone)}; 'lancestat gc' drops their state."
+    yield from sources.notes
+
+
+_MOST_NAMED = 10
+
+
+def _named(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {count(rest)} more" if rest > 0 else "")
 
 
 def run_lines(view: RunView, page: Page) -> list[str]:

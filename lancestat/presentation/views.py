@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
+    from lancestat.plan.actions import SourceFindings
     from lancestat.plan.node_result import NodeResult
     from lancestat.plan.table_status import TableStatus
     from lancestat.report.node_facts import NodeRunFigures, NodeStatus, TableFigures
@@ -29,11 +30,15 @@ if TYPE_CHECKING:
 
 
 class InitView(NamedTuple):
-    """The files and the sample tables of a new project in a folder."""
+    """The files and the sample tables of a new project in a folder.
+
+    `is_adopted` is set where the project is over tables that were there.
+    """
 
     folder: Path
     files: Sequence[str]
     tables: Sequence[str] = ()
+    is_adopted: bool = False
 
 
 class SchemaKindsView(NamedTuple):
@@ -50,7 +55,7 @@ class SchemaFilesView(NamedTuple):
 
 
 class ValidationView(NamedTuple):
-    """A project with the kinds of its nodes, or its errors, which also go to stderr."""
+    """A project with the kinds of its nodes and sources, or its errors, which also go to stderr."""
 
     project: str | None = None
     target: str | None = None
@@ -59,12 +64,16 @@ class ValidationView(NamedTuple):
 
 
 class ListView(NamedTuple):
-    """Selected nodes as the audience may see them; `is_empty` where the project declares none."""
+    """Selected nodes as the audience may see them; `is_empty` where the project declares none.
+
+    `has_sources` is set where those of sources have not been looked up.
+    """
 
     project: str
     target: str
     nodes: Sequence[Node]
     is_empty: bool = False
+    has_sources: bool = False
 
 
 # Of what is done with a node, in the order in which a summary counts them.
@@ -102,7 +111,10 @@ class ActionView(NamedTuple):
 
 
 class PlanView(NamedTuple):
-    """The actions that a run would take: `counts` has a symbol, a verb and how many have it."""
+    """The actions that a run would take: `counts` has a symbol, a verb and how many have it.
+
+    `sources` is what the sources of a project have.
+    """
 
     project: str
     target: str
@@ -111,6 +123,7 @@ class PlanView(NamedTuple):
     total: str
     is_blocked: bool
     has_joins: bool
+    sources: SourceFindings | None = None
 
     @property
     def pending(self) -> int:

@@ -25,6 +25,7 @@ from lancestat.review.properties import (
     without_flags,
 )
 from lancestat.review.source import Side, Sides, find_sides
+from lancestat.review.sources import match_notes, pattern_changes, with_sources
 from lancestat.review.table_diff import TableChange
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.spec.digest import node_digest
@@ -130,6 +131,8 @@ class Comparison:
                 for spec in (self.base, self.head)
             )
         )
+        settings = (*settings, *pattern_changes(self.base, self.head, self.mask))
+        matched = match_notes(self.base, self.head, self.mask) if state is not None else ()
         return Diff(
             project=self.mask.line(self.head.name),
             target=self.mask.line(self.head.target.name),
@@ -138,7 +141,7 @@ class Comparison:
             nodes=tuple(self._node(pair, change, evidence) for pair, change in changed),
             unchanged=len(pairs) - len(changed),
             settings=settings,
-            notes=(*_moved_state(settings), *evidence.notes),
+            notes=(*_moved_state(settings), *evidence.notes, *matched),
             base_commit=self.commits[0],
             head_commit=self.commits[1],
         )
@@ -299,11 +302,11 @@ def _load(
     def load(side: Side) -> ProjectSpec:
         spec = side.load(sides.root, target=target, vars=vars)
         loaded(spec)
-        return spec
+        return with_sources(spec)
 
     if sides.base.is_before_project:
         new = load(sides.head)
-        return replace(new, nodes=(), origins={}), new
+        return replace(new, nodes=(), origins={}, sources=()), new
     return load(sides.base), load(sides.head)
 
 

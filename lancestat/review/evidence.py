@@ -25,6 +25,7 @@ from lancestat.plan.planner import skip_if_current
 from lancestat.review.mask import Mask
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
+from lancestat.spec.source import SCHEME as SOURCE_SCHEME
 from lancestat.state.identity import covered_keys, plain_keys, quantile_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader, TableRecord
 
@@ -38,30 +39,34 @@ def trusted_uris(base: ProjectSpec, head: ProjectSpec) -> frozenset[str]:
 
     They are compared as they are spelled, since a query or a user in a URI may redirect a request.
     """
-    if not _has_same_options(base, head):
+    if not has_same_options(base, head):
         return frozenset()
     outputs = (join.output_uri for join in base.joins)
     read = (uri for node in base.nodes for uri in read_uris(base, node))
     return frozenset(
-        uri for uri in (*read, *outputs) if base.options.declared(uri) == head.options.declared(uri)
+        uri
+        for uri in (*read, *outputs)
+        if not uri.startswith(SOURCE_SCHEME)
+        and base.options.declared(uri) == head.options.declared(uri)
     )
 
 
 def is_state_trusted(base: ProjectSpec, head: ProjectSpec) -> bool:
     """Whether HEAD's state is where BASE's is, and opened with the same options."""
-    return _has_same_options(base, head) and base.target.state == head.target.state
+    return has_same_options(base, head) and base.target.state == head.target.state
 
 
 def withheld_reason(base: ProjectSpec, head: ProjectSpec) -> str:
     """Return why a dataset that is not trusted is not opened."""
-    if not _has_same_options(base, head):
+    if not has_same_options(base, head):
         has_same_catalogs = base.target.catalogs == head.target.catalogs
         what = "storage options" if has_same_catalogs else "catalogs"
         return f"the {what} are not those of BASE, {_NOWHERE_ELSE}"
     return f"BASE reads nothing at its URI, {_NOWHERE_ELSE}"
 
 
-def _has_same_options(base: ProjectSpec, head: ProjectSpec) -> bool:
+def has_same_options(base: ProjectSpec, head: ProjectSpec) -> bool:
+    """Whether the storage options and the catalogs of HEAD are those of BASE."""
     return (
         base.target.storage_options == head.target.storage_options
         and base.target.catalogs == head.target.catalogs
@@ -104,6 +109,8 @@ class Evidence:
 
     def unopened_reason(self, uri: str) -> str | None:
         """Return what a note says of an unopened dataset, None where there is nothing to say."""
+        if uri.startswith(SOURCE_SCHEME):
+            return None
         if self.is_opened and uri not in self.trusted:
             return f"is not opened: {self.withheld}"
         opened = self.opened.get(uri)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from lancestat.scaffold.sample import orders, products
 from lancestat.scaffold.writer import Scaffold
@@ -14,26 +17,32 @@ from lancestat.spec.resources import (
     json_text,
 )
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 _PACKAGE = Path(__file__).parent.parent
 # A wheel holds the templates inside the package; a checkout has them beside it.
 _TEMPLATES = (_PACKAGE / "templates", _PACKAGE.parent / "specs" / "starter")
 
 # In folders of our own, so that a repository's .gitignore stays as it is.
-_IGNORED = {
-    ".lancestat/.gitignore": "*\n!.gitignore\n",
-    "sample/.gitignore": "# The sample tables of `lancestat init`.\n*.lance/\n",
-}
+_STATE = {".lancestat/.gitignore": "*\n!.gitignore\n"}
+_SAMPLE = {"sample/.gitignore": "# The sample tables of `lancestat init`.\n*.lance/\n"}
 _TABLES = {"sample/orders.lance": orders, "sample/products.lance": products}
 
 
 def starter_project() -> Scaffold:
-    """Return a project that can be planned and run as it is.
+    """Return a project that can be planned and run as it is."""
+    return project_of({**starter_templates(), **_SAMPLE}, _TABLES)
+
+
+def project_of(
+    files: Mapping[str, str], tables: Mapping[str, Callable[[], pa.Table]] = MappingProxyType({})
+) -> Scaffold:
+    """Return a project of some YAML files and sample tables, with what every project has.
 
     Schemas are part of it, so that editors complete YAML without a network, from a fresh clone on.
     """
-    return Scaffold(
-        {**starter_templates(), **_schemas(), **_IGNORED}, _editor_files(), dict(_TABLES)
-    )
+    return Scaffold({**files, **_schemas(), **_STATE}, _editor_files(), tables)
 
 
 def starter_templates() -> dict[str, str]:

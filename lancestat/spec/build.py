@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,12 @@ from lancestat.errors import (
     LancestatError,
     MissingKey,
     NotPlainQuery,
+    SpecError,
     UnknownReference,
     WrongValue,
     did_you_mean,
 )
+from lancestat.redact import Origin
 from lancestat.spec.catalog import TABLE_NAME, Catalog, parse_table_name
 from lancestat.spec.declaration import (
     ByName,
@@ -60,7 +62,10 @@ from lancestat.spec.names import Item, Namespace
 from lancestat.spec.query import option_objection, query_objection
 from lancestat.spec.quoting import quoted
 from lancestat.spec.redaction import named
+from lancestat.spec.source import WORDS, Source, SourceDefaults
 from lancestat.spec.table import ColumnChoice
+from lancestat.spec.template import render
+from lancestat.spec.template_scope import TemplateScope
 
 _LONGEST = timedelta(days=36500)
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -93,8 +98,8 @@ class Builder:
     def table(self, item: Item) -> Table:
         """Return the table that an item declares."""
         values = self._values(Table, item)
-        values["columns"] = self._columns(item, values["columns"])
-        values["policy"] = self._policy(item, values["policy"])
+        values["columns"] = self._columns(item, values["columns"], "columns")
+        values["policy"] = self._policy(item, values["policy"], "policy")
         return Table(**values, location=item.location)
 
     def knn_join(self, item: Item) -> KnnJoin:
@@ -104,6 +109,40 @@ class Builder:
         if values["output_format"] == "table":
             values["output_format"] = "lance"
         return KnnJoin(**values, location=item.location)
+
+    def source(self, item: Item, scope: TemplateScope, origins: Mapping[str, Origin]) -> Source:
+        """Return the source that an item declares.
+
+        Args:
+            item: The item.
+            scope: What its template of names is rendered in.
+            origins: Those of the values of its tables, by dotted key.
+        """
+        values = self._values(Source, item)
+        catalog = values["catalog"]
+        if catalog is not None and self.catalogs is not None and catalog not in self.catalogs:
+            known = ", ".join(self.catalogs) or "none"
+            hint = None if item.origin("catalog") else did_you_mean(catalog, self.catalogs)
+            message = f"the target has no catalog {item.quoted(catalog, 'catalog')}"
+            hint = hint or f"declared: {known}"
+            self.errors.append(item.error(UnknownReference, message, "catalog", hint=hint))
+        try:
+            sample = render(
+                values["name"],
+                replace(scope, words=dict.fromkeys(WORDS, "sample")),
+                item.at("name"),
+            )
+        except SpecError as error:
+            self.errors.append(error)
+        else:
+            if sample.origin is not None and sample.origin.is_of_environment:
+                message = (
+                    f"the names of tables come from the environment, from {sample.origin.names}"
+                )
+                hint = "write the name itself; names are shown, stored and published"
+                self.errors.append(item.error(WrongValue, message, "name", hint=hint))
+        place = item.at("catalog" if catalog is not None else "uri")
+        return Source(**values, location=place, origins=origins, scope=scope)
 
     def target(self, item: Item, name: str) -> Target:
         """Return the target that an item declares."""
@@ -190,6 +229,10 @@ class Builder:
             return self._side(item, values, *steps)
         if resource is ColumnChoice:
             return ColumnChoice(**values)
+        if resource is SourceDefaults:
+            values["columns"] = self._columns(item, values["columns"], *steps, "columns")
+            values["policy"] = self._policy(item, values["policy"], *steps, "policy")
+            return SourceDefaults(**values)
         if resource is Catalog:
             if values["impl"] == "dir" and "root" in values["properties"]:
                 root = self._absolute(
@@ -271,14 +314,14 @@ class Builder:
         location = item.at(*steps, "sql") if has_query else None
         return KnnSide(**values, refs=refs, sql_location=location)
 
-    def _columns(self, item: Item, columns: Any) -> ColumnSelection:
+    def _columns(self, item: Item, columns: Any, *steps: str) -> ColumnSelection:
         if isinstance(columns, tuple):
             return ColumnSelection(all=False, rules=(ColumnRule(columns),))
         if not isinstance(columns, ColumnChoice):
             return ColumnSelection()
         rules: list[ColumnRule] = []
         if columns.set is not None:
-            error = self.sets.unknown(columns.set, item, "columns", "set")
+            error = self.sets.unknown(columns.set, item, *steps, "set")
             shared = self.sets.values.get(columns.set)
             if error is not None:
                 self.errors.append(error)
@@ -290,10 +333,10 @@ class Builder:
             rules.append(ColumnRule((ColumnPattern("*"),), types=columns.types))
         return ColumnSelection(all=not rules, rules=tuple(rules), exclude=columns.exclude)
 
-    def _policy(self, item: Item, policy: str | Policy) -> Policy:
+    def _policy(self, item: Item, policy: str | Policy, *steps: str) -> Policy:
         if isinstance(policy, Policy):
             return policy
-        error = self.policies.unknown(policy, item, "policy")
+        error = self.policies.unknown(policy, item, *steps)
         if error is not None:
             self.errors.append(error)
         return self.policies.values.get(policy) or Policy(policy)

@@ -14,7 +14,7 @@ from lancestat.spec.build import Builder
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
-from lancestat.spec.model import RESOURCES, ColumnSet, KnnJoin, Node, Policy, ProjectSpec
+from lancestat.spec.model import RESOURCES, ColumnSet, KnnJoin, Node, Policy, ProjectSpec, Source
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
 from lancestat.spec.redaction import hidden_locations
@@ -65,8 +65,9 @@ def load_project(
     for name in names:
         declarations.read(name, header.scope, errors)
     nodes = declarations.build(errors, catalogs)
+    sources = declarations.sources(errors, catalogs, header.scope)
     origins = declarations.node_origins()
-    redactor = declarations.redactor(nodes, origins, header.public)
+    redactor = declarations.redactor(nodes, sources, origins, header.public)
     if errors:
         ordered = _in_order(errors, [PROJECT_FILE, *names])
         raise redactor.error(InvalidProject(ordered), Audience.PUBLIC)
@@ -79,6 +80,7 @@ def load_project(
         origins,
         header.origins,
         redactor,
+        sources=sources,
     )
 
 
@@ -133,6 +135,10 @@ class _Declarations:
             judged.add(path)
             broken.add(path[:2])
         for kind, item in _items(document, rendering):
+            if kind == "sources":
+                if item.path not in broken:
+                    self.items.append((kind, item))
+                continue
             namespace: Namespace[Any] = self._namespace(kind)
             name = item.value.get("name")
             usable = (*item.path, "name") not in rendering.failures
@@ -156,22 +162,52 @@ class _Declarations:
         """The nodes, in the order of their files and places; errors are appended."""
         builder = Builder(self.root, errors, catalogs, self.sets, self.policies)
         for kind, item in self.items:
-            name = item.value["name"]
             if kind == "column_sets":
-                self.sets.values[name] = builder.column_set(item)
+                self.sets.values[item.value["name"]] = builder.column_set(item)
             elif kind == "policies":
-                self.policies.values[name] = builder.policy(item)
+                self.policies.values[item.value["name"]] = builder.policy(item)
         nodes: list[Node] = []
         for kind, item in self.items:
             if kind == "tables":
                 nodes.append(builder.table(item))
             elif kind == "knn_joins":
                 join = builder.knn_join(item)
-                errors.extend(self._unknown_refs(join, item))
+                if not any(kind == "sources" for kind, _ in self.items):
+                    # Otherwise the names are known once the sources were looked up.
+                    errors.extend(self._unknown_refs(join, item))
                 nodes.append(join)
         errors.extend(cycle_errors(nodes))
         errors.extend(output_errors(nodes))
         return tuple(nodes)
+
+    def sources(
+        self,
+        errors: list[LancestatError],
+        catalogs: Collection[str] | None,
+        scope: TemplateScope,
+    ) -> tuple[Source, ...]:
+        """The sources, after the sets and policies that they name; errors are appended."""
+        builder = Builder(self.root, errors, catalogs, self.sets, self.policies)
+        return tuple(
+            builder.source(item, scope, self._origins_of_found(item))
+            for kind, item in self.items
+            if kind == "sources"
+        )
+
+    def _origins_of_found(self, item: Item) -> dict[str, Origin]:
+        """The origins of the values of a source's tables, by dotted key of a table."""
+        own = item.origins_below("defaults")
+        place = item.origin("uri") or item.origin("catalog")
+        if place is not None:
+            own["uri"] = place
+        return own | self._shared_origins(item.value.get("defaults", {}))
+
+    def _shared_origins(self, value: Mapping[str, Any]) -> dict[str, Origin]:
+        shared: dict[str, Origin] = {}
+        for key, name, kind in _shared_parts(value):
+            parts = self.origins.get((kind, name), {})
+            shared |= {f"{key}.{path}": origin for path, origin in parts.items()}
+        return shared
 
     def node_origins(self) -> dict[str, dict[str, Origin]]:
         """By node, the origins of its values, of the policy and the column set it names too."""
@@ -179,9 +215,7 @@ class _Declarations:
         for kind, item in self.items if self.origins else ():
             if kind in ("tables", "knn_joins"):
                 own = dict(self.origins.get((kind, item.value["name"]), {}))
-                for key, named, shared in _shared_parts(item):
-                    parts = self.origins.get((shared, named), {})
-                    own |= {f"{key}.{path}": origin for path, origin in parts.items()}
+                own |= self._shared_origins(item.value)
                 if own:
                     by_node[item.value["name"]] = own
         return by_node
@@ -189,6 +223,7 @@ class _Declarations:
     def redactor(
         self,
         nodes: Iterable[Node],
+        sources: Iterable[Source],
         origins: Mapping[str, Mapping[str, Origin]],
         public: frozenset[str],
     ) -> Redactor:
@@ -198,6 +233,10 @@ class _Declarations:
         known = list(self.known)
         for node in nodes:
             known += hidden_locations(node, origins.get(node.name, {}))
+        for source in sources:
+            origin = source.origins.get("uri")
+            if source.uri is not None and origin is not None and origin.is_set:
+                known.append(KnownValue(source.uri, origin.template, origin.is_secret))
         return Redactor(known, public | named | keywords())
 
     def _namespace(self, kind: str) -> Namespace[Any]:
@@ -214,9 +253,9 @@ class _Declarations:
                     yield error
 
 
-def _shared_parts(item: Item) -> Iterator[tuple[str, str, str]]:
-    """The key under which an item names something shared, its name and its kind."""
-    columns, policy = item.value.get("columns"), item.value.get("policy")
+def _shared_parts(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """The key under which a mapping names something shared, its name and its kind."""
+    columns, policy = value.get("columns"), value.get("policy")
     if isinstance(columns, dict) and "set" in columns:
         yield "columns", columns["set"], "column_sets"
     if isinstance(policy, str):

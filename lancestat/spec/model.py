@@ -32,6 +32,7 @@ from lancestat.spec.declaration import (
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
 from lancestat.spec.shapes import NAME, SETTINGS, START, TEXT
+from lancestat.spec.source import Source as Source
 from lancestat.spec.table import ColumnPattern as ColumnPattern
 from lancestat.spec.table import ColumnRule as ColumnRule
 from lancestat.spec.table import ColumnSelection as ColumnSelection
@@ -262,11 +263,16 @@ class SpecFile:
         "Nearest-neighbour joins that are written to a dataset.",
         default=(),
     )
+    sources: tuple[Source, ...] = key(
+        Listed(title="a list of sources", items=Nested(resource=Source)),
+        "Catalogs and folders whose tables are nodes.",
+        default=(),
+    )
 
     declares: ClassVar[Resource] = Resource(
-        "a mapping with 'tables', 'column_sets', 'policies' or 'knn_joins'",
-        "A lancestat spec file: any of the lists 'tables', 'column_sets', 'policies' and "
-        "'knn_joins'. Every text may hold Jinja: {{ var('x') }}, {{ env_var('X') }}, "
+        "a mapping with 'tables', 'column_sets', 'policies', 'knn_joins' or 'sources'",
+        "A lancestat spec file: any of the lists 'tables', 'column_sets', 'policies', "
+        "'knn_joins' and 'sources'. Every text may hold Jinja: {{ var('x') }}, {{ env_var('X') }}, "
         "{{ target.name }}, and in 'sql' {{ ref('table') }}.",
         is_filled=True,
     )
@@ -277,6 +283,7 @@ RESOURCES: Mapping[str, type[Declared]] = {
     "column_sets": ColumnSet,
     "policies": Policy,
     "knn_joins": KnnJoin,
+    "sources": Source,
 }
 """The resources of spec files, by the key of their list."""
 
@@ -290,7 +297,8 @@ class ProjectSpec:
 
     `origins` has, by node and dotted key, where values came from the environment, and
     `target_origins` those of the target's settings. `redactor` finds such values in texts, and all
-    storage options. `options` has the storage options of every dataset by its URI.
+    storage options. `options` has the storage options of every dataset by its URI. The tables of
+    `sources` are among the nodes once they have been looked up.
     """
 
     name: str
@@ -302,6 +310,7 @@ class ProjectSpec:
     target_origins: Mapping[str, Origin] = field(default_factory=dict)
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
     options: UriOptions = field(default=NO_OPTIONS, repr=False, compare=False)
+    sources: tuple[Source, ...] = ()
 
     def __post_init__(self) -> None:
         target = self.target

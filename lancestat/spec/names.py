@@ -130,7 +130,7 @@ def _category(char: str) -> str:
     return category if category == "Nd" else category[:1]
 
 
-def _folded(name: str) -> str:
+def folded(name: str) -> str:
     """Return the form that names share which differ in case or in forms of their letters alone."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", name).casefold())
 
@@ -150,7 +150,7 @@ class Namespace(Generic[T]):
 
     def declare(self, name: str, location: Location, errors: list[LancestatError]) -> bool:
         """Take a name; False, and an error, when it is taken."""
-        first = self.declared.setdefault(_folded(name), (name, location))
+        first = self.declared.setdefault(folded(name), (name, location))
         if first[1] == location:
             self.values[name] = None
             return True
@@ -189,5 +189,5 @@ class Namespace(Generic[T]):
         )
 
     def _same_letters(self, name: str) -> str | None:
-        declared = self.declared.get(_folded(name))
+        declared = self.declared.get(folded(name))
         return f"did you mean '{declared[0]}'?" if declared else None

@@ -79,6 +79,7 @@ def evaluate(text: str, names: TemplateNames) -> object:
         "ref": names.ref,
         "target": _Target(names),
         "range": _range,
+        **names.scope.words,
         _STEPS: [0],
     }
     try:
@@ -136,7 +137,7 @@ def _undefined_hint(message: str, names: TemplateNames) -> str | None:
     word = message.split("'")[1] if "'" in message else ""
     if word in (names.scope.vars or {}):
         return f"did you mean var('{word}')?"
-    functions = ("var", "env_var", "ref", "target")
+    functions = ("var", "env_var", "ref", "target", *names.scope.words)
     return did_you_mean(word, functions) or f"a template may use {names.allowed()}"
 
 

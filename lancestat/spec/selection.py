@@ -1,8 +1,8 @@
 """Selects the nodes that `--select` and `--exclude` mean.
 
-A selector is `name`, `glob*`, `tag:x`, `path:specs/x.yml`, `kind:table` or `state:modified`; a `+`
-before it adds all that it reads, a `+` after it all that reads it, however far. Space means union,
-comma intersection.
+A selector is `name`, `glob*`, `tag:x`, `path:specs/x.yml`, `kind:table`, `state:modified` or
+`source:lake`; a `+` before it adds all that it reads, a `+` after it all that reads it, however
+far. Space means union, comma intersection.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from pathlib import PurePosixPath
 
 from lancestat.errors import InvalidSelector, NothingSelected, did_you_mean
 from lancestat.spec.graph import dependencies
-from lancestat.spec.model import Node, NodeKind, ProjectSpec
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.names import composed
 from lancestat.spec.quoting import quoted
 
 STATES = ("new", "modified")
 
-_METHODS = ("tag", "path", "kind", "state")
+_METHODS = ("tag", "path", "kind", "state", "source")
 
 # Gives 'new', 'modified' or 'same' for every node; called only when a selector asks for it.
 States = Callable[[], Mapping[str, str]]
@@ -101,6 +101,12 @@ class _Graph:
             case "path":
                 names = self._where(lambda node: _below(node.location.file, argument))
                 return self._non_empty(core, names, strict, self._all_files(), "path:")
+            case "source":
+                names = self._where(lambda node: _is_of_source(node, argument))
+                labels = [source.label for source in self.spec.sources]
+                is_known = any(fnmatchcase(label, argument) for label in labels)
+                # A source may have no tables, and before it was looked up it has none.
+                return self._non_empty(core, names, strict and not is_known, labels, "source:")
         hint = did_you_mean(method, _METHODS)
         valid = ", ".join(f"{known}:" for known in _METHODS)
         raise InvalidSelector(
@@ -160,6 +166,10 @@ class _Graph:
                     reached.add(other)
                     pending.append(other)
         return reached
+
+
+def _is_of_source(node: Node, argument: str) -> bool:
+    return isinstance(node, Table) and fnmatchcase(node.source or "", argument)
 
 
 def _check_word(core: str, word: str, valid: Sequence[str]) -> None:

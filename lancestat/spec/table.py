@@ -284,8 +284,8 @@ class Table:
     """A declared Lance dataset; a relative `uri` is resolved against the project's folder.
 
     A table of a catalog has the URI of its `TableName`, until it is located: then it has the URI of
-    the dataset, and `declared` is the table as the YAML has it. `storage_options` may be secret:
-    `repr` omits them.
+    the dataset, and `declared` is the table as the YAML has it. `source` is the label of the source
+    that has it, once sources were looked up. `storage_options` may be secret: `repr` omits them.
     """
 
     name: str = key(NAME, "The name of the node and of its view in SQL.", role=LABEL)
@@ -364,6 +364,7 @@ class Table:
         default=None,
     )
     declared: Table | None = field(default=None, compare=False, repr=False, kw_only=True)
+    source: str | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     kind = NodeKind.TABLE
     declares: ClassVar[Resource] = Resource(

@@ -67,6 +67,11 @@ def _failure(problem: BadTemplateError, origin: Origin | None, location: Locatio
     return InvalidTemplate(f"template: {message}", location=location, hint=hint)
 
 
+def _is_rendered_later(path: KeyPath) -> bool:
+    """Whether a template is rendered for each table of a source."""
+    return path[:1] == ("sources",) and path[2:] == ("name",)
+
+
 @dataclass(slots=True)
 class Rendering:
     """The results of rendering besides values: inputs named by `ref`, origins, failures by path.
@@ -82,12 +87,13 @@ class Rendering:
     def render(
         self, document: Document, value: object, path: KeyPath, scope: TemplateScope
     ) -> object:
-        """`value`, found at `path` of `document`, with every template in it rendered.
+        """`value`, found at `path` of `document`, with the templates in it rendered.
 
         A template that fails is left as it is.
         """
         if isinstance(value, str):
-            return self._scalar(document, value, path, scope) if is_template(value) else value
+            is_rendered = is_template(value) and not _is_rendered_later(path)
+            return self._scalar(document, value, path, scope) if is_rendered else value
         if isinstance(value, dict):
             return {
                 key: self.render(document, item, (*path, key), scope) for key, item in value.items()

@@ -40,6 +40,7 @@ class TemplateScope:
 
     `vars` None means that `var` is not available, as in `vars` itself. `var_origins` has the
     origins of those that came from the environment, `target_origin` that of the target's name.
+    `words` are further names with their values.
     Values may be secrets: `repr` omits them.
     """
 
@@ -48,6 +49,7 @@ class TemplateScope:
     var_origins: Mapping[str, Origin] = field(default_factory=dict)
     target: str | None = None
     target_origin: Origin | None = None
+    words: Mapping[str, str] = field(default_factory=dict)
 
 
 def scalar_result(value: object) -> str | int | float | bool:
@@ -131,7 +133,7 @@ class TemplateNames:
 
     def allowed(self) -> str:
         """Return the names that a template may use, for messages."""
-        words = ["env_var('NAME')", "target.name"]
+        words = ["env_var('NAME')", "target.name", *self.scope.words]
         if self.scope.vars is not None:
             words.insert(0, "var('name')")
         return ", ".join([*words, "ref('table')"] if self.allow_ref else words)

@@ -82,6 +82,9 @@ def _owner(path: KeyPath, root: object, origins: Container[KeyPath]) -> str:
     kind, step = _OWNERS[str(path[0])], path[1]
     if isinstance(step, str):
         return f"{kind} {quoted(step)}"
+    if path[0] == "sources":
+        # Its name is a template of others.
+        return f"{kind} {step + 1}"
     at_name = (*path, "name")
     declared = None if at_name in origins else value_at(root, at_name)
     return f"{kind} {quoted(declared)}" if isinstance(declared, str) else f"{kind} {step + 1}"

@@ -64,6 +64,9 @@ class FakeProject:
     loaded: dict[str, object] = field(default_factory=dict)
     asked: dict[str, object] = field(default_factory=dict)
 
+    def discover(self) -> ProjectSpec:
+        return self.spec
+
     def nodes(
         self, select: Sequence[str] | None = None, exclude: Sequence[str] | None = None
     ) -> tuple[Node, ...]:

@@ -66,6 +66,9 @@ DERIVED = {
     "sql_location",
     "declared",
     "package_location",
+    "source",
+    "origins",
+    "scope",
 }
 
 

@@ -117,7 +117,7 @@ def test_every_change_of_the_definition_changes_the_digest() -> None:
 
 def test_every_field_of_the_model_is_tested() -> None:
     remarks = {"name", "location", "description", "tags", "owner", "freshness"}
-    remarks |= {"storage_options", "declared"}
+    remarks |= {"storage_options", "declared", "source"}
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}

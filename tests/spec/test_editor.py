@@ -44,6 +44,16 @@ SPECS: dict[str, Any] = {
         {"name": "c", "uri": "c.lance", "columns": ["x", "y*"]},
         {"name": "d", "table": "lake.s.d", "storage-options": {"aws_region": "r"}},
     ],
+    "sources": [
+        {
+            "catalog": "lake",
+            "include": ["sales.*"],
+            "exclude": ["*_tmp"],
+            "name": "{{ namespace }}_{{ table }}",
+            "defaults": {"tags": ["t"], "policy": "p", "columns": "all", "publish": "none"},
+        },
+        {"uri": "warehouse"},
+    ],
     "column_sets": [{"name": "s", "include": ["a"], "exclude": ["b"], "types": ["date"]}],
     "policies": [
         {
@@ -200,6 +210,8 @@ def test_the_tested_values_have_every_key(name: str, value: dict[str, Any]) -> N
         (("tables", 0), {"name": "a", "uri": "u", "colums": "all"}),
         (("tables", 0), {"name": "a"}),
         (("tables",), TEMPLATE),
+        (("sources", 0, "include"), []),
+        (("sources", 1), {"uri": "u", "catalog": "lake"}),
     ],
 )
 def test_wrong_values_are_still_flagged(path: tuple[Any, ...], wrong: object) -> None:
@@ -208,7 +220,7 @@ def test_wrong_values_are_still_flagged(path: tuple[Any, ...], wrong: object) ->
 
 def test_a_file_with_one_section_can_be_checked() -> None:
     parts = {"table": "tables", "column_set": "column_sets", "policy": "policies"}
-    parts["knn_join"] = "knn_joins"
+    parts |= {"knn_join": "knn_joins", "source": "sources"}
     assert {*parts, "project", "specs"} == set(KINDS)
     for kind, key in parts.items():
         for item in SPECS[key]:

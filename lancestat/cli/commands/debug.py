@@ -43,7 +43,7 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
     can_start = all(check.passed for check in checks)
     checks.append(verdict)
     if project is not None:
-        checks += check_tables(project.spec)
+        checks += check_tables(project.discover())
         checks.append(check_state(project))
         target = project.spec.target
         packages = list(check_package(target))

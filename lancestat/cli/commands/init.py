@@ -16,14 +16,27 @@ from lancestat.presentation.views import InitView
     views=[InitView],
 )
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
-def init(invocation: Invocation, folder: Path | None) -> None:
-    """Write the starter project; never over what is there."""
+@click.option(
+    "--from",
+    "place",
+    metavar="PLACE",
+    help="Over the tables that are there: a folder or URI of Lance datasets, dir:PATH or rest:URL "
+    "of a catalog.",
+)
+def init(invocation: Invocation, folder: Path | None, place: str | None) -> None:
+    """Write the starter project, or one over tables that are there; never over what is there."""
     from lancestat.scaffold.starter import starter_project
     from lancestat.scaffold.writer import write_scaffold
 
     root = folder or invocation.project_dir
-    written = write_scaffold(starter_project(), root)
-    invocation.show(InitView(root, written.files, written.tables))
+    if place is None:
+        scaffold = starter_project()
+    else:
+        from lancestat.cli.adopt import adopted_project
+
+        scaffold = adopted_project(place, root)
+    written = write_scaffold(scaffold, root)
+    invocation.show(InitView(root, written.files, written.tables, is_adopted=place is not None))
     if written.unchanged:
         unchanged = " and ".join(written.unchanged)
         verb = "stays as it is" if len(written.unchanged) == 1 else "stay as they are"

@@ -2,18 +2,34 @@
 
 from __future__ import annotations
 
+import click
+
 from lancestat.cli.command import Invocation, any_of, command, selection_options
+from lancestat.errors import InvalidProject, LancestatError
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import ListView
 
 
 @command("list", help="List what the project declares.", views=[ListView])
 @selection_options
-def list_nodes(invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...]) -> None:
+@click.option("--discover", is_flag=True, help="Look up the sources, and list their tables too.")
+def list_nodes(
+    invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], discover: bool
+) -> None:
     from lancestat.spec.redaction import redacted_nodes
 
     project = invocation.project()
+    errors: list[LancestatError] = []
+    if discover:
+        from lancestat.plan.discover import unlisted_errors, without_stand_ins
+
+        errors = unlisted_errors(project.discover())
+        project.spec = without_stand_ins(project.spec)
     nodes = project.nodes(any_of(select), any_of(exclude))
     spec = project.spec
     redacted = list(redacted_nodes(spec, nodes, CONSOLE.audience))
-    invocation.show(ListView(spec.name, spec.target.name, redacted, is_empty=not spec.nodes))
+    has_sources = bool(spec.sources) and not discover
+    names = spec.name, spec.target.name
+    invocation.show(ListView(*names, redacted, not spec.nodes, has_sources and not spec.nodes))
+    if errors:
+        raise InvalidProject(errors)

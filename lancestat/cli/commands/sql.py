@@ -94,6 +94,7 @@ def sql(
         invocation.require(ExplanationView, "--explain")
     text = _query(context, query, path)
     project = invocation.project()
+    project.discover()
     target = project.spec.target
     if remote_of(target) is not None:
         # Spark's parser is on the server.

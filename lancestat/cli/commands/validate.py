@@ -17,5 +17,5 @@ def validate(invocation: Invocation) -> None:
     except InvalidProject as error:
         invocation.show(ValidationView(errors=error.errors))
         raise
-    kinds = [node.kind.value for node in spec.nodes]
+    kinds = [*(node.kind.value for node in spec.nodes), *("source" for _ in spec.sources)]
     invocation.show(ValidationView(spec.name, spec.target.name, kinds))

@@ -1,0 +1,187 @@
+"""The files of a project over tables that are there already: `lancestat init --from`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from lancestat.errors import DatasetMissing
+from lancestat.formats import count, visible
+from lancestat.lake.catalogs import client_of
+from lancestat.lake.files import local_path
+from lancestat.redact import redact_line
+from lancestat.scaffold.starter import project_of
+from lancestat.scaffold.writer import Scaffold
+from lancestat.spec.catalog import Catalog
+from lancestat.spec.names import PUNCTUATION, is_name
+from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.template import is_template
+
+_CATALOG = "lake"
+_MOST_LISTED = 50
+
+_PROJECT = """\
+# yaml-language-server: $schema=schemas/lancestat_project.schema.json
+name: {name}
+default-target: dev
+targets:
+  dev:
+    spark: {{master: "local[*]"}}
+    # What runs remember. Deleting it costs time, never correctness.
+    state: .lancestat/state
+    # Lance takes the usual variables of object stores from the environment, such as AWS_REGION and
+    # AWS_ACCESS_KEY_ID. Other options go here, and secrets never stand in this file:
+    # storage-options:
+    #   aws_endpoint: "{{{{ env_var('AWS_ENDPOINT') }}}}"
+{catalogs}"""
+
+_CATALOGS = """\
+    # Properties of a catalog may be secret, too: take those from env_var('NAME').
+    catalogs:
+      {name}:
+        impl: {impl}
+        properties: {{{key}: {place}}}
+"""
+
+_SOURCES = """\
+# yaml-language-server: $schema=../schemas/lancestat_specs.schema.json
+
+# Every table of a source is a node, as if it were declared with the source's defaults. Tables that
+# come later are found by the next command: 'lancestat plan' says which are new and which are gone.
+sources:
+  - {place}
+    # Patterns of whole names such as sales.orders; * matches dots, too.
+    include: ["*"]
+    exclude: []
+    # The names of nodes are namespace and table joined by _, unless there is a template:
+    # name: "{{{{ namespace }}}}_{{{{ table }}}}"
+    defaults:
+      policy: fresh_enough
+      columns: all
+      # Statistics are committed to the tables' manifests. 'none' keeps them in the state alone.
+      publish: manifest
+
+# What was found when this file was written:
+{found}
+
+policies:
+  # Which staleness readers accept. Without a policy, none.
+  - name: fresh_enough
+    description: Queries may use statistics that are a little behind.
+    allow.stale: {{max_age: 24h, max_changed_rows: 5%}}
+
+# A table that is declared has its own keys, and none of the source's:
+# tables:
+#   - name: orders
+#     {example}
+#     columns: [order_id, customer_id]
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place of tables, as the YAML names it: a folder where `impl` is None, else a catalog."""
+
+    impl: str | None
+    address: str
+    written: str
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that lists the tables."""
+        return Catalog(self.impl or "dir", {self.key: self.address})
+
+    @property
+    def key(self) -> str:
+        """The property that says where a catalog is."""
+        return "uri" if self.impl == "rest" else "root"
+
+
+def parse_place(text: str, root: Path) -> Place:
+    """Return what `--from` names: a folder or URI, `dir:PATH` or `rest:URL`.
+
+    A local path inside of `root`, the project's folder, is written relative to it.
+
+    Raises:
+        click.UsageError: it holds what must not be written.
+    """
+    kind, colon, rest = text.partition(":")
+    impl = kind if colon and kind in ("dir", "rest") else None
+    address = rest if impl is not None else text
+    if not address:
+        raise click.UsageError("--from takes a folder, a URI, dir:PATH or rest:URL.")
+    if redact_line(address) != address:
+        raise click.UsageError(
+            "--from names a place with a user, a password or a query in it, which would be written "
+            "to the project: leave that out, and give it by the environment."
+        )
+    if is_template(address):
+        raise click.UsageError("--from names a place with {{ or {% in it, which is a template.")
+    path = None if impl == "rest" else local_path(address)
+    if path is None:
+        return Place(impl, address, address)
+    absolute = Path(os.path.abspath(path))
+    if not absolute.is_dir():
+        raise DatasetMissing(f"there is no folder {address}", hint="check what --from names")
+    inside = absolute.is_relative_to(root.resolve())
+    written = f"./{absolute.relative_to(root.resolve())}" if inside else str(absolute)
+    return Place(impl, str(absolute), written)
+
+
+def adopted_project(text: str, root: Path) -> Scaffold:
+    """Return a project over what is at a place.
+
+    Args:
+        text: See `parse_place`.
+        root: The project's folder.
+
+    Raises:
+        LakeError: the place cannot be listed, or has no tables.
+        click.UsageError: see `parse_place`.
+    """
+    place = parse_place(text, root)
+    tables = sorted(
+        (table.identifier for table in client_of(place.catalog, _CATALOG).tables()),
+        key=lambda identifier: (identifier[:-1], identifier[-1]),
+    )
+    if not tables:
+        raise DatasetMissing(
+            f"there are no Lance tables at {address_of(place)}; nothing was written",
+            hint="--from takes a folder of datasets, dir:PATH or rest:URL",
+        )
+    return project_of(
+        {PROJECT_FILE: _project(place, root), "specs/sources.yml": _sources(place, tables)}
+    )
+
+
+def address_of(place: Place) -> str:
+    """Return the place as the command line has it."""
+    return place.address if place.impl is None else f"{place.impl}:{place.address}"
+
+
+def _project(place: Place, root: Path) -> str:
+    name = root.resolve().name
+    catalogs = ""
+    if place.impl is not None:
+        catalogs = _CATALOGS.format(
+            name=_CATALOG, impl=place.impl, key=place.key, place=json.dumps(place.written)
+        )
+    is_usable = is_name(name, PUNCTUATION["lancestat-name"])
+    return _PROJECT.format(name=json.dumps(name) if is_usable else "lake", catalogs=catalogs)
+
+
+def _sources(place: Place, tables: Sequence[tuple[str, ...]]) -> str:
+    names = [visible(".".join(identifier)) for identifier in tables]
+    listed = [f"#   {name}" for name in names[:_MOST_LISTED]]
+    if len(names) > len(listed):
+        listed.append(f"#   and {count(len(names) - len(listed))} more")
+    if place.impl is None:
+        source, example = f"uri: {json.dumps(place.written)}", f"uri: {place.written}/orders.lance"
+    else:
+        source, example = f"catalog: {_CATALOG}", f"table: {_CATALOG}.sales.orders"
+    return _SOURCES.format(place=source, found="\n".join(listed), example=example)

@@ -1,0 +1,227 @@
+"""Sources: places whose tables become nodes without being declared one by one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import field, replace
+from functools import lru_cache
+from typing import Any, ClassVar
+from urllib.parse import quote
+
+from lancestat.errors import Location
+from lancestat.redact import Origin
+from lancestat.spec.catalog import TableName
+from lancestat.spec.declaration import (
+    CHECK,
+    LABEL,
+    MEANING,
+    Listed,
+    Nested,
+    PathOrUri,
+    Resource,
+    Text,
+    key,
+    key_fields,
+    keys,
+    resource,
+)
+from lancestat.spec.names import PUNCTUATION, is_name
+from lancestat.spec.shapes import NAME, PUBLIC
+from lancestat.spec.table import ColumnSelection, Freshness, Policy, Publish, Table
+from lancestat.spec.template import render
+from lancestat.spec.template_scope import TemplateScope
+
+SCHEME = "source://"
+"""The scheme of what stands for a source, or for a table that it should have."""
+
+DEFAULT_NAME = "{% if namespace %}{{ namespace }}_{% endif %}{{ table }}"
+WORDS = ("namespace", "table", "catalog")
+
+_TABLE_PATTERNS = Listed(
+    title="a list of patterns of table names",
+    description="Patterns with * and ? of whole names such as sales.orders, matched with case; "
+    "* matches dots too.",
+    definition="table_patterns",
+    items=Text(
+        title="a pattern of table names such as sales.* or *_tmp",
+        definition="table_pattern",
+        limits={"pattern": r"^[^.\s]+(\.[^.\s]+)*$(?!\n)"},
+    ),
+    is_unique=True,
+)
+
+
+def _as_of_tables(name: str) -> Any:
+    """Return a field with the key that tables have."""
+    [declared] = [declared for declared in key_fields(Table) if declared.name == name]
+    return keys(*declared.keys, default_factory=lambda: declared.default)
+
+
+@resource
+class SourceDefaults:
+    """What the tables of a source have, as if each of them were declared with it."""
+
+    tags: tuple[str, ...] = _as_of_tables("tags")
+    owner: str | None = _as_of_tables("owner")
+    columns: ColumnSelection = _as_of_tables("columns")
+    policy: Policy = _as_of_tables("policy")
+    publish: Publish = _as_of_tables("publish")
+    histogram: bool = _as_of_tables("histogram")
+    freshness: Freshness | None = _as_of_tables("freshness")
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping of keys of tables", "Keys of every table that the source finds."
+    )
+
+
+@resource
+class Source:
+    """A catalog or a folder whose tables are nodes; one of `catalog` and `uri` is set.
+
+    `origins` are those of the nodes' values, by dotted key of a table; `scope` is what `name` is
+    rendered in.
+    """
+
+    catalog: str | None = key(
+        PUBLIC,
+        "One of the target's catalogs, of which every namespace is looked up.",
+        role=MEANING,
+        default=None,
+        kw_only=True,
+    )
+    uri: str | None = key(
+        PathOrUri(title="a folder or an object-store URI", limits={"minLength": 1}),
+        "A folder of Lance datasets, or the root of a directory catalog.",
+        role=MEANING,
+        default=None,
+        kw_only=True,
+    )
+    include: tuple[str, ...] = key(
+        replace(_TABLE_PATTERNS, definition="filled_table_patterns", is_filled=True),
+        "The tables that become nodes.",
+        role=MEANING,
+        default=("*",),
+        kw_only=True,
+    )
+    exclude: tuple[str, ...] = key(
+        _TABLE_PATTERNS, "Those that do not.", role=MEANING, default=(), kw_only=True
+    )
+    name: str = key(
+        Text(title="a template of the names of nodes", limits={"minLength": 1}),
+        "A template of the names of nodes over `namespace` (the parts joined by _), `table` and "
+        "`catalog`. Left out, it is namespace and table joined by _.",
+        role=LABEL,
+        default=DEFAULT_NAME,
+        kw_only=True,
+    )
+    defaults: SourceDefaults = key(
+        Nested(resource=SourceDefaults, is_inline=True, title="a mapping of keys of tables"),
+        "Keys of every table that is found; a declared table has its own instead.",
+        role=CHECK,
+        default_factory=SourceDefaults,
+        kw_only=True,
+    )
+    location: Location
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, kw_only=True)
+    scope: TemplateScope = field(
+        default_factory=TemplateScope, compare=False, repr=False, kw_only=True
+    )
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping with 'catalog' or 'uri'",
+        "A catalog or a folder whose tables are nodes, without being declared one by one.",
+        noun="source",
+        definition="source",
+        one_of=("catalog", "uri"),
+    )
+
+    @property
+    def label(self) -> str:
+        """What selectors call the source: its catalog, or the last part of its URI."""
+        if self.catalog is not None:
+            return self.catalog
+        return (self.uri or "").rstrip("/").rpartition("/")[2]
+
+    @property
+    def catalog_name(self) -> str:
+        """The catalog of its tables' names; a folder is one that is called by its URI."""
+        return self.catalog or (self.uri or "").rstrip("/")
+
+    def matches(self, table: TableName) -> bool:
+        """Whether a table is one of the source's."""
+        if table.catalog != self.catalog_name:
+            return False
+        text = ".".join(table.identifier)
+        return _is_any(text, self.include) and not _is_any(text, self.exclude)
+
+    def unused(self, tables: Iterable[TableName]) -> list[str]:
+        """The patterns of `include` that match none of some tables."""
+        texts = [".".join(table.identifier) for table in tables]
+        return [
+            pattern
+            for pattern in self.include
+            if not any(_pattern(pattern).fullmatch(text) for text in texts)
+        ]
+
+    def node_name(self, table: TableName) -> str:
+        """Return the name of a table's node.
+
+        Raises:
+            SpecError: the template fails on it.
+            ValueError: what it gives is no name.
+        """
+        *namespace, name = table.identifier
+        words = {"namespace": "_".join(namespace), "table": name, "catalog": self.label}
+        text = str(render(self.name, replace(self.scope, words=words), self.location).value)
+        if not is_name(text, PUNCTUATION["lancestat-name"]) or len(text) > _MOST_LETTERS:
+            raise ValueError(text)
+        return text
+
+    def node(self, name: str, table: TableName) -> Table:
+        """Return the node of a table that is found."""
+        given = self.defaults
+        return Table(
+            name,
+            table.uri,
+            self.location,
+            tags=given.tags,
+            owner=given.owner,
+            columns=given.columns,
+            policy=given.policy,
+            publish=given.publish,
+            histogram=given.histogram,
+            freshness=given.freshness,
+            source=self.label,
+        )
+
+    def stand_in(self) -> Table:
+        """Return a node in place of the source's tables, where these are not known."""
+        place = quote(self.catalog_name, safe="/:")
+        node = self.node(f"source:{self.label}", TableName(self.catalog_name, ("*",)))
+        return replace(node, uri=f"{SCHEME}{place}")
+
+
+_MOST_LETTERS: int = NAME.limits["maxLength"]
+
+
+def is_stand_in(node: Table) -> bool:
+    """Whether a node stands for a source, or for a table that a source should have."""
+    return node.uri.startswith(SCHEME)
+
+
+def is_source(node: Table) -> bool:
+    """Whether a node stands for a source; names of other nodes have no colon."""
+    return is_stand_in(node) and ":" in node.name
+
+
+def _is_any(text: str, patterns: Iterable[str]) -> bool:
+    return any(_pattern(pattern).fullmatch(text) for pattern in patterns)
+
+
+@lru_cache(maxsize=1024)
+def _pattern(pattern: str) -> re.Pattern[str]:
+    parts = (
+        {"*": ".*", "?": "."}.get(part, re.escape(part)) for part in re.split(r"([*?])", pattern)
+    )
+    return re.compile("".join(parts), re.DOTALL)

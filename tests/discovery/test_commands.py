@@ -1,0 +1,239 @@
+"""Commands over sources, from end to end. Nothing here is large enough for Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import lance
+import lance_namespace
+import pytest
+
+from lancestat.lake import catalogs as lake_catalogs
+from tests.discovery.catalogs import ROWS, write_catalog, write_folder
+from tests.discovery.conftest import PROJECT, Lancestat, Write
+
+LAKE = "sources:\n  - catalog: lake\n"
+BOTH = f"{LAKE}  - catalog: paging\n    name: paged_{{{{ table }}}}\n"
+
+
+@pytest.fixture(autouse=True)
+def lake(tmp_path: Path, write: Write) -> Path:
+    write_catalog(tmp_path / "lake", "sales.orders", "crm.customers")
+    write(LAKE)
+    return tmp_path / "lake"
+
+
+def payload(lancestat: Lancestat, *args: str) -> Any:
+    return json.loads(lancestat("--output", "json", *args).stdout)
+
+
+def actions(plan: Any) -> dict[str, str]:
+    return {node["name"]: node["action"] for node in plan["nodes"]}
+
+
+def test_validate_and_list_ask_no_catalog(tmp_path: Path, lancestat: Lancestat) -> None:
+    shutil.rmtree(tmp_path / "lake")
+    (tmp_path / "lake").write_text("no folder")
+    valid = lancestat("validate")
+    assert valid.exit_code == 0 and "1 source" in valid.stdout
+    assert "--discover" in lancestat("list").stdout
+    assert lancestat("list", "--select", "source:lake").exit_code == 0
+    assert lancestat("list", "--select", "source:laek").exit_code == 2
+
+
+def test_list_discovers_on_demand(lancestat: Lancestat) -> None:
+    listed = payload(lancestat, "list", "--discover")
+    assert [node["name"] for node in listed["nodes"]] == ["crm_customers", "sales_orders"]
+    assert {node["file"] for node in listed["nodes"]} == {"specs/sources.yml"}
+
+
+def test_a_run_publishes_to_what_is_found_and_the_next_plan_is_idle(
+    lake: Path, lancestat: Lancestat
+) -> None:
+    first = payload(lancestat, "plan")
+    assert actions(first) == {"crm_customers": "analyze", "sales_orders": "analyze"}
+    assert first["sources"] == {
+        "found": 2,
+        "new": ["crm_customers", "sales_orders"],
+        "gone": [],
+        "notes": [],
+    }
+    assert lancestat("run").exit_code == 0
+    [place] = [path for path in lake.iterdir() if path.name.endswith("orders")]
+    assert any("lance.stats" in key for key in lance.dataset(str(place)).config())
+    second = payload(lancestat, "plan")
+    assert set(actions(second).values()) == {"skip"}
+    assert second["sources"]["new"] == second["sources"]["gone"] == []
+    assert "Nothing to do" in lancestat("plan").stdout
+
+
+def test_a_plan_tells_what_is_new_and_what_is_gone_and_gc_drops_that(
+    tmp_path: Path, lancestat: Lancestat
+) -> None:
+    lancestat("run")
+    client = lance_namespace.connect("dir", {"root": str(tmp_path / "lake")})
+    client.drop_table(lance_namespace.DropTableRequest(id=["crm", "customers"]))
+    write_catalog(tmp_path / "lake", "sales.parts")
+    plan = payload(lancestat, "plan")
+    assert plan["sources"]["new"] == ["sales_parts"]
+    assert plan["sources"]["gone"] == ["crm_customers"]
+    for output in ("text", "markdown"):
+        text = lancestat("--output", output, "plan").stdout.replace("\\_", "_")
+        assert "New since the last run: sales_parts." in text
+        assert "Gone since the last run: crm_customers" in text
+    assert payload(lancestat, "gc")["partials_dropped"] > 0
+    assert payload(lancestat, "plan")["sources"]["gone"] == []
+
+
+@pytest.mark.parametrize(
+    ("selector", "chosen"),
+    [
+        ("source:lake", {"crm_customers", "sales_orders"}),
+        ("source:flat", {"parts"}),
+        ("source:*", {"crm_customers", "sales_orders", "parts"}),
+        ("tag:nightly", {"parts"}),
+        ("path:specs/sources.yml", {"crm_customers", "sales_orders", "parts"}),
+        ("kind:table,sales*", {"sales_orders"}),
+        ("state:new,source:flat", {"parts"}),
+    ],
+)
+def test_selectors_work_on_tables_that_are_found(
+    tmp_path: Path, write: Write, lancestat: Lancestat, selector: str, chosen: set[str]
+) -> None:
+    write_folder(tmp_path / "flat", "parts")
+    write(f"{LAKE}  - uri: flat\n    defaults: {{tags: [nightly]}}\n")
+    assert set(actions(payload(lancestat, "plan", "--select", selector))) == chosen
+
+
+def test_a_source_that_fails_is_shown_once_and_the_others_go_on(
+    tmp_path: Path, write: Write, lancestat: Lancestat
+) -> None:
+    write_catalog(tmp_path / "paging", "a.x")
+    write(BOTH)
+    assert lancestat("run").exit_code == 0
+    (tmp_path / "paging" / "denied").touch()
+    lance.write_dataset(ROWS, next(map(str, (tmp_path / "lake").glob("*orders"))), mode="append")
+
+    planned = lancestat("plan")
+    assert planned.exit_code == 1
+    assert planned.stdout.count("no permission") == 1
+    assert "specs/sources.yml:3:14" in planned.stdout
+    plan = payload(lancestat, "plan")
+    assert plan["sources"]["gone"] is None, "what a silent catalog has is not gone"
+    [blocked] = [node for node in plan["nodes"] if node["action"] == "blocked"]
+    assert (blocked["name"], blocked["kind"]) == ("source:paging", "source")
+
+    ran = lancestat("--output", "json", "run")
+    assert ran.exit_code == 1
+    statuses = {node["name"]: node["status"] for node in json.loads(ran.stdout)["nodes"]}
+    assert statuses["source:paging"] == "error" and statuses["sales_orders"] == "success"
+    assert lancestat("plan", "--select", "source:lake").exit_code == 0
+    assert lancestat("list", "--discover").exit_code == 1
+
+    refused = lancestat("gc")
+    assert refused.exit_code == 1, "the state of its tables would be taken for what nothing needs"
+    (tmp_path / "paging" / "denied").unlink()
+    assert payload(lancestat, "gc")["partials_dropped"] == 0
+
+
+def test_retry_takes_up_the_tables_of_a_source_that_failed(
+    tmp_path: Path, write: Write, lancestat: Lancestat
+) -> None:
+    write_catalog(tmp_path / "paging", "a.x")
+    (tmp_path / "paging" / "denied").touch()
+    write(BOTH)
+    assert lancestat("run").exit_code == 1
+    (tmp_path / "paging" / "denied").unlink()
+    retried = lancestat("--output", "json", "retry")
+    assert retried.exit_code == 0, retried.output
+    assert [node["name"] for node in json.loads(retried.stdout)["nodes"]] == ["paged_x"]
+
+
+def test_a_plan_file_of_tables_that_are_found(tmp_path: Path, lancestat: Lancestat) -> None:
+    file = str(tmp_path / "plan.json")
+    assert lancestat("plan", "--out", file).exit_code == 0
+    write_catalog(tmp_path / "lake", "sales.parts")
+    assert "sales_parts" in lancestat("run", "--plan-file", file).output
+    assert lancestat("plan", "--out", file).exit_code == 0
+    assert lancestat("run", "--plan-file", file).exit_code == 0
+
+
+def test_status_show_docs_and_debug_know_tables_that_are_found(
+    tmp_path: Path, lancestat: Lancestat
+) -> None:
+    lancestat("run")
+    assert {node["name"] for node in payload(lancestat, "status")["nodes"]} == {
+        "crm_customers",
+        "sales_orders",
+    }
+    assert payload(lancestat, "show", "sales_orders")["numRows"] == 3
+    out = tmp_path / "pages"
+    assert lancestat("docs", "--out", str(out)).exit_code == 0
+    assert any("sales_orders" in path.name for path in out.rglob("*.html"))
+
+
+def git(folder: Path, *args: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
+    subprocess.run(["git", *identity, *args], cwd=folder, check=True, capture_output=True)
+
+
+@pytest.fixture
+def committed(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "-q")
+    git(tmp_path, "add", "lancestat_project.yml", "specs")
+    git(tmp_path, "commit", "-qm", "sources")
+    return tmp_path
+
+
+def test_a_diff_compares_patterns_and_what_they_match(
+    committed: Path, write: Write, lancestat: Lancestat
+) -> None:
+    write(f"{LAKE}    include: ['sales.*']\n    defaults: {{policy: {{allow.stale: true}}}}\n")
+    diff = payload(lancestat, "diff", "HEAD")
+    [setting] = diff["settings"]
+    assert setting["name"] == "source:lake.include"
+    assert (setting["old"], setting["new"]) == (["*"], ["sales.*"])
+    assert diff["risks"] == ["staleness_loosened"]
+    assert diff["notes"] == ["source:lake matches 1 table, no longer: crm.customers"]
+    failing = lancestat("diff", "HEAD", "--fail-on", "staleness_loosened", "--no-datasets")
+    assert failing.exit_code == 3 and "crm.customers" not in failing.stdout
+
+
+def test_a_diff_asks_no_place_that_base_does_not_have(
+    committed: Path, write: Write, lancestat: Lancestat
+) -> None:
+    write_catalog(committed / "paging", "a.x")
+    (committed / "paging" / "denied").touch()
+    write(BOTH)
+    [note] = payload(lancestat, "diff", "HEAD")["notes"]
+    assert note.startswith("what source:paging matches is not looked up")
+    write(f"{LAKE}    include: ['sales.*']\n", PROJECT.replace("root: lake", "root: elsewhere"))
+    [note] = payload(lancestat, "diff", "HEAD")["notes"]
+    assert note.startswith("what source:lake matches is not looked up")
+
+
+def test_sources_are_looked_up_once_per_command(
+    lake: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    tables = lake_catalogs._Client.tables
+
+    def counted(self: Any, namespace: tuple[str, ...] = ()) -> Any:
+        asked.extend([] if namespace else [self.name])
+        return tables(self, namespace)
+
+    monkeypatch.setattr(lake_catalogs._Client, "tables", counted)
+    for command in ("plan", "run", "status", "gc", "retry"):
+        asked.clear()
+        assert lancestat(command).exit_code == 0
+        assert asked == ["lake"], command
+    asked.clear()
+    lancestat("show", "sales_orders")
+    assert asked == ["lake"]
+    asked.clear()
+    assert lancestat("validate").exit_code == lancestat("list").exit_code == 0
+    assert asked == []
