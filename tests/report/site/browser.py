@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,7 @@ import pytest
 from playwright.sync_api import Browser, Dialog, Page, Request, sync_playwright
 
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
+HEIGHT = 844
 MISSING = (
     "Chromium is needed to look at the pages: apt-get install chromium, "
     "or name a browser of its kind with LANCESTAT_CHROMIUM"
@@ -30,11 +31,22 @@ def executable() -> str:
 
 @contextmanager
 def launched() -> Iterator[Browser]:
-    """Chromium without a window."""
+    """Chromium without a screen, and with one window for all visits with scripts.
+
+    To open a window takes as long as to read five pages.
+    """
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=executable(), args=ARGUMENTS)
+        _new_page(browser)
         yield browser
         browser.close()
+
+
+def _new_page(browser: Browser, *, scripts: bool = True) -> Page:
+    context = browser.new_context(
+        java_script_enabled=scripts, locale="en-US", timezone_id="America/New_York"
+    )
+    return context.new_page()
 
 
 @dataclass
@@ -45,13 +57,24 @@ class Visitor:
     site: Path
     complaints: list[str] = field(default_factory=list)
 
-    def __post_init__(self) -> None:
-        self.page.on("console", lambda line: self.complaints.append(f"console: {line.text}"))
-        self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
-        self.page.on("dialog", self._dismiss)
-        self.page.on("requestfailed", self._note_failure)
-        self.page.on("request", lambda request: self._check(request.url))
-        self.page.on("popup", lambda popup: self.complaints.append(f"popup: {popup.url}"))
+    @contextmanager
+    def watched(self) -> Iterator[None]:
+        """Record what the page does while the block runs."""
+        listeners: dict[str, Callable[..., object]] = {
+            "console": lambda line: self.complaints.append(f"console: {line.text}"),
+            "pageerror": lambda error: self.complaints.append(f"error: {error}"),
+            "dialog": self._dismiss,
+            "requestfailed": self._note_failure,
+            "request": lambda request: self._check(request.url),
+            "popup": lambda popup: self.complaints.append(f"popup: {popup.url}"),
+        }
+        for event, listener in listeners.items():
+            self.page.on(event, listener)  # type: ignore[call-overload]
+        try:
+            yield
+        finally:
+            for event, listener in listeners.items():
+                self.page.remove_listener(event, listener)
 
     def open(self, path: str) -> Page:
         """Open a page of the site."""
@@ -97,14 +120,18 @@ def visit(
     scripts: bool = True,
 ) -> Iterator[Visitor]:
     """Look at a site; complaints at the end fail the test."""
-    context = browser.new_context(
-        viewport={"width": width, "height": 844},
-        color_scheme=scheme,
-        java_script_enabled=scripts,
-        locale="en-US",
-        timezone_id="America/New_York",
-    )
-    visitor = Visitor(context.new_page(), site)
-    yield visitor
-    context.close()
+    page = browser.contexts[0].pages[0] if scripts else _new_page(browser, scripts=False)
+    page.set_viewport_size({"width": width, "height": HEIGHT})
+    page.emulate_media(color_scheme=scheme)
+    visitor = Visitor(page, site)
+    try:
+        with visitor.watched():
+            yield visitor
+    finally:
+        if not scripts:
+            page.context.close()
+        elif page.url.startswith("file:"):
+            # The next visitor has not chosen anything yet.
+            page.evaluate("localStorage.clear()")
+            page.goto("about:blank")
     assert not visitor.complaints, "\n".join(visitor.complaints)
