@@ -225,9 +225,7 @@ class _Client:
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
         is_silent = (
-            kind in _PASSING
-            or isinstance(error, _NoAnswer)
-            or cause_of(error) is Cause.UNREACHABLE
+            kind in _PASSING or isinstance(error, _NoAnswer) or cause_of(error) is Cause.UNREACHABLE
         )
         if is_silent:
             return CatalogUnreachable(
@@ -255,9 +253,7 @@ class _Client:
         near = did_you_mean(namespace[-1], spaces) if namespace else None
         return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
 
-    def names(
-        self, namespace: tuple[str, ...], kind: str, most: int | None = None
-    ) -> list[str]:
+    def names(self, namespace: tuple[str, ...], kind: str, most: int | None = None) -> list[str]:
         """Return the sorted names of the tables or namespaces in a namespace.
 
         They are those of all pages, or of as many as have `most` names.

@@ -38,7 +38,7 @@ class ServingCatalog(ns.LanceNamespace):
         lease_seconds: How long credentials are good for; none are given when 0.
         page: The most names of one page.
         fails: So many of the first requests of each kind fail, as those of a busy server.
-        forbidden: The name of a table that nobody may read.
+        forbidden: "true" if nobody may read tables whose names start with `private`.
         managed: "true" if the catalog owns the versions of its tables.
     """
 
@@ -48,7 +48,7 @@ class ServingCatalog(ns.LanceNamespace):
         lease_seconds: str = "0",
         page: str = "2",
         fails: str = "0",
-        forbidden: str = "",
+        forbidden: str = "false",
         managed: str = "false",
         token: str = "",
     ) -> None:
@@ -57,7 +57,7 @@ class ServingCatalog(ns.LanceNamespace):
         self._lease_seconds = float(lease_seconds)
         self._page = int(page)
         self._fails = int(fails)
-        self._forbidden = forbidden
+        self._forbidden = forbidden == "true"
         self._managed = managed == "true"
 
     def namespace_id(self) -> str:
@@ -66,7 +66,7 @@ class ServingCatalog(ns.LanceNamespace):
     def describe_table(self, request: Any) -> ns.DescribeTableResponse:
         asked = self._count("describe_table")
         identifier = request.id
-        if self._forbidden and identifier[-1] == self._forbidden:
+        if self._forbidden and identifier[-1].startswith("private"):
             raise PermissionDeniedError(f"{identifier[-1]} is not for you")
         answer = self._tables.describe_table(request)
         answer.managed_versioning = self._managed

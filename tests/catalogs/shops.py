@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import lance
 import lance_namespace as ns
 import pyarrow as pa
 from click.testing import CliRunner, Result
+from lance_namespace.errors import NamespaceAlreadyExistsError
 
 from lancestat.cli.main import cli
 from lancestat.manifest.wire import unstamped
@@ -48,8 +50,8 @@ class Shop:
         """Create a table through the catalog, and return where it is."""
         client = self.client
         if len(identifier) > 1:
-            request = ns.CreateNamespaceRequest(id=list(identifier[:-1]), mode="exist_ok")
-            client.create_namespace(request)
+            with suppress(NamespaceAlreadyExistsError):
+                client.create_namespace(ns.CreateNamespaceRequest(id=list(identifier[:-1])))
         lance.write_dataset(
             rows(count),
             namespace_client=client,
@@ -68,7 +70,7 @@ class Shop:
         """Write the YAML of a project with these tables."""
         (self.folder / "specs").mkdir(exist_ok=True)
         lake = {"impl": self.impl, "properties": self.properties}
-        target = {"state": "state", "catalogs": {"lake": lake} if catalog else {}}
+        target = {"state": "state", **({"catalogs": {"lake": lake}} if catalog else {})}
         project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
         (self.folder / "lancestat_project.yml").write_text(json.dumps(project))
         lines = ["tables:", *(f"  - {json.dumps(table)}" for table in tables)]

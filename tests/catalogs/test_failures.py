@@ -80,13 +80,13 @@ def test_a_busy_catalog_is_asked_again(tmp_path: Path) -> None:
 
 def test_a_forbidden_table_does_not_stop_others(tmp_path: Path) -> None:
     shop = serving(tmp_path)
-    for name in ("orders", "salaries"):
+    for name in ("orders", "private_notes"):
         shop.create("sales", name)
-    shop.properties["forbidden"] = "salaries"
-    shop.declare({"name": "salaries", "table": "lake.sales.salaries"}, ORDERS)
+    shop.properties["forbidden"] = "true"
+    shop.declare({"name": "private_notes", "table": "lake.sales.private_notes"}, ORDERS)
     result = shop.lancestat("run")
     assert result.exit_code == 1
-    assert "no permission to read lake.sales.salaries" in result.output
+    assert "no permission to read lake.sales.private_notes" in result.output
     assert "specs/shop.yml:2" in result.output
     assert shop.published("sales", "orders")
 
@@ -153,12 +153,14 @@ def test_no_output_or_file_has_a_secret(tmp_path: Path) -> None:
     shop.declare(ORDERS)
     said = ""
     plan = str(tmp_path / "plan.json")
-    for command in (f"plan --out {plan}", f"run --plan {plan}", "-v run", "show orders", "docs"):
+    for command in (f"plan --out {plan}", f"run --plan-file {plan}", "run", "show orders", "docs"):
         result = shop.lancestat(*command.split())
         assert result.exit_code == 0, result.output
         said += result.output
     (tmp_path / "lancestat_project.yml").unlink()
-    kept = [path for path in tmp_path.rglob("*") if path.is_file() and "lake" not in path.parts[-3:]]
+    kept = [
+        path for path in tmp_path.rglob("*") if path.is_file() and "lake" not in path.parts[-3:]
+    ]
     said += "".join(path.read_bytes().decode("latin-1") for path in kept)
     assert "lent-secret-" not in said
     assert "lent-id-" not in said

@@ -32,7 +32,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
                 yield Shop(tmp_path, "rest", {"uri": f"http://127.0.0.1:{server.port}"})
         case kind:
             is_managed = str("managed" in kind).lower()
-            yield Shop(tmp_path, SERVING, {"root": root, "managed": is_managed, "fails": "1"})
+            yield Shop(tmp_path, SERVING, {"root": root, "managed": is_managed})
 
 
 def is_flat(shop: Shop) -> bool:
@@ -112,7 +112,7 @@ def test_a_saved_plan_is_out_of_date_when_the_table_moves(tmp_path: Path) -> Non
         ns.RegisterTableRequest(id=["sales", "orders"], location="elsewhere.lance")
     )
     assert shop.location("sales", "orders") != uri
-    result = shop.lancestat("run", "--plan", plan)
+    result = shop.lancestat("run", "--plan-file", plan)
     assert result.exit_code != 0
     assert "out of date" in result.output or "changed" in result.output, result.output
 
