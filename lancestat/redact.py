@@ -353,7 +353,14 @@ _AWS_KEY_ID = re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b")
 
 
 class RenewedOptions(Mapping[str, str]):
-    """Storage options that change while they are used."""
+    """Storage options that change while they are used.
+
+    Those who need several of them take them together, by `current`.
+    """
+
+    @abstractmethod
+    def current(self) -> dict[str, str]:
+        """Return the options as they are now, all of one moment."""
 
     @property
     @abstractmethod

@@ -125,7 +125,7 @@ def parse_place(text: str, root: Path) -> Place:
     path = None if impl == "rest" else local_path(address)
     if path is None:
         return Place(impl, address, address)
-    absolute = Path(os.path.abspath(path))
+    absolute = Path(os.path.normpath(path.absolute()))
     if not absolute.is_dir():
         raise DatasetMissing(f"there is no folder {address}", hint="check what --from names")
     inside = absolute.is_relative_to(root.resolve())

@@ -11,7 +11,8 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -40,8 +41,10 @@ EXPIRES = "expires_at_millis"
 _RENEWED_BEFORE_SECONDS = 60
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.25
+# The clients of some catalogs would wait for ever.
+_ANSWERED_WITHIN_SECONDS = 30.0
 _PAGE = 1000
-_MOST_NAMES = 10_000
+_MOST_NAMES_FOR_HINTS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +91,21 @@ class CatalogOptions(RenewedOptions):
         return self.table, self._catalog, self._base, self.is_managed
 
     def __getitem__(self, key: str) -> str:
-        return self._current()[key]
+        return self.current()[key]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._current())
+        return iter(self.current())
 
     def __len__(self) -> int:
-        return len(self._current())
+        return len(self.current())
+
+    def current(self) -> dict[str, str]:
+        """See `RenewedOptions`."""
+        given = self._client.options.get(self.table.identifier, self._given)
+        if _expires_soon(given):
+            described = self._client.describe(self.table)
+            given = described.storage_options or {}
+        return {**self._base, **given}
 
     @property
     def secrets(self) -> frozenset[str]:
@@ -114,13 +125,6 @@ class CatalogOptions(RenewedOptions):
     @property
     def _client(self) -> _Client:
         return client_of(self._catalog, self.table.catalog)
-
-    def _current(self) -> Mapping[str, str]:
-        given = self._client.options.get(self.table.identifier, self._given)
-        if _expires_soon(given):
-            described = self._client.describe(self.table)
-            given = described.storage_options or {}
-        return {**self._base, **given}
 
 
 def _expires_soon(given: Mapping[str, str]) -> bool:
@@ -143,8 +147,8 @@ class _Client:
         import lance_namespace
 
         try:
-            self._inner: LanceNamespace = lance_namespace.connect(
-                catalog.impl, dict(catalog.properties)
+            self._inner: LanceNamespace = _answered(
+                lambda: lance_namespace.connect(catalog.impl, dict(catalog.properties))
             )
         except BaseException as error:
             if not is_error_or_panic(error):
@@ -194,7 +198,7 @@ class _Client:
 
         request = DeclareTableRequest(id=list(table.identifier), vend_credentials=True)
         try:
-            return self._inner.declare_table(request)
+            return _answered(lambda: self._inner.declare_table(request))
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
@@ -233,7 +237,9 @@ class _Client:
                 f"no permission to read {what} ({reason})",
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
-        is_silent = kind in _PASSING or cause is Cause.UNREACHABLE
+        is_silent = (
+            kind in _PASSING or isinstance(error, _NoAnswerError) or cause is Cause.UNREACHABLE
+        )
         if is_silent:
             return CatalogUnreachable(
                 f"the catalog '{self.name}' does not answer ({reason})",
@@ -247,24 +253,23 @@ class _Client:
     def _nearest(self, table: TableName) -> str:
         *namespace, name = table.identifier
         try:
-            tables = self.names(tuple(namespace), "tables")
+            tables = self.names(tuple(namespace), "tables", _MOST_NAMES_FOR_HINTS)
             near = did_you_mean(name, tables)
             if near or tables:
                 some = ", ".join(tables[:10]) + (" and more" if len(tables) > 10 else "")
                 return near or f"tables there: {some}"
             parent = tuple(namespace[:-1])
-            spaces = self.names(parent, "namespaces") if namespace else []
+            most = _MOST_NAMES_FOR_HINTS
+            spaces = self.names(parent, "namespaces", most) if namespace else []
         except Exception:
             return "its tables cannot be listed"
         near = did_you_mean(namespace[-1], spaces) if namespace else None
         return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
 
-    def names(
-        self, namespace: tuple[str, ...], kind: str, most: int | None = _MOST_NAMES
-    ) -> list[str]:
-        """Return the names of the tables or namespaces in a namespace, sorted.
+    def names(self, namespace: tuple[str, ...], kind: str, most: int | None = None) -> list[str]:
+        """Return the sorted names of the tables or namespaces in a namespace.
 
-        All pages are read; or, of more than `most` names, about so many.
+        They are those of all pages, or of as many as have `most` names.
 
         Raises:
             BaseException: what the catalog raises.
@@ -295,18 +300,44 @@ class _Client:
 _PASSING = ("ServiceUnavailableError", "ThrottlingError", "InternalError")
 
 
+class _NoAnswerError(Exception):
+    """A request to a catalog has not been answered in time."""
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """Return the answer to one request.
+
+    Raises:
+        _NoAnswerError: there is none in time. The thread that waits for it does not keep the process.
+        BaseException: what the catalog raises.
+    """
+    answer: Future[T] = Future()
+
+    def wait() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=wait, daemon=True, name="lancestat-catalog").start()
+    done, _ = wait_for([answer], timeout=_ANSWERED_WITHIN_SECONDS)
+    if not done:
+        raise _NoAnswerError(f"no answer within {_ANSWERED_WITHIN_SECONDS:g} s")
+    return answer.result()
+
+
 def _repeated(ask: Callable[[], T]) -> T:
     """Ask again, after longer and longer pauses, while the answer is that of a busy server."""
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(_ATTEMPTS - 1):
         try:
-            return ask()
+            return _answered(ask)
         except Exception as error:
             if type(error).__name__ not in _PASSING:
                 raise
         time.sleep(pause)
         pause *= 2
-    return ask()
+    return _answered(ask)
 
 
 def client_of(catalog: Catalog, name: str) -> _Client:
@@ -340,21 +371,24 @@ def locate(
         threads: How many tables are asked for at once.
     """
     located: dict[TableName, LocatedTable | LakeError] = {}
+    silent: dict[str, LakeError] = {}
 
     def ask(table: TableName) -> LocatedTable | LakeError:
+        if (failure := silent.get(table.catalog)) is not None:
+            return failure
         try:
             catalog = catalogs[table.catalog]
             described = client_of(catalog, table.catalog).describe(table)
             return _located(catalog, table, base(table), described)
         except LakeError as error:
+            if isinstance(error, CatalogUnreachable):
+                silent[table.catalog] = error
             return error
 
     for name in dict.fromkeys(table.catalog for table in tables):
         first, *others = dict.fromkeys(table for table in tables if table.catalog == name)
-        located[first] = answer = ask(first)
-        if isinstance(answer, CatalogUnreachable | CatalogMisconfigured):
-            located |= dict.fromkeys(others, answer)
-        elif others:
+        located[first] = ask(first)
+        if others:
             with ThreadPoolExecutor(min(threads, len(others))) as pool:
                 located |= zip(others, pool.map(ask, others), strict=True)
     return located

@@ -19,7 +19,7 @@ from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.error_mapping import RESTORE, is_error_or_panic, lake_error
 from lancestat.lake.files import local_path
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import redact_line, secret_values
+from lancestat.redact import RenewedOptions, redact_line, secret_values
 from lancestat.spec.catalog import table_name_of
 
 if TYPE_CHECKING:
@@ -256,7 +256,10 @@ def readable(
 def _with_defaults(
     defaults: Mapping[str, str], storage_options: Mapping[str, str] | None
 ) -> dict[str, str]:
-    given = dict(storage_options or {})
+    if isinstance(storage_options, RenewedOptions):
+        given = storage_options.current()
+    else:
+        given = dict(storage_options or {})
     set_already = {_without_cloud(key) for key in given}
     return {**{k: v for k, v in defaults.items() if k not in set_already}, **given}
 

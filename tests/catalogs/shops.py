@@ -1,0 +1,89 @@
+"""Projects whose tables are in catalogs."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import lance
+import lance_namespace as ns
+import pyarrow as pa
+from click.testing import CliRunner, Result
+from lance_namespace.errors import NamespaceAlreadyExistsError
+
+from lancestat.cli.main import cli
+from lancestat.manifest.wire import unstamped
+
+SERVING = "tests.catalogs.serving.ServingCatalog"
+
+
+def rows(count: int = 40) -> pa.Table:
+    numbers = range(count)
+    return pa.table(
+        {
+            "id": pa.array(numbers, pa.int64()),
+            "status": ["open" if number % 3 else None for number in numbers],
+            "total": [number / 4 for number in numbers],
+        }
+    )
+
+
+@dataclass
+class Shop:
+    """A project in `folder` with one catalog, `lake`."""
+
+    folder: Path
+    impl: str = "dir"
+    properties: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "lake"
+
+    @property
+    def client(self) -> ns.LanceNamespace:
+        return ns.connect(self.impl, self.properties)
+
+    def create(self, *identifier: str, count: int = 40) -> str:
+        """Create a table through the catalog, and return where it is."""
+        client = self.client
+        if len(identifier) > 1:
+            with suppress(NamespaceAlreadyExistsError):
+                client.create_namespace(ns.CreateNamespaceRequest(id=list(identifier[:-1])))
+        lance.write_dataset(
+            rows(count),
+            namespace_client=client,
+            table_id=list(identifier),
+            mode="create",
+            max_rows_per_file=10,
+        )
+        return self.location(*identifier)
+
+    def location(self, *identifier: str) -> str:
+        described = self.client.describe_table(ns.DescribeTableRequest(id=list(identifier)))
+        assert described.location is not None
+        return described.location
+
+    def declare(self, *tables: dict[str, object], catalog: bool = True) -> None:
+        """Write the YAML of a project with these tables."""
+        (self.folder / "specs").mkdir(exist_ok=True)
+        lake = {"impl": self.impl, "properties": self.properties}
+        target = {"state": "state", **({"catalogs": {"lake": lake}} if catalog else {})}
+        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        (self.folder / "lancestat_project.yml").write_text(json.dumps(project))
+        lines = ["tables:", *(f"  - {json.dumps(table)}" for table in tables)]
+        (self.folder / "specs" / "shop.yml").write_text("\n".join(lines) + "\n")
+
+    def lancestat(self, *args: str) -> Result:
+        command = ("--project-dir", str(self.folder), *args)
+        return CliRunner().invoke(cli, command, prog_name="lancestat")
+
+    def read(self, *identifier: str) -> lance.LanceDataset:
+        """The table as readers see it through the catalog."""
+        return lance.dataset(namespace_client=self.client, table_id=list(identifier))
+
+    def published(self, *identifier: str) -> dict[str, str]:
+        """The published entries about the rows."""
+        return unstamped(self.read(*identifier).config())

@@ -1,0 +1,148 @@
+"""Tables of catalogs have the statistics, and the state, of the same datasets named by URIs."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import lance
+import lance_namespace as ns
+import pytest
+from lance.namespace import RestAdapter
+
+from tests.catalogs.shops import SERVING, Shop
+
+KINDS = ("flat", "manifest", "managed", "rest", "serving", "serving managed")
+
+
+@pytest.fixture(params=KINDS)
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    root = str(tmp_path / "lake")
+    managed = {"table_version_tracking_enabled": "true", "table_version_storage_enabled": "true"}
+    match request.param:
+        case "flat":
+            yield Shop(tmp_path, "dir", {"root": root, "manifest_enabled": "false"})
+        case "manifest":
+            yield Shop(tmp_path, "dir", {"root": root})
+        case "managed":
+            yield Shop(tmp_path, "dir", {"root": root, **managed})
+        case "rest":
+            with RestAdapter("dir", {"root": root}, port=0) as server:
+                yield Shop(tmp_path, "rest", {"uri": f"http://127.0.0.1:{server.port}"})
+        case kind:
+            is_managed = str("managed" in kind).lower()
+            yield Shop(tmp_path, SERVING, {"root": root, "managed": is_managed})
+
+
+def is_flat(shop: Shop) -> bool:
+    return shop.properties.get("manifest_enabled") == "false"
+
+
+def test_statistics_are_those_of_the_same_dataset_by_its_uri(shop: Shop, tmp_path: Path) -> None:
+    names = ("orders",) if is_flat(shop) else ("sales", "orders")
+    shop.create(*names)
+    other = tmp_path / "by-uri"
+    other.mkdir()
+    by_uri = Shop(other, "dir", {"root": str(other / "lake")})
+    by_uri.create("orders")
+    by_uri.declare({"name": "orders", "uri": by_uri.location("orders")}, catalog=False)
+    shop.declare({"name": "orders", "table": ".".join(("lake", *names))})
+    for one in (shop, by_uri):
+        result = one.lancestat("run")
+        assert result.exit_code == 0, result.output
+    assert shop.published(*names)
+    assert shop.published(*names) == by_uri.published("orders")
+    assert "Nothing to do" in shop.lancestat("plan").output
+
+
+def test_naming_a_table_otherwise_reads_nothing_again(shop: Shop) -> None:
+    names = ("orders",) if is_flat(shop) else ("sales", "orders")
+    uri = shop.create(*names)
+    table = ".".join(("lake", *names))
+    shop.declare({"name": "orders", "table": table})
+    assert shop.lancestat("run").exit_code == 0
+    for named in ({"uri": uri}, {"table": table}):
+        shop.declare({"name": "orders", **named})
+        assert "Nothing to do" in shop.lancestat("plan").output
+        assert "declared" not in shop.lancestat("gc").output.lower()
+    assert "Nothing to do" in shop.lancestat("plan").output
+
+
+def test_every_command_takes_tables_of_catalogs(shop: Shop) -> None:
+    names = ("orders",) if is_flat(shop) else ("sales", "orders")
+    shop.create(*names)
+    shop.declare({"name": "orders", "table": ".".join(("lake", *names))})
+    assert shop.lancestat("run").exit_code == 0
+    for command in ("validate", "plan", "show orders", "status", "gc", "docs", "history orders"):
+        result = shop.lancestat(*command.split())
+        if command == "history orders":
+            continue
+        assert result.exit_code == 0, (command, result.output)
+    page = (shop.folder / ".lancestat/docs/tables/orders.html").read_text()
+    assert ".".join(("lake", *names)) in page
+
+
+@pytest.mark.parametrize("name", ["a.b", "with space", "ünïcode", "back`tick", "a$b"])
+def test_names_with_special_characters(name: str, tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "dir", {"root": str(tmp_path / "lake")})
+    try:
+        shop.create("sales", name)
+    except Exception as error:
+        # The separator of identifiers cannot be in a name of this catalog.
+        assert "$" in name, error
+        return
+    quoted = name.replace("`", "``")
+    shop.declare({"name": "orders", "table": f"lake.sales.`{quoted}`"})
+    result = shop.lancestat("run")
+    assert result.exit_code == 0, result.output
+    assert shop.published("sales", name)
+
+
+def test_a_saved_plan_is_out_of_date_when_the_table_moves(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "dir", {"root": str(tmp_path / "lake")})
+    uri = shop.create("sales", "orders")
+    shop.declare({"name": "orders", "table": "lake.sales.orders"})
+    plan = str(tmp_path / "plan.json")
+    assert shop.lancestat("plan", "--out", plan).exit_code == 0
+    shop.client.drop_table(ns.DropTableRequest(id=["sales", "orders"]))
+    moved = shop.root / "elsewhere.lance"
+    lance.write_dataset(lance.dataset(shop.create("sales", "kept")).to_table(), moved)
+    shop.client.register_table(
+        ns.RegisterTableRequest(id=["sales", "orders"], location="elsewhere.lance")
+    )
+    assert shop.location("sales", "orders") != uri
+    result = shop.lancestat("run", "--plan-file", plan)
+    assert result.exit_code != 0
+    assert "out of date" in result.output or "changed" in result.output, result.output
+
+
+def test_state_of_a_catalog_that_does_not_answer_is_kept(tmp_path: Path) -> None:
+    root = tmp_path / "lake"
+    with RestAdapter("dir", {"root": str(root)}, port=0) as server:
+        shop = Shop(tmp_path, "rest", {"uri": f"http://127.0.0.1:{server.port}"})
+        shop.create("sales", "orders")
+        shop.declare({"name": "orders", "table": "lake.sales.orders"})
+        assert shop.lancestat("run").exit_code == 0
+    shop.properties = {"uri": "http://127.0.0.1:1"}
+    shop.declare({"name": "orders", "table": "lake.sales.orders"})
+    result = shop.lancestat("gc")
+    assert result.exit_code != 0
+    assert "LS211" in result.output
+    shop.impl, shop.properties = "dir", {"root": str(root)}
+    shop.declare({"name": "orders", "table": "lake.sales.orders"})
+    assert "Nothing to do" in shop.lancestat("plan").output
+
+
+def test_a_table_dropped_or_recreated_is_seen(tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "dir", {"root": str(tmp_path / "lake")})
+    shop.create("sales", "orders")
+    shop.declare({"name": "orders", "table": "lake.sales.orders"})
+    assert shop.lancestat("run").exit_code == 0
+    shop.client.drop_table(ns.DropTableRequest(id=["sales", "orders"]))
+    result = shop.lancestat("plan")
+    assert "LS210" in result.output
+    shop.create("sales", "orders", count=20)
+    assert shop.lancestat("run").exit_code == 0
+    assert shop.published("sales", "orders")
+    shutil.rmtree(tmp_path / "lake")
