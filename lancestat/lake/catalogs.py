@@ -308,7 +308,7 @@ def _answered(ask: Callable[[], T]) -> T:
     """Return the answer to one request.
 
     Raises:
-        _NoAnswerError: there is none in time. The thread that waits for it does not keep the process.
+        _NoAnswerError: there is none in time; its thread does not keep the process from ending.
         BaseException: what the catalog raises.
     """
     answer: Future[T] = Future()
