@@ -142,6 +142,8 @@ class _Client:
         self.name = name
         self.options: dict[tuple[str, ...], Mapping[str, str]] = {}
         self.secrets: set[str] = set()
+        # A folder is listed as a whole for every page.
+        self._page = None if catalog.impl == "dir" else _PAGE
         self._hidden = secret_values(catalog.secret_properties)
         self._lock = threading.Lock()
         import lance_namespace
@@ -285,7 +287,7 @@ class _Client:
         names: dict[str, None] = {}
         token, tokens = None, set[str]()
         while most is None or len(names) < most:
-            page = request(id=list(namespace), limit=_PAGE, page_token=token)
+            page = request(id=list(namespace), limit=self._page, page_token=token)
             answer: Any = _repeated(partial(ask, page))
             names |= dict.fromkeys(getattr(answer, kind) or ())
             token = answer.page_token
