@@ -14,6 +14,7 @@ import org.apache.spark.sql.connector.read.colstats.ColumnStatistics;
 import org.apache.spark.sql.connector.read.colstats.Histogram;
 import org.apache.spark.sql.connector.read.colstats.HistogramBin;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 
 /** The planner's estimate in Spark's form. */
@@ -33,10 +34,20 @@ final class Estimate implements Statistics {
     for (Object column : reply.get("columns").properties()) {
       Map.Entry entry = (Map.Entry) column;
       String name = (String) entry.getKey();
-      columns.put(
-          new ColumnName(name),
-          new ColumnEstimate((JsonNode) entry.getValue(), name, schema.apply(name).dataType()));
+      DataType type = schema.apply(name).dataType();
+      ColumnEstimate estimate = new ColumnEstimate((JsonNode) entry.getValue(), name, type);
+      if (!SparkApi.needsBounds() || !lacksBounds(estimate, type)) {
+        columns.put(new ColumnName(name), estimate);
+      }
     }
+  }
+
+  /** Whether a column of a type with bounds has values and none of those. */
+  boolean lacksBounds(ColumnEstimate column, DataType type) {
+    return column.min == null
+        && !type.equals(DataTypes.StringType)
+        && !type.equals(DataTypes.BinaryType)
+        && column.nullCount().orElse(0L) < rows;
   }
 
   public OptionalLong sizeInBytes() {

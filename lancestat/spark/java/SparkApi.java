@@ -4,6 +4,7 @@ import java.lang.reflect.Constructor;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.package$;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -30,6 +31,16 @@ import scala.collection.immutable.Nil$;
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class SparkApi {
   private SparkApi() {}
+
+  /**
+   * Whether Spark expects no row to equal a value where a column's statistics lack bounds, though it
+   * has values: up to 4.2.
+   */
+  static boolean needsBounds() {
+    String[] version = package$.MODULE$.SPARK_VERSION().split("\\.");
+    int major = Integer.parseInt(version[0]);
+    return major < 4 || (major == 4 && Integer.parseInt(version[1]) < 3);
+  }
 
   /** A runner of one Python function over Arrow batches. */
   static ArrowPythonRunner runner(
