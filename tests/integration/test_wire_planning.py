@@ -75,10 +75,12 @@ def test_omitted_bounds_would_break_planning(
         doubles.estimate(condition)
 
 
-@needs.unbounded_equality
-@pytest.mark.parametrize("condition", ["c = 5D", "c in (5D, 6D)", "c > 5D"])
+@pytest.mark.parametrize(
+    "condition",
+    [pytest.param("c = 5D", marks=needs.unbounded_equality), "c in (5D, 6D)", "c > 5D"],
+)
 def test_without_bounds_conditions_are_taken_to_hold(condition: str, doubles: PlannedTable) -> None:
-    """From a distinct count without bounds, Spark 4.1 and older expect no row."""
+    """From a distinct count without bounds, Spark 4.1 and older expect no row of a set."""
     doubles.set(entries_of("c", DOUBLE, ColumnStatistics(0, 10, 0.0, math.inf, 8, 8)))
     assert doubles.estimate(condition) == 1000
 
