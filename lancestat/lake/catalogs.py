@@ -225,7 +225,9 @@ class _Client:
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
         is_silent = (
-            kind in _PASSING or isinstance(error, _NoAnswer) or cause_of(error) is Cause.UNREACHABLE
+            kind in _PASSING
+            or isinstance(error, _NoAnswerError)
+            or cause_of(error) is Cause.UNREACHABLE
         )
         if is_silent:
             return CatalogUnreachable(
@@ -284,7 +286,7 @@ class _Client:
 _PASSING = ("ServiceUnavailableError", "ThrottlingError", "InternalError")
 
 
-class _NoAnswer(Exception):
+class _NoAnswerError(Exception):
     """A request to a catalog has not been answered in time."""
 
 
@@ -292,7 +294,7 @@ def _answered(ask: Callable[[], T]) -> T:
     """Return the answer to one request.
 
     Raises:
-        _NoAnswer: there is none in time. The thread that waits for it does not keep the process.
+        _NoAnswerError: there is none in time. The thread that waits for it does not keep the process.
         BaseException: what the catalog raises.
     """
     answer: Future[T] = Future()
@@ -306,7 +308,7 @@ def _answered(ask: Callable[[], T]) -> T:
     threading.Thread(target=wait, daemon=True, name="lancestat-catalog").start()
     done, _ = wait_for([answer], timeout=_ANSWERED_WITHIN_SECONDS)
     if not done:
-        raise _NoAnswer(f"no answer within {_ANSWERED_WITHIN_SECONDS:g} s")
+        raise _NoAnswerError(f"no answer within {_ANSWERED_WITHIN_SECONDS:g} s")
     return answer.result()
 
 
