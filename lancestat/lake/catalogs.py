@@ -294,7 +294,7 @@ def _answered(ask: Callable[[], T]) -> T:
     """Return the answer to one request.
 
     Raises:
-        _NoAnswerError: there is none in time. The thread that waits for it does not keep the process.
+        _NoAnswerError: there is none in time; the thread that waits for it is a daemon.
         BaseException: what the catalog raises.
     """
     answer: Future[T] = Future()
