@@ -157,6 +157,7 @@ def test_no_output_or_file_has_a_secret(tmp_path: Path) -> None:
         result = shop.lancestat(*command.split())
         assert result.exit_code == 0, result.output
         said += result.output
+    # The declaration itself has the token.
     (tmp_path / "lancestat_project.yml").unlink()
     kept = [
         path for path in tmp_path.rglob("*") if path.is_file() and "lake" not in path.parts[-3:]

@@ -65,7 +65,7 @@ def test_naming_a_table_otherwise_reads_nothing_again(shop: Shop) -> None:
     for named in ({"uri": uri}, {"table": table}):
         shop.declare({"name": "orders", **named})
         assert "Nothing to do" in shop.lancestat("plan").output
-        assert "declared" not in shop.lancestat("gc").output.lower()
+        assert shop.lancestat("gc").exit_code == 0
     assert "Nothing to do" in shop.lancestat("plan").output
 
 
@@ -74,24 +74,17 @@ def test_every_command_takes_tables_of_catalogs(shop: Shop) -> None:
     shop.create(*names)
     shop.declare({"name": "orders", "table": ".".join(("lake", *names))})
     assert shop.lancestat("run").exit_code == 0
-    for command in ("validate", "plan", "show orders", "status", "gc", "docs", "history orders"):
+    for command in ("validate", "plan", "show orders", "status", "gc", "docs", "debug"):
         result = shop.lancestat(*command.split())
-        if command == "history orders":
-            continue
         assert result.exit_code == 0, (command, result.output)
     page = (shop.folder / ".lancestat/docs/tables/orders.html").read_text()
     assert ".".join(("lake", *names)) in page
 
 
-@pytest.mark.parametrize("name", ["a.b", "with space", "ünïcode", "back`tick", "a$b"])
+@pytest.mark.parametrize("name", ["a.b", "with space", "ünïcode", "back`tick"])
 def test_names_with_special_characters(name: str, tmp_path: Path) -> None:
     shop = Shop(tmp_path, "dir", {"root": str(tmp_path / "lake")})
-    try:
-        shop.create("sales", name)
-    except Exception as error:
-        # The separator of identifiers cannot be in a name of this catalog.
-        assert "$" in name, error
-        return
+    shop.create("sales", name)
     quoted = name.replace("`", "``")
     shop.declare({"name": "orders", "table": f"lake.sales.`{quoted}`"})
     result = shop.lancestat("run")
