@@ -45,6 +45,7 @@ _FIRST_PAUSE_SECONDS = 0.25
 _ANSWERED_WITHIN_SECONDS = 30.0
 _PAGE = 1000
 _MOST_NAMES_FOR_HINTS = 10_000
+_LISTED_FOR_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +147,9 @@ class _Client:
         self._page = None if catalog.impl == "dir" else _PAGE
         self._hidden = secret_values(catalog.secret_properties)
         self._lock = threading.Lock()
+        self._listing = threading.Lock()
+        self._listed: tuple[TableName, ...] = ()
+        self._listed_until = 0.0
         import lance_namespace
 
         try:
@@ -223,6 +227,18 @@ class _Client:
             yield TableName(self.name, (*namespace, table))
         for inner in namespaces:
             yield from self.tables((*namespace, inner))
+
+    def listed(self) -> Sequence[TableName]:
+        """Return all tables, as they were listed at most a minute ago.
+
+        Raises:
+            LakeError: as `tables`.
+        """
+        with self._listing:
+            if time.monotonic() > self._listed_until:
+                self._listed = tuple(self.tables())
+                self._listed_until = time.monotonic() + _LISTED_FOR_SECONDS
+            return self._listed
 
     def failure(self, error: BaseException, what: str, table: TableName | None = None) -> LakeError:
         """Return the error for what a request about a table, or the whole catalog, raised."""
@@ -422,7 +438,7 @@ def tables_at(
     folder = unquote(uri.rstrip("/").rpartition("/")[2])
     for name, catalog in catalogs.items():
         client = client_of(catalog, name)
-        for table in client.tables():
+        for table in client.listed():
             if table.identifier[-1] not in folder:
                 continue
             try:

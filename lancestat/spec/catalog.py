@@ -10,6 +10,7 @@ from typing import ClassVar
 from urllib.parse import quote, unquote
 
 from lancestat.errors import LakeError
+from lancestat.redact import is_secret_name
 from lancestat.spec.declaration import Resource, Text, key, resource
 from lancestat.spec.shapes import PUBLIC, SETTINGS
 
@@ -99,7 +100,7 @@ class Catalog:
 
     @property
     def secret_properties(self) -> dict[str, str]:
-        """The properties that no text may show: all but the place of the catalog."""
+        """The properties that no text may show."""
         return hidden_properties(self.properties)
 
     declares: ClassVar[Resource] = Resource(
@@ -111,8 +112,19 @@ class Catalog:
 
 
 def hidden_properties(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of a catalog that no text may show."""
-    return {name: text for name, text in properties.items() if name not in ("root", "uri")}
+    """Return the properties of a catalog that no text may show.
+
+    They are those whose names say that they are secret, and all options of stores and headers of
+    requests. Others are names of databases and the like, which errors and pages are full of.
+    """
+    return {
+        name: text
+        for name, text in properties.items()
+        if is_secret_name(name) or name.startswith(_SECRET_PROPERTIES)
+    }
+
+
+_SECRET_PROPERTIES = ("storage.", "header.", "headers.")
 
 
 TABLE_NAME = Text(
