@@ -36,7 +36,7 @@ import org.apache.spark.unsafe.types.UTF8String;
  * bytes. The filters of Spark's public interface hold Java objects instead, and no `java.sql.Date`
  * is a day that the calendar of its time zone leaves out.
  */
-@SuppressWarnings({"cast", "rawtypes"})
+@SuppressWarnings({"cast", "rawtypes", "unchecked"})
 final class Filters {
   // By the operator; the second of each is the operator with its sides exchanged.
   static final String[][] COMPARISONS =
