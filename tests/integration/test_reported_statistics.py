@@ -325,8 +325,7 @@ def test_infinite_bounds_are_not_reported(session: SparkSession, tmp_path: Path)
     rows = pa.table({"x": [0.0, 1.0, math.inf, None] * 100, "y": [math.nan, 0.5, 2.5, None] * 100})
     table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
     stats = planned(table_rows).columns
-    assert "x" not in stats
-    assert (optional(stats["y"].min()), optional(stats["y"].max())) == (0.5, 2.5)
+    assert not {"x", "y"} & stats.keys()
     for condition in ("x > 0.5D", "x = 1D", "y > 1D", "y = double('NaN')", "x <= y"):
         selected = table_rows.where(condition)
         assert 0 <= planned(selected).rows <= 400
