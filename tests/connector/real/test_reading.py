@@ -181,7 +181,7 @@ def test_a_table_stays_at_its_version_whatever_the_options(
 def test_filters_treat_nan_as_spark_does(
     session: SparkSession, warehouse: Path, read: Read
 ) -> None:
-    path = warehouse / "odd_numbers.lance"
+    path = warehouse / "odd_filters.lance"
     values = [1.5, math.nan, -2.0, None, math.inf, -math.inf, 0.0, -0.0]
     types = {"double": pa.float64(), "float": pa.float32()}
     columns = {name: pa.array(values, type) for name, type in types.items()}
