@@ -54,7 +54,7 @@ class Operator:
 class ScanLine:
     """A scan of the plan; `explanation` is None for tables that are not lancestat's.
 
-    `note` says what else people should know of those, None for nothing.
+    `note` says why there is none for a table that is, None elsewhere.
     """
 
     table: str
@@ -74,8 +74,8 @@ class PlanExplanation:
 
     @property
     def reads_lance(self) -> bool:
-        """Whether lancestat plans some scan."""
-        return any(scan.explanation is not None for scan in self.scans)
+        """Whether some scan is one of lancestat's."""
+        return any(scan.explanation is not None or scan.note is not None for scan in self.scans)
 
     def to_json(self) -> dict[str, object]:
         """Return the object in the JSON of `lancestat sql --explain`."""
