@@ -302,7 +302,8 @@ class _Reader:
         self._operators.append(Operator("Subquery", depth))
         if not plan.getClass().getName().startswith(_PHYSICAL):
             # It would be planned when the query is prepared for execution.
-            plan = self._execution.QueryExecution.createSparkPlan(self._state.planner(), plan)
+            session = cast(Any, self._spark)._jsparkSession
+            plan = relation_classes(self._spark).physicalPlan(session, self._state.planner(), plan)
         self._read(plan, depth + 1, None)
 
 
