@@ -22,6 +22,7 @@ from tests.execution.world import World
 from tests.integration.catalyst import Catalyst
 from tests.integration.planned import optional, planned, with_cbo
 from tests.integration.scans import as_spark_reads
+from tests.versions.needs import ESTIMATES_WITHOUT_BOUNDS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -315,6 +316,9 @@ def test_a_distinct_count_needs_both_bounds(
     table_rows = lancestat.read_table(session, str(path))
     stats = planned(table_rows).columns
     for column in ("int32", "decimal_9"):
+        assert (column in stats) is ESTIMATES_WITHOUT_BOUNDS
+        if column not in stats:
+            continue
         for withheld in ("min", "max", "distinctCount"):
             assert optional(getattr(stats[column], withheld)()) is None
         assert optional(stats[column].nullCount()) == ROWS // 10
@@ -323,15 +327,15 @@ def test_a_distinct_count_needs_both_bounds(
         assert planned(table_rows.where(condition)).rows > ROWS // 2
 
 
-def test_infinite_bounds_are_not_reported(session: SparkSession, tmp_path: Path) -> None:
+def test_bounds_that_are_not_finite_are_not_reported(session: SparkSession, tmp_path: Path) -> None:
     rows = pa.table({"x": [0.0, 1.0, math.inf, None] * 100, "y": [math.nan, 0.5, 2.5, None] * 100})
     table_rows = lancestat.read_table(session, str(published(tmp_path / "t.lance", rows)))
-    stats = planned(table_rows).columns
-    assert optional(stats["x"].distinctCount()) is None
-    assert (optional(stats["y"].min()), optional(stats["y"].max())) == (0.5, 2.5)
+    for stat in planned(table_rows).columns.values():
+        for withheld in ("min", "max", "distinctCount"):
+            assert optional(getattr(stat, withheld)()) is None
     for condition in ("x > 0.5D", "x = 1D", "y > 1D", "y = double('NaN')", "x <= y"):
         selected = table_rows.where(condition)
-        assert 0 <= planned(selected).rows <= 400
+        assert 0 < planned(selected).rows <= 400
         assert selected.count() > 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
+import pyspark
 import pytest
 from pyspark.sql import functions
 
@@ -19,6 +20,9 @@ def _pushes_filters() -> bool:
 
 
 HAS_COLLATIONS = hasattr(functions, "collate")
+
+# Before, a column with statistics and without bounds equals no value, by Spark's estimates.
+ESTIMATES_WITHOUT_BOUNDS = tuple(map(int, pyspark.__version__.split(".")[:2])) >= (4, 2)
 
 python_sources = pytest.mark.skipif(
     not versions.has_python_sources(), reason="this Spark has no data sources in Python"

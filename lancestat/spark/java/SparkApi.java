@@ -34,12 +34,12 @@ final class SparkApi {
 
   /**
    * Whether Spark expects no row to equal a value where a column's statistics lack bounds, though it
-   * has values: up to 4.2.
+   * has values: up to 4.1.
    */
   static boolean needsBounds() {
     String[] version = package$.MODULE$.SPARK_VERSION().split("\\.");
     int major = Integer.parseInt(version[0]);
-    return major < 4 || (major == 4 && Integer.parseInt(version[1]) < 3);
+    return major < 4 || (major == 4 && Integer.parseInt(version[1]) < 2);
   }
 
   /** A runner of one Python function over Arrow batches. */
