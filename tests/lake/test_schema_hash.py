@@ -64,6 +64,13 @@ def test_a_column_without_spark_type_affects_the_hash() -> None:
     assert with_wide(50) == with_wide(50)
 
 
+def test_json_is_hashed_as_the_connector_reads_it() -> None:
+    def of(type: pa.DataType) -> str:
+        return schema_hash([Field(0, "document", type, True, spark_type(type))])
+
+    assert of(pa.json_()) == of(pa.binary()) != of(pa.string())
+
+
 def test_field_ids_do_not_affect_the_hash() -> None:
     assert schema_hash([Field(1, "a", pa.int32(), True, "int")]) == schema_hash(
         [Field(9, "a", pa.int32(), True, "int")]

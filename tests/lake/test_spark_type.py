@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pyarrow as pa
 import pytest
+from lance.blob import blob_field
 
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.spark_type import connector_type, spark_type
 
 
 @pytest.mark.parametrize(
@@ -75,3 +76,30 @@ def test_unsupported_types_have_no_spark_type_at_any_depth(arrow: pa.DataType) -
 def test_extension_types_are_their_storage() -> None:
     assert spark_type(pa.fixed_shape_tensor(pa.float32(), [2, 2])) == "array<float>"
     assert spark_type(pa.json_(pa.string())) == "string"
+
+
+DESCRIPTOR = "struct<kind:smallint,position:bigint,size:bigint,blob_id:bigint,blob_uri:string>"
+BLOB = blob_field("b").type
+JSON = pa.json_()
+
+
+@pytest.mark.parametrize(
+    ("arrow", "ours", "the_connectors"),
+    [
+        (BLOB, "binary", DESCRIPTOR),
+        (pa.list_(BLOB), "array<binary>", "array<binary>"),
+        (pa.struct([("b", BLOB)]), "struct<b:binary>", "struct<b:binary>"),
+        (JSON, "string", "binary"),
+        (pa.json_(pa.large_string()), "string", "binary"),
+        (pa.map_(pa.string(), JSON), "map<string,string>", "map<string,binary>"),
+        (pa.struct([("j", pa.list_(JSON))]), "struct<j:array<string>>", "struct<j:array<binary>>"),
+        (pa.large_binary(), "binary", "binary"),
+        (pa.uuid(), "binary", "binary"),
+        (pa.decimal256(50, 2), None, None),
+    ],
+    ids=str,
+)
+def test_the_connector_has_blobs_and_json_as_other_types(
+    arrow: pa.DataType, ours: str | None, the_connectors: str | None
+) -> None:
+    assert (spark_type(arrow), connector_type(arrow)) == (ours, the_connectors)
