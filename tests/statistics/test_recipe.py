@@ -52,6 +52,9 @@ def estimate(*filters):
         "table": number,
         "columns": ["price", "note"],
         "filters": filters,
+        "others": [],
+        "covered": False,
+        "aggregation": None,
         "conf": {},
         "options": {},
     }
