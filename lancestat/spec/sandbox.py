@@ -72,7 +72,6 @@ class _Target:
 
 def evaluate(text: str, names: TemplateNames) -> object:
     """The value of a template, BadTemplateError when it has none."""
-    environment = _environment()
     scope: dict[str, object] = {
         "var": names.var,
         "env_var": names.env_var,
@@ -85,8 +84,7 @@ def evaluate(text: str, names: TemplateNames) -> object:
     try:
         pieces = _pieces(text)
         if pieces is None:
-            tree = _Bounds().visit(environment.parse(text))
-            return _joined(environment.from_string(tree).generate(scope))
+            return _joined(_with_statements(text).generate(scope))
         values = (
             _value(piece, scope, names) if isinstance(piece, _Expression) else piece
             for piece in pieces
@@ -173,6 +171,13 @@ def _pieces(text: str) -> list[str | _Expression] | None:
         elif not kind.startswith("comment"):
             return None
     return pieces if source is None else None
+
+
+@lru_cache(maxsize=64)
+def _with_statements(text: str) -> Template:
+    # The name of a source's tables is such a template, and may be rendered for thousands.
+    environment = _environment()
+    return environment.from_string(_Bounds().visit(environment.parse(text)))
 
 
 @lru_cache(maxsize=512)
