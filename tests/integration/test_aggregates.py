@@ -34,7 +34,7 @@ pytestmark = pytest.mark.spark
 
 CONF = f"spark.lancestat.{PUSHDOWN}"
 OFF = {PUSHDOWN: "false"}
-FILTER = " Filter ("
+FILTER = "Filter ("
 
 
 @pytest.fixture(scope="module")

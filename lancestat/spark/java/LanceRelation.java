@@ -19,8 +19,6 @@ import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableProvider;
 import org.apache.spark.sql.connector.read.Scan;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
-import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.SparkPlanner;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 import org.slf4j.Logger;
@@ -105,11 +103,6 @@ public final class LanceRelation {
   /** What a query is made of once its names are resolved: see QueryFacts. */
   public List analyzedFacts(Dataset rows) {
     return QueryFacts.analyzed(rows.queryExecution().analyzed());
-  }
-
-  /** The physical plan of a logical one, as Spark makes it for a subquery. */
-  public SparkPlan physicalPlan(SparkSession session, SparkPlanner planner, LogicalPlan plan) {
-    return SparkApi.physicalPlan(session, planner, plan);
   }
 
   /** The name of the planner's explanation of a scan, null where it has none. */

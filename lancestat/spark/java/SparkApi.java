@@ -9,9 +9,6 @@ import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
 import org.apache.spark.sql.connector.catalog.Table;
-import org.apache.spark.sql.execution.QueryExecution;
-import org.apache.spark.sql.execution.SparkPlan;
-import org.apache.spark.sql.execution.SparkPlanner;
 import org.apache.spark.sql.execution.command.ViewHelper$;
 import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
 import org.apache.spark.sql.execution.datasources.NoopCache$;
@@ -33,23 +30,6 @@ import scala.collection.immutable.Nil$;
 @SuppressWarnings({"rawtypes", "unchecked"})
 final class SparkApi {
   private SparkApi() {}
-
-  /** A physical plan; before Spark 4.1 it takes the session to make one. */
-  static SparkPlan physicalPlan(SparkSession session, SparkPlanner planner, LogicalPlan plan) {
-    for (Method method : QueryExecution.class.getMethods()) {
-      if (method.getName().equals("createSparkPlan")) {
-        boolean takesSession = method.getParameterTypes().length == 3;
-        Object[] given =
-            takesSession ? new Object[] {session, planner, plan} : new Object[] {planner, plan};
-        try {
-          return (SparkPlan) method.invoke(null, given);
-        } catch (ReflectiveOperationException error) {
-          throw failure(error);
-        }
-      }
-    }
-    throw new IllegalStateException("QueryExecution has no createSparkPlan");
-  }
 
   /** A runner of one Python function over Arrow batches. */
   static ArrowPythonRunner runner(

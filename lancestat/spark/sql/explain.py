@@ -212,7 +212,8 @@ class _Reader:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._execution = cast(Any, spark._jvm).org.apache.spark.sql.execution
+        sql = cast(Any, spark._jvm).org.apache.spark.sql
+        self._execution, self._logical = sql.execution, sql.catalyst.plans.logical
         self._state = spark._jsparkSession.sessionState()
         self._operators: list[Operator] = []
         self._scans: list[ScanLine] = []
@@ -302,8 +303,8 @@ class _Reader:
         self._operators.append(Operator("Subquery", depth))
         if not plan.getClass().getName().startswith(_PHYSICAL):
             # It would be planned when the query is prepared for execution.
-            session = cast(Any, self._spark)._jsparkSession
-            plan = relation_classes(self._spark).physicalPlan(session, self._state.planner(), plan)
+            whole = self._logical.ReturnAnswer(plan)
+            plan = self._state.planner().plan(whole).next()
         self._read(plan, depth + 1, None)
 
 
