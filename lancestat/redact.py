@@ -339,7 +339,8 @@ def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
 
 EMPTY_REDACTOR = Redactor()
 _LONGEST = 600
-_RUST_PLACE = re.compile(r",?\s*\S+\.rs:\d+(?::\d+)?")
+# It is looked for once in a word and once in the spaces before it, however long they are.
+_RUST_PLACE = re.compile(r"(?:,?(?<!\s)\s+)?(?<!\S)\S+\.rs:\d+(?::\d+)?")
 _XML_ERROR = re.compile(r"<\?xml.*?</Error>|<Error>.*?</Error>", re.DOTALL)
 _XML_PART = re.compile(r"<(Code|Message)>(.*?)</\1>", re.DOTALL)
 _USER_INFO = re.compile(r"(?<=://)[^/\s@]*:[^\s@]*@|(?<=://)[^/\s@:]+@")

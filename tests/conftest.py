@@ -15,6 +15,8 @@ from tests.examples import THOROUGH
 settings.load_profile(THOROUGH)
 # The layout of text does not depend on the terminal or test runner.
 os.environ["COLUMNS"] = "100"
+# As in Spark's workers. Threads that wait for each other take most of the time of small products.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 GOLDEN = Path(__file__).parent / "golden"
 # Files that take minutes: no process is to begin with one when the others have nothing left.

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -67,6 +69,19 @@ def test_all_storage_options_are_secret_but_switches_and_limits() -> None:
         "who knows",
     }
     assert secret_values(None) == frozenset()
+
+
+@given(st.lists(st.sampled_from([",", " ", "\n", "/a", ".rs:", "x.rs:1", "1", ":", "("])))
+def test_locations_are_found_wherever_they_stand(parts: list[str]) -> None:
+    """As with the plain pattern, which takes minutes for the text of the next test."""
+    text = "".join(parts)
+    plain = re.sub(r",?\s*\S+\.rs:\d+(?::\d+)?", "", text)
+    assert redact_line(text) == " ".join(plain.split())
+
+
+@pytest.mark.parametrize("run", ["<", " ", ", ", "a.rs:"])
+def test_long_runs_of_any_kind_are_cleaned_in_one_pass(run: str) -> None:
+    assert len(redact_line(run * 200_000)) <= 600
 
 
 def test_one_line_of_bounded_length() -> None:

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from lancestat.report.site.build import build_site
 from lancestat.report.values import ProjectReport
+from tests.report.site.poison import poisoned
 from tests.report.site.reports import project, spec_of
 
 Build = Callable[..., Path]
@@ -29,7 +31,10 @@ knn_joins:
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """The folder of a project with specs."""
-    folder = tmp_path / "project"
+    return write_specs(tmp_path / "project")
+
+
+def write_specs(folder: Path) -> Path:
     (folder / "specs").mkdir(parents=True)
     (folder / "specs" / "shop.yml").write_text(YAML, encoding="utf-8")
     return folder
@@ -45,5 +50,21 @@ def build(root: Path, tmp_path: Path) -> Build:
         written = report or project()
         made = build_site(written, spec_of(written, root, **spec_changes), tmp_path / name)
         return made.page.parent
+
+    return write
+
+
+SiteOf = Callable[[str], Path]
+
+
+@pytest.fixture(scope="module")
+def site_of(tmp_path_factory: pytest.TempPathFactory) -> SiteOf:
+    """The site of one of every sort of node, with a text behind all of its texts; only to read."""
+
+    @cache
+    def write(text: str) -> Path:
+        report = poisoned(project(), text)
+        folder = tmp_path_factory.mktemp("site")
+        return build_site(report, spec_of(report, write_specs(folder)), folder / "site").page.parent
 
     return write

@@ -53,6 +53,11 @@ def parse(text: str) -> Markup:
     return markup
 
 
+def page_of(site: Path, path: str) -> Markup:
+    """One page of a site."""
+    return parse((site / path).read_text(encoding="utf-8"))
+
+
 def pages(site: Path) -> dict[str, Markup]:
     """All pages of a site by their path in it."""
     return {

@@ -15,8 +15,8 @@ from lancestat.report.values import Health, ProjectReport
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
 from lancestat.spec.redaction import hidden_locations
 from tests.conftest import Golden
-from tests.report.site.conftest import YAML, Build
-from tests.report.site.markup import pages, parse
+from tests.report.site.conftest import YAML, Build, SiteOf
+from tests.report.site.markup import page_of, pages
 from tests.report.site.poison import PAYLOADS, poisoned, yaml_comment
 from tests.report.site.reports import (
     COLUMNS,
@@ -34,35 +34,39 @@ from tests.report.site.reports import (
 @pytest.mark.parametrize(
     "page", ["index", "runs", "graph", "tables/orders", "tables/part", "joins/similar_parts"]
 )
-def test_every_kind_of_page_is_built(page: str, build: Build, golden: Golden) -> None:
-    golden(f"report/{page}.html", (build() / f"{page}.html").read_text(encoding="utf-8"))
+def test_every_kind_of_page_is_built(page: str, site_of: SiteOf, golden: Golden) -> None:
+    golden(f"report/{page}.html", (site_of("") / f"{page}.html").read_text(encoding="utf-8"))
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
-def test_texts_of_a_report_do_not_change_the_elements_of_a_page(payload: str, build: Build) -> None:
+def test_texts_of_a_report_do_not_change_the_elements_of_a_page(
+    payload: str, site_of: SiteOf
+) -> None:
     """Tags and attributes do not depend on the report's texts."""
-    harmless = pages(build(poisoned(project(), "h" * len(payload)), "harmless"))
-    harmful = pages(build(poisoned(project(), payload), "harmful"))
+    harmless = pages(site_of("h" * len(payload)))
+    harmful = pages(site_of(payload))
     assert [page.shape for page in harmful.values()] == [page.shape for page in harmless.values()]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_texts_of_the_yaml_do_not_change_the_elements_of_a_page(
-    payload: str, build: Build, root: Path
+    payload: str, build: Build, site_of: SiteOf, root: Path
 ) -> None:
-    harmless = pages(build(name="harmless"))["tables/orders.html"]
+    harmless = page_of(site_of(""), "tables/orders.html")
     written = YAML.replace("# Kept for ten years.", yaml_comment(payload))
     (root / "specs" / "shop.yml").write_text(written, encoding="utf-8")
-    harmful = pages(build(name="harmful"))["tables/orders.html"]
+    harmful = page_of(build(), "tables/orders.html")
     assert harmful.shape == harmless.shape
     shown_lines = " ".join(str(PageSanitizer().verbatim(yaml_comment(payload))).split())
     assert shown_lines in escape(harmful.text)
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_every_link_leads_to_a_file_of_the_site(name: str, build: Build) -> None:
-    site = build(poisoned(project(), PAYLOADS[name]))
-    for path, page in pages(site).items():
+def test_every_link_leads_to_a_file_of_the_site(name: str, site_of: SiteOf) -> None:
+    site = site_of(PAYLOADS[name])
+    read = pages(site)
+    ids = {(site / path).resolve(): set(page.values("id")) for path, page in read.items()}
+    for path, page in read.items():
         for link in (*page.values("href"), *page.values("src")):
             parts = urlsplit(link)
             assert not parts.scheme
@@ -71,13 +75,12 @@ def test_every_link_leads_to_a_file_of_the_site(name: str, build: Build) -> None
             assert target.resolve().is_relative_to(site)
             assert target.is_file(), f"{path} links to {link}"
             if parts.fragment:
-                ids = parse(target.read_text(encoding="utf-8")).values("id")
-                assert parts.fragment in ids
+                assert parts.fragment in ids[target.resolve()]
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_the_search_index_is_one_assignment_of_json(name: str, build: Build) -> None:
-    script = (build(poisoned(project(), PAYLOADS[name])) / "search-index.js").read_text("utf-8")
+def test_the_search_index_is_one_assignment_of_json(name: str, site_of: SiteOf) -> None:
+    script = (site_of(PAYLOADS[name]) / "search-index.js").read_text("utf-8")
     head, _, body = script.partition(" = ")
     assert head == "window.lancestatNodes"
     assert body.endswith(";\n")
@@ -85,8 +88,8 @@ def test_the_search_index_is_one_assignment_of_json(name: str, build: Build) -> 
     assert len(json.loads(body[:-2])) == 4
 
 
-def test_pages_load_only_their_own_resources(build: Build) -> None:
-    for path, page in pages(build()).items():
+def test_pages_load_only_their_own_resources(site_of: SiteOf) -> None:
+    for path, page in pages(site_of("")).items():
         attributes = [name for _, attributes in page.tags for name, _ in attributes]
         assert not [name for name in attributes if name.startswith("on") or name == "style"]
         assert not [tag for tag, _ in page.tags if tag in ("style", "iframe", "form", "base")]
@@ -103,8 +106,8 @@ def test_pages_load_only_their_own_resources(build: Build) -> None:
         assert policy_at < [tag for tag, _ in page.tags].index("script")
 
 
-def test_pages_have_landmarks_titles_and_names(build: Build) -> None:
-    for page in pages(build()).values():
+def test_pages_have_landmarks_titles_and_names(site_of: SiteOf) -> None:
+    for page in pages(site_of("")).values():
         tags = [tag for tag, _ in page.tags]
         assert [tags.count(tag) for tag in ("main", "header", "footer", "h1")] == [1] * 4
         assert "#main" in page.values("href")
@@ -188,7 +191,7 @@ def test_a_page_of_a_wide_table_has_all_columns(build: Build) -> None:
 
 
 def test_the_overview_begins_with_the_worst_problems(build: Build) -> None:
-    page = pages(build())["index.html"].text
+    page = page_of(build(), "index.html").text
     assert "2 nodes need attention" in page
     places = [page.index(text) for text in ("cannot be opened", "warn_after", "Tables Table")]
     assert places == sorted(places)
@@ -199,7 +202,7 @@ def test_the_overview_begins_with_the_worst_problems(build: Build) -> None:
 
 def test_the_overview_gives_the_reasons_of_skipped_nodes(build: Build) -> None:
     idle = table_run(action="skip", reasons=("policy_accepts",), fragments_scanned=0)
-    page = pages(build(project(table_report(runs=(idle,)))))["index.html"].text
+    page = page_of(build(project(table_report(runs=(idle,)))), "index.html").text
     assert "Left alone by their last run 1 node: policy accepts" in page
 
 
@@ -216,14 +219,14 @@ def test_a_table_page_spells_policy_freshness_and_publication(build: Build) -> N
         publish=Publish.NONE,
         freshness=Freshness(timedelta(hours=12), timedelta(hours=24)),
     )
-    page = pages(build(project(table_report(spec=spec))))["tables/orders.html"].text
+    page = page_of(build(project(table_report(spec=spec))), "tables/orders.html").text
     assert "Policy any staleness; refreshed when readers would refuse" in page
     assert "Published to the state only" in page
     assert "rows changed 2 h ago; warning after 12 h, error after 1 d" in page
 
 
 def test_nulls_are_bars_to_scale(build: Build) -> None:
-    page = pages(build())["tables/orders.html"]
+    page = page_of(build(), "tables/orders.html")
     widths = [
         dict(attributes)["width"]
         for tag, attributes in page.tags
@@ -235,7 +238,7 @@ def test_nulls_are_bars_to_scale(build: Build) -> None:
 
 
 def test_the_data_of_charts_is_in_the_page(build: Build) -> None:
-    page = pages(build())["tables/orders.html"]
+    page = page_of(build(), "tables/orders.html")
     shapes = [json.loads(text) for text in page.values("data-distribution")]
     assert [shape["kind"] for shape in shapes] == ["number", "date", "timestamp"]
     assert [(shape["from"], shape["to"]) for shape in shapes[:2]] == [
@@ -254,6 +257,6 @@ def test_a_join_that_never_ran_has_its_own_message(build: Build) -> None:
     report = join_report(
         health=Health.ERROR, verdict="absent", reasons=("new",), record=None, runs=()
     )
-    page = pages(build(project(report)))["joins/similar_parts.html"].text
+    page = page_of(build(project(report)), "joins/similar_parts.html").text
     assert "Result absent: new" in page
     assert "No run has looked at it yet." in page
