@@ -20,7 +20,14 @@ os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 GOLDEN = Path(__file__).parent / "golden"
 # Files that take minutes: no process is to begin with one when the others have nothing left.
-LONG = ("test_short.py", "test_cluster.py", "test_smoke.py", "test_knn_cluster.py", "test_demo.py")
+LONG = (
+    "test_short.py",
+    "test_connector_jars.py",
+    "test_cluster.py",
+    "test_smoke.py",
+    "test_knn_cluster.py",
+    "test_demo.py",
+)
 
 
 class Golden(Protocol):
