@@ -91,7 +91,10 @@ def test_answers_are_those_of_lancestats_reader(
     read(path).createOrReplaceTempView("connected")
     lancestat.read_table(session, str(path)).createOrReplaceTempView("own")
     answer = session.sql(query.format(t="connected"))
-    assert "LanceScan" in answer._jdf.queryExecution().executedPlan().toString()
+    plan = answer._jdf.queryExecution().executedPlan().toString()
+    # The rows of a whole table are counted in its manifest.
+    is_answered = query == "select count(*) from {t}"
+    assert ("PushedAggregates: [" if is_answered else "LanceScan") in plan
     expected = session.sql(query.format(t="own")).collect()
     assert sorted(answer.collect(), key=str) == sorted(expected, key=str)
 

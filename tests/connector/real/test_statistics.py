@@ -224,11 +224,15 @@ def test_columns_with_nan_and_infinity_have_no_bounds(
     }
     lance.write_dataset(pa.table(columns), table.world.path)
     table.run()
-    assert told(table.theirs) == told(table.ours)
-    for frame in (table.unpushed, table.ours):
-        assert planned(frame.where("nan > 1.5")).rows == 3
-        assert planned(frame.where("nan = 1.5")).rows == 3
-        assert planned(frame.where("infinite > 1.5")).rows == 3
+    theirs = told(table.theirs)
+    # The reader of lancestat says nothing of columns without bounds.
+    assert told(table.ours) == {"finite": theirs.pop("finite")}
+    assert all(text.startswith("ColumnStat(None,None,None,Some(1)") for text in theirs.values())
+    # Without the null count, a null counts among the rows of a condition.
+    for frame, rows in ((table.unpushed, 3), (table.ours, 4)):
+        assert planned(frame.where("nan > 1.5")).rows == rows
+        assert planned(frame.where("nan = 1.5")).rows == rows
+        assert planned(frame.where("infinite > 1.5")).rows == rows
         assert planned(frame.where("finite > 1.5")).rows == 0
 
 
