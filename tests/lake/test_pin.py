@@ -148,11 +148,17 @@ def test_datasets_are_opened_in_one_place() -> None:
     for path in package.rglob("*.py"):
         name = path.relative_to(package).as_posix()
         for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            called = ast.unparse(node.func).rpartition(".")
-            if called[0::2] == ("lance", "dataset") or called[2] == "LanceDataset":
-                callers["open"].add(name)
-            if called[2] in ("checkout_version", "checkout_latest", "versions", "asof"):
-                callers["travel"].add(name)
+            match node:
+                case (
+                    ast.Call(func=ast.Attribute(value=ast.Name(id="lance"), attr="dataset"))
+                    | ast.Call(func=ast.Attribute(attr="LanceDataset"))
+                    | ast.Call(func=ast.Name(id="LanceDataset"))
+                ):
+                    callers["open"].add(name)
+                case ast.Call(
+                    func=ast.Attribute(
+                        attr="checkout_version" | "checkout_latest" | "versions" | "asof"
+                    )
+                ):
+                    callers["travel"].add(name)
     assert callers == {"open": OPENERS, "travel": TRAVELLERS}
