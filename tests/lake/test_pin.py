@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -147,7 +148,10 @@ def test_datasets_are_opened_in_one_place() -> None:
     callers: dict[str, set[str]] = {"open": set(), "travel": set()}
     for path in package.rglob("*.py"):
         name = path.relative_to(package).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
+        text = path.read_text()
+        if not re.search(r"LanceDataset|lance\.dataset|checkout_|versions|asof", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
             match node:
                 case (
                     ast.Call(func=ast.Attribute(value=ast.Name(id="lance"), attr="dataset"))
