@@ -6,7 +6,7 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -294,23 +294,31 @@ class Terminal:
         os.close(self.terminal)
 
 
-@pytest.fixture(params=["", "COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}; "])
-def terminal(folder: Path, request: pytest.FixtureRequest) -> Iterator[Terminal]:
-    """A terminal with the default word breaks of bash, and with customized ones."""
-    at = Terminal(folder, f"{request.param}source <(lancestat completion bash)")
-    yield at
-    at.close()
+BROKEN_WORDS = {
+    "lancestat plan -s tag:ni": "lancestat plan -s tag:nightly",
+    "lancestat plan -s path:specs/s": "lancestat plan -s path:specs/shop.yml",
+    "lancestat plan -s tag:big,ki": "lancestat plan -s tag:big,kind:",
+    "lancestat plan --target=pr": "lancestat plan --target=prod",
+}
+WHOLE_WORDS = {
+    "lancestat show orde": "lancestat show order",
+    "lancestat show order_": "lancestat show order_lines",
+    'lancestat plan -s "near order_': "lancestat plan -s near order_lines",
+    "lancestat --project-dir spe": "lancestat --project-dir specs/",
+}
 
 
-def test_completion_works_in_bash(terminal: Terminal) -> None:
-    lines = {
-        "lancestat show orde": "lancestat show order",
-        "lancestat show order_": "lancestat show order_lines",
-        "lancestat plan -s tag:ni": "lancestat plan -s tag:nightly",
-        "lancestat plan -s path:specs/s": "lancestat plan -s path:specs/shop.yml",
-        "lancestat plan -s tag:big,ki": "lancestat plan -s tag:big,kind:",
-        "lancestat plan --target=pr": "lancestat plan --target=prod",
-        'lancestat plan -s "near order_': "lancestat plan -s near order_lines",
-        "lancestat --project-dir spe": "lancestat --project-dir specs/",
-    }
-    assert {line: terminal.tab(line) for line in lines} == lines
+@pytest.mark.parametrize(
+    ("settings", "lines"),
+    [
+        ("", {**WHOLE_WORDS, **BROKEN_WORDS}),
+        ("COMP_WORDBREAKS=${COMP_WORDBREAKS//[:=]/}; ", BROKEN_WORDS),
+    ],
+    ids=["default word breaks", "without : and ="],
+)
+def test_completion_works_in_bash(settings: str, lines: dict[str, str], folder: Path) -> None:
+    terminal = Terminal(folder, f"{settings}source <(lancestat completion bash)")
+    try:
+        assert {line: terminal.tab(line) for line in lines} == lines
+    finally:
+        terminal.close()

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.cli.conftest import Lancestat
-from tests.cli.test_imports import loaded
+from tests.cli.test_imports import loaded_after_each
 from tests.review.conftest import Repository, repository, write
 
 __all__ = ["repository"]
@@ -135,9 +136,16 @@ def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
 def test_lance_is_loaded_only_to_open_datasets_and_spark_is_never_started(project: Path) -> None:
     engines = {"pyspark", "py4j", "faiss", "polars"}
     readers = {"lance", "pyarrow", "numpy"}
-    assert loaded("diff", "main", folder=project).isdisjoint(engines | readers)
-    write(project, {"specs/shop.yml": LOOSE.replace("[a, b]", "[a, b, c]")})
-    assert loaded("diff", "main", "--no-datasets", folder=project).isdisjoint(engines | readers)
-    modules = loaded("diff", "main", folder=project)
-    assert "lance" in modules
-    assert modules.isdisjoint(engines)
+    repository = project.parent / "wider"
+    shutil.copytree(project, repository)
+    write(repository, {"specs/shop.yml": LOOSE.replace("[a, b]", "[a, b, c]")})
+    loosened, unopened, opened = loaded_after_each(
+        ("diff", "main"),
+        ("--project-dir", str(repository), "diff", "main", "--no-datasets"),
+        ("--project-dir", str(repository), "diff", "main"),
+        folder=project,
+    )
+    assert loosened.isdisjoint(engines | readers)
+    assert unopened.isdisjoint(engines | readers)
+    assert "lance" in opened
+    assert opened.isdisjoint(engines)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import lance
@@ -81,13 +79,3 @@ def test_a_selection_of_nothing_writes_nothing(lancestat: Lancestat, shop: Path)
     result = lancestat("docs", "--project-dir", str(shop), "-s", "ordres")
     assert result.exit_code == 2
     assert not (shop / ".lancestat" / "docs").exists()
-
-
-def test_no_spark_is_loaded(shop: Path) -> None:
-    program = (
-        "import sys; from lancestat.cli.main import cli; "
-        f"cli(['docs', '--project-dir', {str(shop)!r}], standalone_mode=False); "
-        "sys.exit('pyspark' in sys.modules)"
-    )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False)
-    assert run.returncode == 0, run.stderr

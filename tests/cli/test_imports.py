@@ -1,10 +1,15 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import lance
 import pytest
+
+from tests.execution.joined import vectors
 
 HEAVY = (
     "pyspark",
@@ -20,22 +25,34 @@ HEAVY = (
 )
 
 
-LOADED = """
-import sys
+# Runs commands one after the other; after each, prints its exit code and all modules so far.
+PROGRAM = """
+import json, sys
 from lancestat.cli.main import main
-sys.argv[0] = "lancestat"
-try:
-    main()
-finally:
-    print(*sys.modules, sep="\\n", file=sys.stderr)
+for command in json.loads(sys.argv[1]):
+    sys.argv = ["lancestat", *command]
+    try:
+        main()
+    except SystemExit as ended:
+        print("\\n" + json.dumps([ended.code, list(sys.modules)]), file=sys.stderr)
 """
 
 
-def loaded(*args: str, folder: Path) -> set[str]:
+def loaded(*args: str, folder: Path, code: int = 0) -> set[str]:
     """The modules in a process that ran a command."""
-    command = [sys.executable, "-c", LOADED, *args]
-    completed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
-    return set(completed.stderr.splitlines())
+    [modules] = loaded_after_each(args, folder=folder, codes=[code])
+    return modules
+
+
+def loaded_after_each(
+    *commands: Sequence[str], folder: Path, codes: Sequence[int] = ()
+) -> list[set[str]]:
+    """The modules in one process after each of its commands, which end with 0 or these codes."""
+    program = [sys.executable, "-c", PROGRAM, json.dumps(commands)]
+    completed = subprocess.run(program, cwd=folder, capture_output=True, text=True, check=True)
+    ends = [json.loads(line) for line in completed.stderr.splitlines() if line.startswith("[")]
+    assert [end[0] for end in ends] == (list(codes) or [0] * len(commands)), completed.stderr
+    return [set(end[1]) for end in ends]
 
 
 def test_python_importtime_reports_no_heavy_library(tmp_path: Path) -> None:
@@ -47,19 +64,26 @@ def test_python_importtime_reports_no_heavy_library(tmp_path: Path) -> None:
     assert modules.isdisjoint(HEAVY)
 
 
-@pytest.mark.parametrize("args", [("--help",), ("--version",)])
-def test_help_loads_nothing_heavy(args: tuple[str, ...], tmp_path: Path) -> None:
-    modules = loaded(*args, folder=tmp_path)
-    assert "click" in modules
-    assert modules.isdisjoint(HEAVY)
-    assert not [name for name in modules if name.startswith("lancestat.cli.commands.")]
+def test_help_loads_nothing_heavy_and_of_the_commands_only_the_one_that_it_is_about(
+    tmp_path: Path,
+) -> None:
+    version, root, plan, sql = loaded_after_each(
+        ("--version",), ("--help",), ("plan", "--help"), ("sql", "--help"), folder=tmp_path
+    )
+    assert "click" in version
+    assert sql.isdisjoint(HEAVY)
+    assert commands_in(root) == set()
+    assert commands_in(plan) == {"plan"}
 
 
-def test_planning_a_join_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None:
-    import lance
+def commands_in(modules: set[str]) -> set[str]:
+    folder = "lancestat.cli.commands."
+    return {name.removeprefix(folder) for name in modules if name.startswith(folder)}
 
-    from tests.execution.joined import vectors
 
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    """A table and a join, neither of which was run, in a git repository."""
     for side, name in (("l", "v"), ("r", "w")):
         lance.write_dataset(vectors(0, 5, name=name), str(tmp_path / f"{side}.lance"))
     (tmp_path / "specs").mkdir()
@@ -67,37 +91,29 @@ def test_planning_a_join_loads_neither_spark_nor_search_libraries(tmp_path: Path
         "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n"
     )
     (tmp_path / "specs" / "s.yml").write_text(
+        "tables: [{name: l, uri: l.lance}]\n"
         "knn_joins: [{name: near, left: {lance: l.lance, vector: v, select: [id]},"
         " right: {lance: r.lance, vector: w, select: [key]}, k: 1, output: {lance: o.lance}}]\n"
     )
-    modules = loaded("plan", folder=tmp_path)
-    assert "lancestat.plan.join_planner" in modules
-    assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
+    return tmp_path
 
 
-def test_status_loads_neither_spark_nor_search_libraries(tmp_path: Path) -> None:
-    import lance
-
-    from tests.execution.world import orders, write_project
-
-    write_project(tmp_path, "orders")
-    lance.write_dataset(orders(0, 5), str(tmp_path / "orders.lance"))
-    command = [sys.executable, "-c", LOADED, "status"]
-    completed = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert completed.returncode == 1
-    modules = set(completed.stderr.splitlines())
-    assert "lancestat.report.gather" in modules
-    assert modules.isdisjoint(["faiss", "pyspark", "py4j", "polars"])
-
-
-def test_help_of_one_command_loads_only_that_one(tmp_path: Path) -> None:
-    modules = loaded("plan", "--help", folder=tmp_path)
-    assert modules.isdisjoint(HEAVY)
-    commands = {name for name in modules if name.startswith("lancestat.cli.commands.")}
-    assert commands == {"lancestat.cli.commands.plan"}
-
-
-def test_validate_opens_no_dataset_and_starts_no_spark(tmp_path: Path) -> None:
-    loaded("init", ".", folder=tmp_path)
-    modules = loaded("validate", folder=tmp_path)
-    assert modules.isdisjoint({"pyspark", "py4j", "lance", "pyarrow", "polars"})
+def test_only_runs_and_queries_load_spark_or_search_libraries(shop: Path) -> None:
+    """Validating does not even load Lance."""
+    validated, planned, shown, judged, written, collected = loaded_after_each(
+        ("validate",),
+        ("plan",),
+        ("show", "l"),
+        ("status",),
+        ("docs", "--out", "pages"),
+        ("gc",),
+        folder=shop,
+        codes=[0, 0, 0, 1, 0, 0],
+    )
+    assert validated.isdisjoint({"lance", "pyarrow", "numpy"})
+    assert "lancestat.plan.join_planner" in planned
+    assert "lancestat.plan.table_status" in shown
+    assert "lancestat.report.gather" in judged
+    assert "lancestat.report.site.build" in written
+    assert "lancestat.state.garbage_collection" in collected
+    assert collected.isdisjoint({"faiss", "pyspark", "py4j", "polars"})

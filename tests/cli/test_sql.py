@@ -28,7 +28,6 @@ from lancestat.spark.sql.query import (
     Struct,
 )
 from tests.cli.conftest import Lancestat
-from tests.cli.test_imports import HEAVY, loaded
 from tests.conftest import Golden
 
 COLUMNS = (
@@ -327,8 +326,3 @@ def test_a_query_that_is_not_utf_8_is_named_with_its_place(
     outcome = lancestat("sql", "--file", "q.sql")
     assert (outcome.exit_code, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith("LS420 q.sql:2:4  byte 0xff is not UTF-8")
-
-
-def test_help_of_sql_loads_nothing_heavy(tmp_path: Path) -> None:
-    modules = loaded("sql", "--help", folder=tmp_path)
-    assert modules.isdisjoint(HEAVY)

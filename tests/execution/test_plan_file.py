@@ -24,6 +24,7 @@ from lancestat.spec.model import KnnSide
 from lancestat.state.values import StoredPartials
 from tests.execution.joined import JoinWorld, vectors
 from tests.execution.world import World, orders
+from tests.kept import KeptFolder
 
 PROJECT = """\
 name: shop
@@ -42,16 +43,22 @@ tables:
 """
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def analyzed(tmp_path_factory: pytest.TempPathFactory) -> KeptFolder:
     """`orders` and `returns` are analyzed, `orders` at version 2 and with four fragments."""
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
-    (tmp_path / "specs" / "shop.yml").write_text(TABLES)
+    folder = tmp_path_factory.mktemp("shop")
+    (folder / "specs").mkdir()
+    (folder / "lancestat_project.yml").write_text(PROJECT)
+    (folder / "specs" / "shop.yml").write_text(TABLES)
     for name in ("orders", "returns"):
-        write(tmp_path, name)
-    run_all(tmp_path)
-    return tmp_path
+        write(folder, name)
+    run_all(folder)
+    return KeptFolder(folder)
+
+
+@pytest.fixture
+def folder(analyzed: KeptFolder) -> Path:
+    return analyzed.restored()
 
 
 def write(folder: Path, name: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import shutil
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
@@ -147,12 +148,21 @@ def test_datasets_are_opened_in_one_place() -> None:
     callers: dict[str, set[str]] = {"open": set(), "travel": set()}
     for path in package.rglob("*.py"):
         name = path.relative_to(package).as_posix()
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call):
-                continue
-            called = ast.unparse(node.func).rpartition(".")
-            if called[0::2] == ("lance", "dataset") or called[2] == "LanceDataset":
-                callers["open"].add(name)
-            if called[2] in ("checkout_version", "checkout_latest", "versions", "asof"):
-                callers["travel"].add(name)
+        text = path.read_text()
+        if not re.search(r"LanceDataset|lance\.dataset|checkout_|versions|asof", text):
+            continue
+        for node in ast.walk(ast.parse(text)):
+            match node:
+                case (
+                    ast.Call(func=ast.Attribute(value=ast.Name(id="lance"), attr="dataset"))
+                    | ast.Call(func=ast.Attribute(attr="LanceDataset"))
+                    | ast.Call(func=ast.Name(id="LanceDataset"))
+                ):
+                    callers["open"].add(name)
+                case ast.Call(
+                    func=ast.Attribute(
+                        attr="checkout_version" | "checkout_latest" | "versions" | "asof"
+                    )
+                ):
+                    callers["travel"].add(name)
     assert callers == {"open": OPENERS, "travel": TRAVELLERS}
