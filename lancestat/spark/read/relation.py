@@ -211,15 +211,13 @@ def read_table(
 
 def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
     """Return the session's settings whose names start with a prefix, by the rest of their names."""
-    jvm = cast(Any, spark._jvm)
-    settings = jvm.scala.jdk.javaapi.CollectionConverters.asJava(
-        cast(Any, spark)._jsparkSession.conf().getAll()
-    )
-    return {
-        str(name)[len(prefix) :]: str(settings[name])
-        for name in settings
-        if str(name).startswith(prefix)
-    }
+    settings = {}
+    remaining = cast(Any, spark)._jsparkSession.conf().getAll().iterator()
+    while remaining.hasNext():
+        setting = remaining.next()
+        if setting._1().startswith(prefix):
+            settings[setting._1().removeprefix(prefix)] = setting._2()
+    return settings
 
 
 def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> LocatedTable:
@@ -228,9 +226,10 @@ def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> Located
         table = parse_table_name(uri)
     except ValueError:
         return LocatedTable(uri, options)
-    settings = _settings(spark, f"spark.sql.catalog.{table.catalog}.")
-    if "impl" not in settings:
+    prefix = f"spark.sql.catalog.{table.catalog}."
+    if spark.conf.get(f"{prefix}impl", None) is None:
         return LocatedTable(uri, options)
+    settings = _settings(spark, prefix)
     catalogs = {table.catalog: Catalog(settings.pop("impl"), settings)}
     place = locate([table], catalogs, lambda _: options)[table]
     if isinstance(place, LakeError):
