@@ -25,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
 import org.apache.spark.sql.connector.expressions.filter.Predicate;
@@ -40,6 +41,7 @@ import org.apache.spark.sql.connector.read.SupportsReportStatistics;
 import org.apache.spark.sql.execution.datasources.DataSource$;
 import org.apache.spark.sql.execution.datasources.DataSourceStrategy$;
 import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Strategy$;
+import org.apache.spark.sql.execution.datasources.v2.FileScanBuilder;
 import org.apache.spark.sql.internal.connector.SupportsPushDownCatalystFilters;
 import org.apache.spark.sql.sources.Filter;
 import org.apache.spark.sql.types.StructField;
@@ -50,8 +52,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
  * A table of another DSv2 source, such as the Lance connector's: that source reads, and lancestat's
  * planner estimates.
  *
- * <p>Its scan builders and scans are proxies with the interfaces of the source's own, less those
- * that change what a scan returns, since no statistics of the table would describe that.
+ * <p>Its scans are proxies with the interfaces of the source's own.
  */
 @SuppressWarnings({"rawtypes", "unchecked"})
 public final class ConnectorRelation {
@@ -148,8 +149,7 @@ public final class ConnectorRelation {
       }
       ScanBuilder builder =
           ((SupportsRead) inner).newScanBuilder(new CaseInsensitiveStringMap(passed));
-      return BuilderProxy.of(
-          builder, (LanceScanBuilder) planned.newScanBuilder(options));
+      return new ConnectorScanBuilder(builder, (LanceScanBuilder) planned.newScanBuilder(options));
     }
 
     public boolean equals(Object other) {
@@ -176,95 +176,65 @@ public final class ConnectorRelation {
     }
   }
 
-  /** A scan builder whose source and whose estimate see the same filters and columns. */
-  static final class BuilderProxy implements InvocationHandler {
-    // Of what may be pushed down, that which leaves rows as the statistics describe them.
-    static final Set PASSED =
-        new HashSet(
-            Arrays.asList(
-                new Object[] {
-                  SupportsPushDownRequiredColumns.class,
-                  SupportsPushDownFilters.class,
-                  SupportsPushDownV2Filters.class,
-                  SupportsPushDownCatalystFilters.class,
-                  SupportsPushDownLimit.class,
-                  SupportsPushDownTopN.class
-                }));
-    // Ways to take filters. Spark is shown the one whose literals are exact.
-    static final Object[] FILTERED =
-        new Object[] {
-          SupportsPushDownFilters.class,
-          SupportsPushDownV2Filters.class,
-          SupportsPushDownCatalystFilters.class
-        };
+  /**
+   * A scan builder whose source and whose estimate see the same filters and columns.
+   *
+   * <p>Of what Spark can push down it takes that which leaves rows as the statistics describe them.
+   * It is one of files, as LanceScanBuilder is, for the sake of Spark before 4.1.
+   */
+  static final class ConnectorScanBuilder extends FileScanBuilder
+      implements SupportsPushDownLimit, SupportsPushDownTopN, SupportsPushDownAggregates {
     final ScanBuilder inner;
     final LanceScanBuilder estimator;
 
-    BuilderProxy(ScanBuilder inner, LanceScanBuilder estimator) {
+    ConnectorScanBuilder(ScanBuilder inner, LanceScanBuilder estimator) {
+      super(SparkSession.active(), SparkApi.noFiles(), estimator.table.schema);
       this.inner = inner;
       this.estimator = estimator;
     }
 
-    static ScanBuilder of(ScanBuilder inner, LanceScanBuilder estimator) {
-      Set declared = interfaces(inner.getClass());
-      Set exposed = new LinkedHashSet();
-      for (Object type : declared) {
-        if (!isHidden((Class) type, declared)) {
-          exposed.add(type);
-        }
+    public void pruneColumns(StructType required) {
+      if (inner instanceof SupportsPushDownRequiredColumns) {
+        ((SupportsPushDownRequiredColumns) inner).pruneColumns(required);
       }
-      exposed.removeAll(Arrays.asList(FILTERED));
-      // Filters sharpen the estimate even where the source knows of none.
-      exposed.add(SupportsPushDownCatalystFilters.class);
-      // The planner answers them, and the source never hears of them.
-      exposed.add(SupportsPushDownAggregates.class);
-      return (ScanBuilder) proxy(inner, exposed, new BuilderProxy(inner, estimator));
     }
 
-    static boolean isHidden(Class type, Set declared) {
-      for (Object other : declared) {
-        Class pushed = (Class) other;
-        if (pushed.getSimpleName().startsWith("SupportsPushDown")
-            && !PASSED.contains(pushed)
-            && pushed.isAssignableFrom(type)) {
-          return true;
-        }
-      }
-      return false;
+    // Spark gets all of them back: it estimates what they leave, and applies them once more.
+    public scala.collection.immutable.Seq pushFilters(scala.collection.immutable.Seq given) {
+      push(given);
+      return given;
     }
 
-    public Object invoke(Object proxy, Method method, Object[] args) throws Throwable {
-      String name = method.getName();
-      int count = args == null ? 0 : args.length;
-      if (name.equals("build") && count == 0) {
-        return build();
-      }
-      if (name.equals("pushFilters") && count == 1) {
-        push((scala.collection.immutable.Seq) args[0]);
-        // Spark gets all of them back: it estimates what they leave, and applies them once more.
-        return args[0];
-      }
-      if (name.equals("pushedFilters") && count == 0) {
-        return new Predicate[0];
-      }
-      if (name.equals("pushAggregation") && count == 1) {
-        return Boolean.valueOf(estimator.pushAggregation((Aggregation) args[0]));
-      }
-      if (name.equals("supportCompletePushDown") && count == 1) {
-        return Boolean.valueOf(estimator.supportCompletePushDown((Aggregation) args[0]));
-      }
-      // What is left of a limit stays in the plan, and so in the estimate.
-      if (name.equals("isPartiallyPushed")) {
-        return Boolean.TRUE;
-      }
-      if (name.equals("equals") && count == 1) {
-        return Boolean.valueOf(proxy == args[0]);
-      }
-      return call(inner, method, args);
+    public Predicate[] pushedFilters() {
+      return new Predicate[0];
+    }
+
+    public boolean pushLimit(int rows) {
+      return inner instanceof SupportsPushDownLimit
+          && ((SupportsPushDownLimit) inner).pushLimit(rows);
+    }
+
+    public boolean pushTopN(SortOrder[] orders, int rows) {
+      return inner instanceof SupportsPushDownTopN
+          && ((SupportsPushDownTopN) inner).pushTopN(orders, rows);
+    }
+
+    // What is left of a limit stays in the plan, and so in the estimate.
+    public boolean isPartiallyPushed() {
+      return true;
+    }
+
+    // The planner answers aggregates, and the source never hears of them.
+    public boolean pushAggregation(Aggregation aggregation) {
+      return estimator.pushAggregation(aggregation);
+    }
+
+    public boolean supportCompletePushDown(Aggregation aggregation) {
+      return estimator.supportCompletePushDown(aggregation);
     }
 
     // The source may read other columns than Spark required, and has the last word.
-    Scan build() {
+    public Scan build() {
       if (estimator.answered != null) {
         return estimator.answered;
       }

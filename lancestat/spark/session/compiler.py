@@ -55,7 +55,7 @@ def relation_jar(spark: SparkSession) -> Path:
     with _compiling:
         # A second compilation would clash: a JVM keeps the classes of a stopped Spark.
         if not _compiled:
-            _compiled.append(compile_jar(spark, java_sources(spark, sources())))
+            _compiled.append(compile_jar(spark, sources()))
         return _compiled[0]
 
 
@@ -78,6 +78,8 @@ def sources() -> dict[str, str]:
 def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """Compile Java sources, given by file name, into a jar that lives as long as this process.
 
+    They name Spark 4's classes, which are replaced by those that the running Spark has.
+
     Raises:
         JavaSourcesRefused: the sources do not compile.
     """
@@ -92,7 +94,7 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
     compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
     units = cast(Any, spark.sparkContext._gateway).new_array(util.Resource, len(texts))
-    for index, (name, text) in enumerate(texts.items()):
+    for index, (name, text) in enumerate(java_sources(spark, texts).items()):
         units[index] = util.StringResource(name, text)
     try:
         compiler.compile(units)
