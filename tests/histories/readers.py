@@ -21,6 +21,7 @@ from lancestat.lake.observe import snapshot
 from lancestat.spark.knn.reader import read_columns
 from lancestat.spark.knn.sides import opened_table
 from lancestat.spark.read.relation import register
+from lancestat.spark.session.versions import has_python_sources
 from tests.histories.rows import (
     ALL,
     PREDICATES,
@@ -88,7 +89,7 @@ class Readers:
     def make(self, random: Random) -> list[Finding]:
         """One more reader, of the newest version or an older one."""
         made = random.choice((self._view, self._view, self._table, self._table, self._side))
-        if random.random() < 0.1:
+        if random.random() < 0.1 and has_python_sources():
             made = self._format
         try:
             self.pins.append(made(random))

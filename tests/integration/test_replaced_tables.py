@@ -13,6 +13,7 @@ import pytest
 
 import lancestat
 from lancestat.spark.read.relation import register
+from lancestat.spark.session.versions import has_python_sources
 from tests.examples import sample
 from tests.execution.world import orders, write_project
 from tests.integration.planned import with_cbo
@@ -28,7 +29,8 @@ Reader = Callable[["SparkSession", "lancestat.Project", str], "DataFrame"]
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
     session = with_cbo(spark)
-    register(session)
+    if has_python_sources():
+        register(session)
     return session
 
 
@@ -62,7 +64,7 @@ def source(session: SparkSession, project: lancestat.Project, uri: str) -> DataF
     return session.read.format("lancestat").load(uri)
 
 
-READERS = [view, table, source]
+READERS = [view, table, *([source] if has_python_sources() else [])]
 QUERIES = {
     # All fragments of the old table are ruled out, so that no task opens it.
     "ruled out": lambda rows: rows.where("o_id >= 1000").count(),

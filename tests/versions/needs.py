@@ -19,6 +19,7 @@ def _pushes_filters() -> bool:
     return hasattr(datasource, "Filter")
 
 
+SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
 HAS_COLLATIONS = hasattr(functions, "collate")
 
 python_sources = pytest.mark.skipif(
@@ -27,10 +28,18 @@ python_sources = pytest.mark.skipif(
 pushed_filters = pytest.mark.skipif(
     not _pushes_filters(), reason="this Spark pushes no filters to data sources in Python"
 )
+ansi_by_default = pytest.mark.skipif(
+    SPARK < (4, 0), reason="a division by zero is null to this Spark"
+)
 unbounded_equality = pytest.mark.skipif(
-    tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 2),
+    SPARK < (4, 2),
     reason="to this Spark a column of a catalog without bounds has no values",
 )
 nearest_by_join = pytest.mark.skipif(
     not versions.has_nearest_by_join(), reason="this Spark has no nearestByJoin"
 )
+
+
+def syntax_since(*version: int) -> pytest.MarkDecorator:
+    """Return the mark of a query that Sparks before a version cannot parse, analyze or plan."""
+    return pytest.mark.skipif(version > SPARK, reason="this Spark has no such query")

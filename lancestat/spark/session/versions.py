@@ -205,3 +205,24 @@ def _has_arrow_frames() -> bool:
     from pyspark.sql.pandas.conversion import SparkConversionMixin
 
     return hasattr(SparkConversionMixin, "_create_from_arrow_table")
+
+
+def condition(error: Any) -> str | None:
+    """Return the name of the condition that Spark raised an error for, None where it has none."""
+    # PySpark 4.0 has given the method this name.
+    for name in ("getCondition", "getErrorClass"):
+        if hasattr(error, name):
+            found: str | None = getattr(error, name)()
+            return found
+    return None
+
+
+def query_contexts(error: Any) -> list[Any]:
+    """Return where in queries Spark met an error, as its JVM has them."""
+    if hasattr(error, "getQueryContext"):
+        return list(error.getQueryContext())
+    # PySpark 3.5 hands on everything else that the JVM's exception has.
+    java = getattr(error, "_origin", None)
+    if java is None or not hasattr(java, "getQueryContext"):
+        return []
+    return list(java.getQueryContext())

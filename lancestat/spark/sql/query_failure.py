@@ -20,6 +20,7 @@ from lancestat.errors import (
 from lancestat.redact import redact_line
 from lancestat.spark.session.failure import carried_error, cause, is_cancelled
 from lancestat.spark.session.start import VIEW_SCHEMA
+from lancestat.spark.session.versions import condition, query_contexts
 
 _WIDEST_EXCERPT = 100
 
@@ -72,7 +73,10 @@ def query_text(content: bytes, source: str) -> QueryText:
 
 
 _LINE_AND_POSITION = re.compile(r"\(line (\d+), pos (\d+)\)|; line (\d+) pos (\d+)")
-_FROM_STATE_ON = re.compile(r"\s*SQLSTATE:.*", re.DOTALL)
+# What follows a message; before Spark 4.0 without a state.
+_REST = re.compile(
+    r"\s*(?:SQLSTATE:|\(line \d+, pos \d+\)\s*== SQL|; line \d+ pos \d+;).*", re.DOTALL
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +109,7 @@ def explain_failure(
     if carried is not None:
         return carried
     error = _unwrapped(error)
-    if _condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
+    if condition(error) == "TABLE_OR_VIEW_NOT_FOUND":
         return _no_table(error, text, query_context)
     sentence = _spark_message(error, query_context)
     span = _error_span(error, text)
@@ -116,7 +120,7 @@ def explain_failure(
     if is_cancelled(error):
         return Cancelled("the query was cancelled")
     reason, hint = cause(error, query_context.secrets)
-    if _condition(error) is None:
+    if condition(error) is None:
         message = reason
     return QueryFailed(f"the query failed: {message}", location=location, hint=hint)
 
@@ -153,7 +157,7 @@ def hint_for(name: str, query_context: QueryContext) -> str:
 def _spark_message(error: Any, query_context: QueryContext) -> str:
     """Return Spark's message, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
-    return redact_line(_FROM_STATE_ON.sub("", text), query_context.secrets)
+    return redact_line(_REST.sub("", text), query_context.secrets)
 
 
 def _unwrapped(error: Any) -> Any:
@@ -161,22 +165,17 @@ def _unwrapped(error: Any) -> Any:
     from pyspark.errors.exceptions.captured import convert_exception
 
     java = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    while _condition(error) is None and java is not None:
+    while condition(error) is None and java is not None:
         java = java.getCause()
         if java is not None:
             converted = convert_exception(java)
-            error = converted if _condition(converted) is not None else error
+            error = converted if condition(converted) is not None else error
     return error
-
-
-def _condition(error: Any) -> str | None:
-    ask = getattr(error, "getCondition", None)
-    return None if ask is None else ask()
 
 
 def _error_span(error: Any, text: QueryText) -> tuple[int, int] | None:
     """Return the first and last character of the error, where it is in this very query."""
-    contexts = error.getQueryContext() if hasattr(error, "getQueryContext") else []
+    contexts = query_contexts(error)
     for context in contexts:
         start, stop = context.startIndex(), context.stopIndex()
         # A view's own text is elsewhere.
