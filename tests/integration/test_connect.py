@@ -46,11 +46,12 @@ from tests.integration.commands import lancestat as commands
 from tests.integration.connect_server import ConnectServer, connect_server
 from tests.integration.knn_oracle import Row, assert_same, awkward, joined
 from tests.integration.scans import TARGET, scanned, whole_table
+from tests.versions import needs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, needs.connect_server]
 
 FINEST = replace(ANALYSIS, lightest=1)
 OPTION = "qzoption" + "63f1a9"

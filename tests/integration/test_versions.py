@@ -21,10 +21,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import lancestat
-from lancestat.errors import ConnectorMissing, DataSourcesMissing
+from lancestat.errors import ConnectorMissing, DataSourcesMissing, SparkNotStarted
 from lancestat.plan.actions import is_pending
 from lancestat.spark.session import versions
 from lancestat.spark.session.jobs import job_group
+from lancestat.spark.session.remote import connect
 from tests.spark.arrow_values import plain
 
 if TYPE_CHECKING:
@@ -282,3 +283,9 @@ def test_the_example_project_is_run_and_queried_before_and_after_changes(
     )
     orders = lance.dataset(str(warehouse / "orders.lance"))
     assert sum(row.orders for row in joined.collect()) == orders.count_rows(filter=MARCH)
+
+
+@pytest.mark.skipif(versions.has_python_sources(), reason="this PySpark has a Connect server")
+def test_spark_connect_is_refused_before_4() -> None:
+    with pytest.raises(SparkNotStarted, match=r"from Spark 4\.0 on"):
+        connect("sc://127.0.0.1:1", {}, "test")

@@ -31,6 +31,9 @@ pushed_filters = pytest.mark.skipif(
 ansi_by_default = pytest.mark.skipif(
     SPARK < (4, 0), reason="a division by zero is null to this Spark"
 )
+connect_server = pytest.mark.skipif(
+    SPARK < (4, 0), reason="PySpark has no Connect server before 4.0"
+)
 unbounded_equality = pytest.mark.skipif(
     SPARK < (4, 2),
     reason="to this Spark a column of a catalog without bounds has no values",

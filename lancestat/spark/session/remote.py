@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import LancestatError, SparkNotStarted
 from lancestat.redact import redact_line
+from lancestat.spark.session.versions import has_python_sources
 from lancestat.spec.spark_master import remote_address, remote_secrets
 
 if TYPE_CHECKING:
@@ -28,8 +29,15 @@ def connect(remote: str, conf: Mapping[str, str], app_name: str) -> SparkSession
         app_name: As Spark shows it.
 
     Raises:
-        SparkNotStarted: the server cannot be reached or refuses, or libraries are missing.
+        SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or
+            libraries are missing.
     """
+    # PySpark 4.0 has both. Over Spark 3.5's Connect lancestat's jobs were seen not to end.
+    if not has_python_sources():
+        raise SparkNotStarted(
+            "lancestat works over Spark Connect from Spark 4.0 on, and this is an older PySpark",
+            hint="give the target a 'master' in place of 'remote', or install a newer PySpark",
+        )
     try:
         from pyspark.sql.connect.session import SparkSession as RemoteSession
     except ImportError as error:
