@@ -35,10 +35,14 @@ if TYPE_CHECKING:
     from lance_namespace import DeclareTableResponse, DescribeTableResponse, LanceNamespace
 
 T = TypeVar("T")
+R = TypeVar("R", "DescribeTableResponse", "DeclareTableResponse")
 
 EXPIRES = "expires_at_millis"
-# Lance renews credentials in what it has opened; this is for what is opened next.
-_RENEWED_BEFORE_SECONDS = 60
+# How long before that Lance renews credentials in what it has opened, and we what is opened next.
+_RENEWED_BEFORE = "refresh_offset_millis"
+_RENEWED_BEFORE_MILLIS = 60_000
+# Of a lease too short for that: the share of it.
+_RENEWED_BEFORE_SHARE = 0.25
 _ATTEMPTS = 4
 _FIRST_PAUSE_SECONDS = 0.25
 # The clients of some catalogs would wait for ever.
@@ -129,8 +133,23 @@ class CatalogOptions(RenewedOptions):
 
 
 def _expires_soon(given: Mapping[str, str]) -> bool:
+    lease, before = _lease_millis(given), given.get(_RENEWED_BEFORE, "")
+    return lease is not None and lease < (int(before) if before.isdigit() else 0)
+
+
+def _lease_millis(given: Mapping[str, str]) -> int | None:
+    """How long options are good for from now on; None for ever."""
     expires = given.get(EXPIRES, "")
-    return expires.isdigit() and int(expires) < (time.time() + _RENEWED_BEFORE_SECONDS) * 1000
+    return int(expires) - int(time.time() * 1000) if expires.isdigit() else None
+
+
+def _with_renewal(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options that have just been given, with the time before their end to renew them."""
+    lease = _lease_millis(given)
+    if lease is None or _RENEWED_BEFORE in given:
+        return dict(given)
+    before = min(_RENEWED_BEFORE_MILLIS, int(lease * _RENEWED_BEFORE_SHARE))
+    return {**given, _RENEWED_BEFORE: str(max(0, before))}
 
 
 class _Client:
@@ -168,15 +187,25 @@ class _Client:
         return getattr(self._inner, name)
 
     def describe_table(self, request: Any) -> DescribeTableResponse:
-        """Answer as the catalog does; Lance calls this to renew credentials."""
+        """Answer as the catalog does; Lance calls this, with a dict, to renew credentials."""
+        if isinstance(request, dict):
+            from lance_namespace import DescribeTableRequest
+
+            request = DescribeTableRequest(**request)
         described: DescribeTableResponse = _repeated(lambda: self._inner.describe_table(request))
-        identifier = request.get("id") if isinstance(request, dict) else request.id
-        given = described.storage_options or {}
-        with self._lock:
-            self.secrets.update(given.values())
-            if identifier and given:
-                self.options[tuple(identifier)] = given
-        return described
+        return self._with_options(described, request)
+
+    def list_table_versions(self, request: Any) -> Any:
+        """Answer as the catalog does; Lance asks for versions that a catalog owns."""
+        return _repeated(lambda: self._inner.list_table_versions(request))
+
+    def describe_table_version(self, request: Any) -> Any:
+        """See `list_table_versions`."""
+        return _repeated(lambda: self._inner.describe_table_version(request))
+
+    def create_table_version(self, request: Any) -> Any:
+        """Announce a commit; one that a failing catalog has taken on all the same is a conflict."""
+        return _repeated(lambda: self._inner.create_table_version(request))
 
     def describe(self, table: TableName) -> DescribeTableResponse:
         """Return the description of a table.
@@ -194,8 +223,8 @@ class _Client:
                 raise
             raise self.failure(error, str(table), table) from None
 
-    def declare(self, table: TableName) -> DeclareTableResponse:
-        """Return the location of a table that is created.
+    def declare(self, table: TableName) -> DeclareTableResponse | DescribeTableResponse:
+        """Return the location of a table that is created unless it is there.
 
         Raises:
             LakeError: as `describe`.
@@ -204,11 +233,27 @@ class _Client:
 
         request = DeclareTableRequest(id=list(table.identifier), vend_credentials=True)
         try:
-            return _answered(lambda: self._inner.declare_table(request))
+            declared = _repeated(lambda: self._inner.declare_table(request))
+            return self._with_options(declared, request)
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
+            if type(error).__name__ == "TableAlreadyExistsError":
+                # Another writer was first, or an answer of the catalog got lost.
+                return self.describe(table)
             raise self.failure(error, str(table), table) from None
+
+    def _with_options(self, answer: R, request: Any) -> R:
+        """Remember the options of an answer, and return it with the time to renew them."""
+        if not answer.storage_options:
+            return answer
+        given = _with_renewal(answer.storage_options)
+        answer.storage_options = given
+        with self._lock:
+            self.secrets.update(given.values())
+            if request.id:
+                self.options[tuple(request.id)] = given
+        return answer
 
     def tables(self, namespace: tuple[str, ...] = ()) -> Iterator[TableName]:
         """Yield the tables of a namespace and of those in it.
