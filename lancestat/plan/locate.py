@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lancestat.errors import CatalogTableMissing, ManagedByCatalog
+from lancestat.errors import CatalogTableMissing, LancestatError, ManagedByCatalog
 from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate, tables_at
 from lancestat.redact import redact_line
 from lancestat.spec.catalog import TableName, table_name_of
-from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, joins_of
+from lancestat.spec.graph import shared_output_error
+from lancestat.spec.model import KnnJoin, KnnSide, Node, NodeKind, ProjectSpec, Table, joins_of
+from lancestat.state.identity import canonical_uri
 
 
 def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tuple[Node, ...]]:
@@ -89,6 +91,29 @@ def _located_node(node: Node, uris: Mapping[str, str]) -> Node:
 
 def _located_side(side: KnnSide, uris: Mapping[str, str]) -> KnnSide:
     return side if side.uri is None else replace(side, uri=uris.get(side.uri, side.uri))
+
+
+def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, LancestatError]:
+    """Return the errors of nodes that would write to one dataset, by the names of the nodes.
+
+    They are those that only catalogs can tell; reading the YAML finds the others.
+
+    Args:
+        spec: The project, in which tables of catalogs have been located.
+        nodes: Those that are planned, likewise.
+    """
+    writers: dict[tuple[NodeKind, str], list[Node]] = {}
+    for node in {node.name: node for node in (*spec.nodes, *nodes)}.values():
+        if node.written_uri is not None:
+            place = node.kind, canonical_uri(node.written_uri)
+            writers.setdefault(place, []).append(node)
+    errors: dict[str, LancestatError] = {}
+    for sharing in writers.values():
+        if len(sharing) > 1 and any(node.declared is not None for node in sharing):
+            first, second, *_ = sharing
+            errors[first.name] = shared_output_error(second, first)
+            errors |= {node.name: shared_output_error(node, first) for node in sharing[1:]}
+    return errors
 
 
 def require_unmanaged(spec: ProjectSpec, uri: str) -> None:

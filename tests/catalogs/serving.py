@@ -9,6 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import signal
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -45,6 +46,8 @@ class ServingCatalog(ns.LanceNamespace):
         fails_every: So does each request of a kind whose number it divides.
         forbidden: "true" if nobody may read tables whose names start with `private`.
         managed: "true" if the catalog owns the versions of its tables.
+        dies: When the first process that announces a version is killed: "before" the catalog takes
+            it on, "within", when the file is in its place, or "after".
     """
 
     def __init__(
@@ -58,6 +61,7 @@ class ServingCatalog(ns.LanceNamespace):
         fails_every: str = "0",
         forbidden: str = "false",
         managed: str = "false",
+        dies: str = "",
         token: str = "",
     ) -> None:
         self._root = root
@@ -73,6 +77,7 @@ class ServingCatalog(ns.LanceNamespace):
         self._fails_every = int(fails_every)
         self._forbidden = forbidden == "true"
         self._managed = managed == "true"
+        self._dies = dies
 
     def namespace_id(self) -> str:
         return f"ServingCatalog({self._root})"
@@ -146,6 +151,7 @@ class ServingCatalog(ns.LanceNamespace):
     def create_table_version(self, request: dict[str, Any]) -> dict[str, Any]:
         """Take a version on, unless another has its number."""
         self._count("create_table_version")
+        self._die("before")
         with self._versions(request["id"]) as versions:
             number = str(request["version"])
             if number in versions:
@@ -157,13 +163,21 @@ class ServingCatalog(ns.LanceNamespace):
                 path = staged
             else:
                 self._files.copy(staged, path)
+            self._die("within")
             versions[number] = {
                 "version": request["version"],
                 "manifest_path": path,
                 "manifest_size": request.get("manifest_size"),
                 "timestamp_millis": int(time.time() * 1000),
             }
-            return {"version": versions[number]}
+        self._die("after")
+        return {"version": versions[number]}
+
+    def _die(self, when: str) -> None:
+        mark = self._remembered / "died"
+        if self._dies == when and not mark.exists():
+            mark.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
 
     def _paged(self, names: list[str], token: str | None) -> tuple[list[str], str | None]:
         start = int(token or 0)
