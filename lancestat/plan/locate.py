@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lancestat.errors import CatalogTableMissing, LancestatError, ManagedByCatalog
-from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate, tables_at
+from lancestat.lake.catalogs import LocatedTable, locate, managing_table
 from lancestat.redact import redact_line
 from lancestat.spec.catalog import TableName, table_name_of
 from lancestat.spec.graph import shared_output_error
@@ -123,10 +123,10 @@ def require_unmanaged(spec: ProjectSpec, uri: str) -> None:
         ManagedByCatalog: one of the target's catalogs owns them.
         LakeError: a catalog cannot be asked.
     """
-    for name, found in tables_at(uri, spec.target.catalogs, spec.options.declared(uri)):
-        if isinstance(found.options, CatalogOptions) and found.options.is_managed:
-            raise ManagedByCatalog(
-                f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
-                f"{name}: its readers would not see a commit past it",
-                hint=f"name the table by its catalog: 'table: {name}' in place of 'uri'",
-            )
+    name = managing_table(uri, spec.target.catalogs)
+    if name is not None:
+        raise ManagedByCatalog(
+            f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
+            f"{name}: its readers would not see a commit past it",
+            hint=f"name the table by its catalog: 'table: {name}' in place of 'uri'",
+        )

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import lance
+import lance_namespace as ns
 import pytest
 
 from tests.catalogs.serving import requests
@@ -56,6 +57,22 @@ def test_a_commit_past_the_catalog_is_refused(shop: Shop) -> None:
     assert shop.read("sales", "orders").version == version == lance.dataset(uri).version
     shop.declare({"name": "orders", "uri": uri, "publish": "none"})
     assert shop.lancestat("run").exit_code == 0
+
+
+def test_a_folder_of_another_name_is_known_to_be_managed(shop: Shop) -> None:
+    """The folder says nothing of its table, nor does any other table of the catalog."""
+    shop.create("sales", "parts")
+    inner = ns.connect("dir", {"root": str(shop.root), **(TRACKED if shop.impl == "dir" else {})})
+    moved = shop.root / "0a1b2c"
+    lance.write_dataset(rows(), moved)
+    inner.register_table(ns.RegisterTableRequest(id=["sales", "moved"], location=moved.name))
+    outside = shop.folder / "outside.lance"
+    lance.write_dataset(rows(), outside)
+    shop.declare({"name": "moved", "uri": str(moved)}, {"name": "outside", "uri": str(outside)})
+    result = shop.lancestat("run")
+    assert "LS213" in result.output and "table: lake.sales.moved" in result.output
+    assert lance.dataset(moved).version == 1
+    assert lance.dataset(outside).version == 2
 
 
 @pytest.mark.fault
