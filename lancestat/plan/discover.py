@@ -20,6 +20,7 @@ from lancestat.lake.files import local_path
 from lancestat.plan.actions import SourceFindings
 from lancestat.plan.locate import located_uris
 from lancestat.redact import Audience, redact_line
+from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Source, Table, tables_of
 from lancestat.spec.names import folded
@@ -208,6 +209,11 @@ def _assigned(
     return found
 
 
+def _key(uri: str) -> str:
+    """What two spellings of the URI of a dataset, or of what stands for one, have in common."""
+    return uri if uri.startswith(CATALOG_SCHEME) else canonical_uri(uri)
+
+
 @dataclass
 class _Merger:
     """Puts tables that are found beside declared nodes; `places` are those of the tables."""
@@ -226,13 +232,13 @@ class _Merger:
         uris = located_uris(self.spec, declared) if self.places else {uri: uri for uri in declared}
         for node in self.spec.nodes:
             for uri in (node.dataset_uri, uris[node.dataset_uri]):
-                self.owners[canonical_uri(uri)] = node
+                self.owners[_key(uri)] = node
 
     def add(self, table: TableName, source: Source) -> None:
         """Take a table that is found, unless a node has it already."""
         place = self.places.get(table)
         uris = [table.uri, *([place.uri] if isinstance(place, LocatedTable) else [])]
-        identities = list(map(canonical_uri, uris))
+        identities = list(map(_key, uris))
         owner = next((self.owners[uri] for uri in identities if uri in self.owners), None)
         if owner is not None:
             self.sources.setdefault(owner.name, source.label)

@@ -102,11 +102,17 @@ def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, Lances
         spec: The project, in which tables of catalogs have been located.
         nodes: Those that are planned, likewise.
     """
+    known = {node.name: node for node in (*spec.nodes, *nodes)}.values()
+    if not any(node.declared is not None for node in known):
+        return {}
+    # Catalogs spell the place of a dataset in one way, people in several.
+    has_uris = any(node.declared is None for node in known)
     writers: dict[tuple[NodeKind, str], list[Node]] = {}
-    for node in {node.name: node for node in (*spec.nodes, *nodes)}.values():
-        if node.written_uri is not None:
-            place = node.kind, canonical_uri(node.written_uri)
-            writers.setdefault(place, []).append(node)
+    for node in known:
+        uri = node.written_uri
+        if uri is not None:
+            place = canonical_uri(uri) if has_uris else uri.rstrip("/")
+            writers.setdefault((node.kind, place), []).append(node)
     errors: dict[str, LancestatError] = {}
     for sharing in writers.values():
         if len(sharing) > 1 and any(node.declared is not None for node in sharing):
