@@ -209,11 +209,6 @@ def _assigned(
     return found
 
 
-def _key(uri: str) -> str:
-    """What two spellings of the URI of a dataset, or of what stands for one, have in common."""
-    return uri if uri.startswith(CATALOG_SCHEME) else canonical_uri(uri)
-
-
 @dataclass
 class _Merger:
     """Puts tables that are found beside declared nodes; `places` are those of the tables."""
@@ -232,13 +227,22 @@ class _Merger:
         uris = located_uris(self.spec, declared) if self.places else {uri: uri for uri in declared}
         for node in self.spec.nodes:
             for uri in (node.dataset_uri, uris[node.dataset_uri]):
-                self.owners[_key(uri)] = node
+                self.owners[self._key(uri)] = node
+
+    def _key(self, uri: str) -> str:
+        """What the spellings of the URI of a dataset, or of what stands for one, have in common.
+
+        One catalog spells it in one way.
+        """
+        has_spellings = bool(self.spec.nodes) or len(self.spec.sources) > 1
+        is_place = has_spellings and not uri.startswith(CATALOG_SCHEME)
+        return canonical_uri(uri) if is_place else uri
 
     def add(self, table: TableName, source: Source) -> None:
         """Take a table that is found, unless a node has it already."""
         place = self.places.get(table)
         uris = [table.uri, *([place.uri] if isinstance(place, LocatedTable) else [])]
-        identities = list(map(_key, uris))
+        identities = list(map(self._key, uris))
         owner = next((self.owners[uri] for uri in identities if uri in self.owners), None)
         if owner is not None:
             self.sources.setdefault(owner.name, source.label)
