@@ -21,11 +21,15 @@ WITH_SPARK = JDK_JAVA_OPTIONS="-XX:SharedArchiveFile=$(abspath $(ARCHIVE)) -XX:+
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: demo
 demo: machine-demo install ## Generate TPC-H tables, analyze and join them, change them, and show that only changes are read
 	@$(BIN)/python examples/project/demo.py
+
+.PHONY: demo-catalog
+demo-catalog: install ## Serve a REST catalog on this machine, and keep the statistics of its tables
+	@$(BIN)/python examples/catalog/demo.py
 
 .PHONY: install
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
@@ -102,7 +106,7 @@ lock: install ## Resolve requirements-dev.lock and requirements-connect.lock ane
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv too
-	@rm -rf $(VENV) $(VENV)-lowest build dist examples/project/warehouse examples/project/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-lowest build dist examples/project/warehouse examples/project/.lancestat examples/catalog/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.

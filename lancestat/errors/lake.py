@@ -100,6 +100,20 @@ class ManagedByCatalog(LakeError):
     remedy = "Name the table by its catalog: `table: catalog.namespace.table` in place of `uri`."
 
 
+class UnannouncedVersion(LakeError):
+    """The folder of a table whose versions a catalog owns has a version that the catalog lacks.
+
+    It was committed past the catalog, or its announcement was cut off. Lance commits nothing over a
+    version with which the change conflicts.
+    """
+
+    code = "LS216"
+    remedy = (
+        "Have the catalog take the version on or remove its manifest; "
+        "publish to the table through the catalog alone."
+    )
+
+
 class CatalogUnreachable(LakeError):
     """A catalog does not answer."""
 

@@ -8,44 +8,26 @@ before. Catalogs are those of lance_namespace.
 from __future__ import annotations
 
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from concurrent.futures import wait as wait_for
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache, partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lancestat.errors import (
-    AccessDenied,
     CatalogMisconfigured,
     CatalogTableMissing,
     CatalogUnreachable,
     LakeError,
-    did_you_mean,
 )
-from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic
+from lancestat.lake.catalog_client import EXPIRES, THREADS, CatalogClient, expires_soon
+from lancestat.lake.catalog_client import client_of as client_of
 from lancestat.lake.files import local_path
-from lancestat.redact import RenewedOptions, redact_line, secret_values
+from lancestat.redact import RenewedOptions
 from lancestat.spec.catalog import Catalog, TableName
 
 if TYPE_CHECKING:
-    from lance_namespace import DeclareTableResponse, DescribeTableResponse, LanceNamespace
-
-T = TypeVar("T")
-
-EXPIRES = "expires_at_millis"
-# Lance renews credentials in what it has opened; this is for what is opened next.
-_RENEWED_BEFORE_SECONDS = 60
-_ATTEMPTS = 4
-_FIRST_PAUSE_SECONDS = 0.25
-# The clients of some catalogs would wait for ever.
-_ANSWERED_WITHIN_SECONDS = 30.0
-_PAGE = 1000
-_MOST_NAMES_FOR_HINTS = 10_000
-_LISTED_FOR_SECONDS = 60
+    from lance_namespace import DeclareTableResponse, DescribeTableResponse
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +85,7 @@ class CatalogOptions(RenewedOptions):
     def current(self) -> dict[str, str]:
         """See `RenewedOptions`."""
         given = self._client.options.get(self.table.identifier, self._given)
-        if _expires_soon(given):
+        if expires_soon(given):
             described = self._client.describe(self.table)
             given = described.storage_options or {}
         return {**self._base, **given}
@@ -124,259 +106,15 @@ class CatalogOptions(RenewedOptions):
         return {**self.renewing, "namespace_client_managed_versioning": self.is_managed}
 
     @property
-    def _client(self) -> _Client:
+    def _client(self) -> CatalogClient:
         return client_of(self._catalog, self.table.catalog)
-
-
-def _expires_soon(given: Mapping[str, str]) -> bool:
-    expires = given.get(EXPIRES, "")
-    return expires.isdigit() and int(expires) < (time.time() + _RENEWED_BEFORE_SECONDS) * 1000
-
-
-class _Client:
-    """A catalog's own client, asked again where a moment later it may answer.
-
-    Lance gets it in place of the catalog's, so that what Lance renews is known to be secret.
-    """
-
-    def __init__(self, name: str, catalog: Catalog) -> None:
-        self.name = name
-        self.options: dict[tuple[str, ...], Mapping[str, str]] = {}
-        self.secrets: set[str] = set()
-        # A folder is listed as a whole for every page.
-        self._page = None if catalog.impl == "dir" else _PAGE
-        self._hidden = secret_values(catalog.secret_properties)
-        self._lock = threading.Lock()
-        self._listing = threading.Lock()
-        self._listed: tuple[TableName, ...] = ()
-        self._listed_until = 0.0
-        import lance_namespace
-
-        try:
-            self._inner: LanceNamespace = _answered(
-                lambda: lance_namespace.connect(catalog.impl, dict(catalog.properties))
-            )
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, f"the catalog '{name}'") from None
-
-    def __getattr__(self, name: str) -> Any:
-        # Copies ask before there is any attribute.
-        if name.startswith("__") or name == "_inner":
-            raise AttributeError(name)
-        return getattr(self._inner, name)
-
-    def describe_table(self, request: Any) -> DescribeTableResponse:
-        """Answer as the catalog does; Lance calls this to renew credentials."""
-        described: DescribeTableResponse = _repeated(lambda: self._inner.describe_table(request))
-        identifier = request.get("id") if isinstance(request, dict) else request.id
-        given = described.storage_options or {}
-        with self._lock:
-            self.secrets.update(given.values())
-            if identifier and given:
-                self.options[tuple(identifier)] = given
-        return described
-
-    def describe(self, table: TableName) -> DescribeTableResponse:
-        """Return the description of a table.
-
-        Raises:
-            LakeError: the catalog does not have it, refuses it or does not answer.
-        """
-        from lance_namespace import DescribeTableRequest
-
-        request = DescribeTableRequest(id=list(table.identifier), vend_credentials=True)
-        try:
-            return self.describe_table(request)
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, str(table), table) from None
-
-    def declare(self, table: TableName) -> DeclareTableResponse:
-        """Return the location of a table that is created.
-
-        Raises:
-            LakeError: as `describe`.
-        """
-        from lance_namespace import DeclareTableRequest
-
-        request = DeclareTableRequest(id=list(table.identifier), vend_credentials=True)
-        try:
-            return _answered(lambda: self._inner.declare_table(request))
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, str(table), table) from None
-
-    def tables(self, namespace: tuple[str, ...] = ()) -> Iterator[TableName]:
-        """Yield the tables of a namespace and of those in it.
-
-        Raises:
-            LakeError: they cannot be listed.
-        """
-        try:
-            tables = self.names(namespace, "tables", most=None)
-            namespaces = self.names(namespace, "namespaces", most=None)
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, f"the tables of the catalog '{self.name}'") from None
-        for table in tables:
-            yield TableName(self.name, (*namespace, table))
-        for inner in namespaces:
-            yield from self.tables((*namespace, inner))
-
-    def listed(self) -> Sequence[TableName]:
-        """Return all tables, as they were listed at most a minute ago.
-
-        Raises:
-            LakeError: as `tables`.
-        """
-        with self._listing:
-            if time.monotonic() > self._listed_until:
-                self._listed = tuple(self.tables())
-                self._listed_until = time.monotonic() + _LISTED_FOR_SECONDS
-            return self._listed
-
-    def failure(self, error: BaseException, what: str, table: TableName | None = None) -> LakeError:
-        """Return the error for what a request about a table, or the whole catalog, raised."""
-        reason = redact_line(str(error), {*self._hidden, *self.secrets})
-        kind = type(error).__name__
-        if table is not None and kind in ("TableNotFoundError", "NamespaceNotFoundError"):
-            return CatalogTableMissing(
-                f"the catalog '{self.name}' has no table {what}", hint=self._nearest(table)
-            )
-        cause = cause_of(error)
-        is_denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
-        if is_denied or cause is Cause.DENIED:
-            return AccessDenied(
-                f"no permission to read {what} ({reason})",
-                hint=f"check the properties of the catalog '{self.name}' in the target",
-            )
-        is_silent = (
-            kind in _PASSING or isinstance(error, _NoAnswerError) or cause is Cause.UNREACHABLE
-        )
-        if is_silent:
-            return CatalogUnreachable(
-                f"the catalog '{self.name}' does not answer ({reason})",
-                hint="check the properties of the catalog in the target, and the network",
-            )
-        return CatalogMisconfigured(
-            f"the catalog '{self.name}' cannot be used as it is declared ({reason})",
-            hint="check its impl and its properties in the target",
-        )
-
-    def _nearest(self, table: TableName) -> str:
-        *namespace, name = table.identifier
-        try:
-            tables = self.names(tuple(namespace), "tables", _MOST_NAMES_FOR_HINTS)
-            near = did_you_mean(name, tables)
-            if near or tables:
-                some = ", ".join(tables[:10]) + (" and more" if len(tables) > 10 else "")
-                return near or f"tables there: {some}"
-            parent = tuple(namespace[:-1])
-            most = _MOST_NAMES_FOR_HINTS
-            spaces = self.names(parent, "namespaces", most) if namespace else []
-        except Exception:
-            return "its tables cannot be listed"
-        near = did_you_mean(namespace[-1], spaces) if namespace else None
-        return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
-
-    def names(self, namespace: tuple[str, ...], kind: str, most: int | None = None) -> list[str]:
-        """Return the sorted names of the tables or namespaces in a namespace.
-
-        They are those of all pages, or of as many as have `most` names.
-
-        Raises:
-            BaseException: what the catalog raises.
-            ValueError: its pages go in a circle.
-        """
-        from lance_namespace import ListNamespacesRequest, ListTablesRequest
-
-        inner: Any = self._inner
-        request, ask = {
-            "tables": (ListTablesRequest, inner.list_tables),
-            "namespaces": (ListNamespacesRequest, inner.list_namespaces),
-        }[kind]
-        names: dict[str, None] = {}
-        token, tokens = None, set[str]()
-        while most is None or len(names) < most:
-            page = request(id=list(namespace), limit=self._page, page_token=token)
-            answer: Any = _repeated(partial(ask, page))
-            names |= dict.fromkeys(getattr(answer, kind) or ())
-            token = answer.page_token
-            if not token:
-                break
-            if token in tokens:
-                raise ValueError(f"its list of {kind} never ends")
-            tokens.add(token)
-        return sorted(names)
-
-
-_PASSING = ("ServiceUnavailableError", "ThrottlingError", "InternalError")
-
-
-class _NoAnswerError(Exception):
-    """A request to a catalog has not been answered in time."""
-
-
-def _answered(ask: Callable[[], T]) -> T:
-    """Return the answer to one request.
-
-    Raises:
-        _NoAnswerError: there is none in time; its thread does not keep the process from ending.
-        BaseException: what the catalog raises.
-    """
-    answer: Future[T] = Future()
-
-    def wait() -> None:
-        try:
-            answer.set_result(ask())
-        except BaseException as error:
-            answer.set_exception(error)
-
-    threading.Thread(target=wait, daemon=True, name="lancestat-catalog").start()
-    done, _ = wait_for([answer], timeout=_ANSWERED_WITHIN_SECONDS)
-    if not done:
-        raise _NoAnswerError(f"no answer within {_ANSWERED_WITHIN_SECONDS:g} s")
-    return answer.result()
-
-
-def _repeated(ask: Callable[[], T]) -> T:
-    """Ask again, after longer and longer pauses, while the answer is that of a busy server."""
-    pause = _FIRST_PAUSE_SECONDS
-    for _ in range(_ATTEMPTS - 1):
-        try:
-            return _answered(ask)
-        except Exception as error:
-            if type(error).__name__ not in _PASSING:
-                raise
-        time.sleep(pause)
-        pause *= 2
-    return _answered(ask)
-
-
-def client_of(catalog: Catalog, name: str) -> _Client:
-    """Return the client of a catalog; a process has one.
-
-    Raises:
-        LakeError: there can be none as the catalog is declared.
-    """
-    return _client(name, catalog.impl, tuple(sorted(catalog.properties.items())))
-
-
-@cache
-def _client(name: str, impl: str, properties: tuple[tuple[str, str], ...]) -> _Client:
-    return _Client(name, Catalog(impl, dict(properties)))
 
 
 def locate(
     tables: Sequence[TableName],
     catalogs: Mapping[str, Catalog],
     base: Callable[[TableName], Mapping[str, str]],
-    threads: int = 8,
+    threads: int = THREADS,
 ) -> dict[TableName, LocatedTable | LakeError]:
     """Ask catalogs where tables are; what cannot be located becomes its error.
 
@@ -425,29 +163,44 @@ def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> Loca
         return _located(catalog, table, base, client.declare(table))
 
 
-def tables_at(
-    uri: str, catalogs: Mapping[str, Catalog], base: Mapping[str, str]
-) -> Iterator[tuple[TableName, LocatedTable]]:
-    """Yield the tables of catalogs whose dataset is at a URI.
+def managing_table(uri: str, catalogs: Mapping[str, Catalog]) -> TableName | None:
+    """Return the table whose catalog owns the versions of the dataset at a URI, None if none does.
 
-    Catalogs name folders by tables: only tables are asked for whose names are in the last folder's.
+    Catalogs usually name folders by tables: the others are asked for only where no table at the URI
+    has its name in the last folder's.
 
     Raises:
-        LakeError: a catalog cannot be listed.
+        LakeError: a catalog cannot be listed, or does not answer.
     """
     folder = unquote(uri.rstrip("/").rpartition("/")[2])
     for name, catalog in catalogs.items():
+        if not _may_hold(catalog, uri):
+            continue
         client = client_of(catalog, name)
-        for table in client.listed():
-            if table.identifier[-1] not in folder:
-                continue
-            try:
-                found = _located(catalog, table, base, client.describe(table))
-            except CatalogTableMissing:
-                # It was dropped a moment ago.
-                continue
-            if _same_place(found.uri, uri):
-                yield table, found
+        tables = client.listed()
+        named = [table for table in tables if table.identifier[-1] in folder]
+        others = [table for table in tables if table.identifier[-1] not in folder]
+        for candidates in (named, others):
+            found = [
+                (table, place.is_managed)
+                for table, place in client.places(candidates)
+                if _same_place(place.uri, uri)
+            ]
+            for table, is_managed in found:
+                if is_managed:
+                    return table
+            if found:
+                break
+    return None
+
+
+def _may_hold(catalog: Catalog, uri: str) -> bool:
+    """Whether a dataset may be a table of a catalog: those of a folder lie in it."""
+    root = catalog.properties.get("root")
+    if catalog.impl != "dir" or not root:
+        return True
+    folder = uri.rstrip("/").rpartition("/")[0]
+    return _same_place(folder, root)
 
 
 def _same_place(uri: str, other: str) -> bool:

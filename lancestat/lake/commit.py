@@ -8,11 +8,13 @@ between that look and the commit is looked at afterwards, and such a commit is u
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from lancestat.errors import DatasetReplaced, LakeError
+from lancestat.errors import DatasetReplaced, LakeError, UnannouncedVersion
+from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.open import by_catalog, observe_dataset, open_pinned, replacement, store_options
 from lancestat.lake.snapshot import Pin, pin_of
@@ -27,6 +29,8 @@ RUN_PROPERTY = "lancestat.run"
 
 # Lance's own default.
 _RETRIES = 20
+_LOOKS = 5
+_PAUSE_SECONDS = 0.4
 
 
 def commit_properties(message: str, run: str | None) -> dict[str, str]:
@@ -232,11 +236,31 @@ def _commit(
         )
     except Exception as error:
         is_conflict = cause_of(error, change.uri) is Cause.CONFLICT
+        if is_conflict and _is_unannounced(change, storage_options):
+            raise UnannouncedVersion(
+                f"version {change.read_version + 1} lies in the folder of "
+                f"{redact_line(change.uri, secret_values(storage_options))}, and the catalog that "
+                "owns its versions does not know it",
+                hint="it was committed past the catalog, or its announcement was cut off",
+            ) from None
         if is_conflict or (change.read_version == 0 and _exists(change.uri, storage_options)):
             return Conflict(redact_line(str(error), secret_values(storage_options)))
         raise
     is_next = dataset.version == change.read_version + 1
     return (Landed if is_next else LandedLate)(change.uri, dataset)
+
+
+def _is_unannounced(change: CommitRequest, storage_options: Mapping[str, str] | None) -> bool:
+    """Return whether a change conflicts with a version that readers do not see."""
+    if not (isinstance(storage_options, CatalogOptions) and storage_options.is_managed):
+        return False
+    for _ in range(_LOOKS):
+        latest = observe_dataset(change.uri, storage_options=storage_options).version
+        if latest != change.read_version:
+            return False
+        # Another writer's version may be in its place and a moment later in the catalog.
+        time.sleep(_PAUSE_SECONDS)
+    return True
 
 
 def _exists(uri: str, storage_options: Mapping[str, str] | None) -> bool:

@@ -19,8 +19,9 @@ from lancestat.lake.catalogs import LocatedTable, client_of, locate
 from lancestat.lake.files import local_path
 from lancestat.plan.actions import SourceFindings
 from lancestat.plan.locate import located_uris
-from lancestat.redact import redact_line
-from lancestat.spec.catalog import Catalog, TableName, shown_uri
+from lancestat.redact import Audience, redact_line
+from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
+from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Source, Table, tables_of
 from lancestat.spec.names import folded
 from lancestat.spec.source import SCHEME, is_source, is_stand_in
@@ -38,16 +39,21 @@ def discovered(spec: ProjectSpec, threads: int = 8) -> ProjectSpec:
 
     A source that cannot be looked up, or whose tables cannot be named, has a node that stands for
     it, and opening that raises the error, as does a name that a join reads and that nothing has.
+
+    Tables of a catalog are located later, when they are planned, unless their places may show that
+    one of them is another node.
     """
     if not spec.sources:
         return spec
     catalogs = {**spec.target.catalogs, **_folders(spec)}
     spec = replace(spec, target=replace(spec.target, catalogs=catalogs))
-    listings = list_sources(spec, spec.sources, threads)
+    listed = _listed(spec, spec.sources, threads)
+    listings = [_matched(source, listed[source.catalog_name]) for source in spec.sources]
+    spec = replace(spec, source_notes=tuple(_pattern_notes(spec, listed)))
     found = _assigned(spec.sources, listings)
-    places = locate(
-        tuple(found), catalogs, lambda name: spec.options.declared(name.uri), threads=threads
-    )
+    is_one = _has_one_catalog(spec)
+    asked = [table for table, source in found.items() if source.catalog is None or not is_one]
+    places = locate(asked, catalogs, lambda name: spec.options.declared(name.uri), threads=threads)
     merger = _Merger(spec, places)
     for table, source in found.items():
         merger.add(table, source)
@@ -66,12 +72,42 @@ def list_sources(
 
     A catalog is asked once, whichever sources have it.
     """
+    listed = _listed(spec, sources, threads)
+    return [_matched(source, listed[source.catalog_name]) for source in sources]
+
+
+def _listed(
+    spec: ProjectSpec, sources: Sequence[Source], threads: int
+) -> dict[str, list[TableName] | LakeError]:
+    """Return all tables of the sources' catalogs, or why they cannot be listed."""
     catalogs = {**spec.target.catalogs, **_folders(spec)}
     names = list(dict.fromkeys(source.catalog_name for source in sources))
     with ThreadPoolExecutor(max(1, min(threads, len(names)))) as pool:
         answers = pool.map(lambda name: _tables(name, catalogs[name]), names)
-        listed = dict(zip(names, answers, strict=True))
-    return [_matched(source, listed[source.catalog_name]) for source in sources]
+        return dict(zip(names, answers, strict=True))
+
+
+def _has_one_catalog(spec: ProjectSpec) -> bool:
+    """Whether every table of the sources and of the nodes is named by one and the same catalog."""
+    names = {source.catalog_name for source in spec.sources}
+    for node in spec.nodes:
+        table = table_name_of(node.dataset_uri)
+        names.add("" if table is None else table.catalog)
+    return len(names) == 1
+
+
+def _pattern_notes(
+    spec: ProjectSpec, listed: Mapping[str, list[TableName] | LakeError]
+) -> Iterator[str]:
+    """Yield a sentence for each source some of whose patterns match nothing."""
+    for source in spec.sources:
+        tables = listed[source.catalog_name]
+        unused = [] if isinstance(tables, LakeError) else source.unused(tables)
+        if unused == ["*"]:
+            yield f"{source.location}: source:{source.label} has no tables."
+        elif unused:
+            patterns = ", ".join(f"'{pattern}'" for pattern in unused)
+            yield f"{source.location}: no table of source:{source.label} matches {patterns}."
 
 
 def unlisted_errors(spec: ProjectSpec) -> list[LancestatError]:
@@ -127,7 +163,8 @@ def source_findings(
             for name, outcomes in sorted(last.items())
             if name not in names and outcomes[0].kind == NodeKind.TABLE.value
         )
-    return SourceFindings(len(found), new, gone)
+    notes = tuple(spec.redactor.text(note, Audience.PERSON) for note in spec.source_notes)
+    return SourceFindings(len(found), new, gone, notes)
 
 
 def _folders(spec: ProjectSpec) -> dict[str, Catalog]:
@@ -185,16 +222,27 @@ class _Merger:
     seen: dict[str, None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        uris = located_uris(self.spec, {node.dataset_uri for node in self.spec.nodes})
+        declared = {node.dataset_uri for node in self.spec.nodes}
+        # Where no found table has been located, none is compared by its place.
+        uris = located_uris(self.spec, declared) if self.places else {uri: uri for uri in declared}
         for node in self.spec.nodes:
             for uri in (node.dataset_uri, uris[node.dataset_uri]):
-                self.owners[canonical_uri(uri)] = node
+                self.owners[self._key(uri)] = node
+
+    def _key(self, uri: str) -> str:
+        """What the spellings of the URI of a dataset, or of what stands for one, have in common.
+
+        One catalog spells it in one way.
+        """
+        has_spellings = bool(self.spec.nodes) or len(self.spec.sources) > 1
+        is_place = has_spellings and not uri.startswith(CATALOG_SCHEME)
+        return canonical_uri(uri) if is_place else uri
 
     def add(self, table: TableName, source: Source) -> None:
         """Take a table that is found, unless a node has it already."""
-        place = self.places[table]
+        place = self.places.get(table)
         uris = [table.uri, *([place.uri] if isinstance(place, LocatedTable) else [])]
-        identities = list(map(canonical_uri, uris))
+        identities = list(map(self._key, uris))
         owner = next((self.owners[uri] for uri in identities if uri in self.owners), None)
         if owner is not None:
             self.sources.setdefault(owner.name, source.label)
@@ -277,8 +325,8 @@ class _Merger:
         return replace(node, source=label) if isinstance(node, Table) and label else node
 
     def _located(self, node: Table, table: TableName) -> Table:
-        place = self.places[table]
-        if isinstance(place, LakeError):
+        place = self.places.get(table)
+        if not isinstance(place, LocatedTable):
             self.spec.options.locate(table.uri, place)
             return node
         self.spec.options.locate(place.uri, place.options)

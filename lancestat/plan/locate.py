@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from lancestat.errors import CatalogTableMissing, ManagedByCatalog
-from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate, tables_at
+from lancestat.errors import CatalogTableMissing, LancestatError, ManagedByCatalog
+from lancestat.lake.catalogs import LocatedTable, locate, managing_table
 from lancestat.redact import redact_line
 from lancestat.spec.catalog import TableName, table_name_of
-from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, joins_of
+from lancestat.spec.graph import shared_output_error
+from lancestat.spec.model import KnnJoin, KnnSide, Node, NodeKind, ProjectSpec, Table, joins_of
+from lancestat.state.identity import canonical_uri
 
 
 def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tuple[Node, ...]]:
@@ -91,6 +93,35 @@ def _located_side(side: KnnSide, uris: Mapping[str, str]) -> KnnSide:
     return side if side.uri is None else replace(side, uri=uris.get(side.uri, side.uri))
 
 
+def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, LancestatError]:
+    """Return the errors of nodes that would write to one dataset, by the names of the nodes.
+
+    They are those that only catalogs can tell; reading the YAML finds the others.
+
+    Args:
+        spec: The project, in which tables of catalogs have been located.
+        nodes: Those that are planned, likewise.
+    """
+    known = {node.name: node for node in (*spec.nodes, *nodes)}.values()
+    if not any(node.declared is not None for node in known):
+        return {}
+    # Catalogs spell the place of a dataset in one way, people in several.
+    has_uris = any(node.declared is None for node in known)
+    writers: dict[tuple[NodeKind, str], list[Node]] = {}
+    for node in known:
+        uri = node.written_uri
+        if uri is not None:
+            place = canonical_uri(uri) if has_uris else uri.rstrip("/")
+            writers.setdefault((node.kind, place), []).append(node)
+    errors: dict[str, LancestatError] = {}
+    for sharing in writers.values():
+        if len(sharing) > 1 and any(node.declared is not None for node in sharing):
+            first, second, *_ = sharing
+            errors[first.name] = shared_output_error(second, first)
+            errors |= {node.name: shared_output_error(node, first) for node in sharing[1:]}
+    return errors
+
+
 def require_unmanaged(spec: ProjectSpec, uri: str) -> None:
     """Refuse to write to a dataset past a catalog of the target that owns its versions.
 
@@ -98,10 +129,10 @@ def require_unmanaged(spec: ProjectSpec, uri: str) -> None:
         ManagedByCatalog: one of the target's catalogs owns them.
         LakeError: a catalog cannot be asked.
     """
-    for name, found in tables_at(uri, spec.target.catalogs, spec.options.declared(uri)):
-        if isinstance(found.options, CatalogOptions) and found.options.is_managed:
-            raise ManagedByCatalog(
-                f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
-                f"{name}: its readers would not see a commit past it",
-                hint=f"name the table by its catalog: 'table: {name}' in place of 'uri'",
-            )
+    name = managing_table(uri, spec.target.catalogs)
+    if name is not None:
+        raise ManagedByCatalog(
+            f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
+            f"{name}: its readers would not see a commit past it",
+            hint=f"name the table by its catalog: 'table: {name}' in place of 'uri'",
+        )

@@ -19,7 +19,7 @@ from lancestat.plan.coverage import Rewritten
 from lancestat.plan.discover import source_findings
 from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencies, lance_uris
 from lancestat.plan.judgement import digest_of_names, no_history
-from lancestat.plan.locate import located, require_unmanaged
+from lancestat.plan.locate import located, require_unmanaged, shared_outputs
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
 from lancestat.spec.catalog import table_name_of
@@ -85,8 +85,11 @@ class Observer:
         observer = JoinObserver(self.spec, snapshots, made, self.has_nearest_by_join)
         planned = self._plan_joins(joins, dependencies, observer, full_refresh)
         busy = {name for name, action in planned.items() if is_pending(action)}
+        shared = shared_outputs(self.spec, nodes)
 
         def plan_node(node: Node) -> Action:
+            if node.name in shared:
+                return Blocked(node.name, node.kind.value, shared[node.name])
             if isinstance(node, KnnJoin):
                 return planned[node.name]
             pending = tuple(name for name in dependencies.get(node.name, ()) if name in busy)

@@ -75,7 +75,7 @@ def output_errors(nodes: Iterable[Node]) -> list[LancestatError]:
             continue
         other = first.setdefault(f"{node.kind.value} {uri.rstrip('/')}", node)
         if other is not node:
-            errors.append(_shared(node, other))
+            errors.append(shared_output_error(node, other))
     return errors
 
 
@@ -104,7 +104,8 @@ def _inside(node: Node, owner: Node) -> SpecError:
     )
 
 
-def _shared(node: Node, other: Node) -> SpecError:
+def shared_output_error(node: Node, other: Node) -> SpecError:
+    """Return the error of a node that would write to the dataset of another of its kind."""
     if node.kind is NodeKind.TABLE:
         message = f"tables '{other.name}' and '{node.name}' publish to the same dataset"
         hint = "declare it once, or give one of them 'publish: none'"

@@ -298,7 +298,8 @@ class ProjectSpec:
     `origins` has, by node and dotted key, where values came from the environment, and
     `target_origins` those of the target's settings. `redactor` finds such values in texts, and all
     storage options. `options` has the storage options of every dataset by its URI. The tables of
-    `sources` are among the nodes once they have been looked up.
+    `sources` are among the nodes once they have been looked up, and `source_notes` are sentences on
+    what that has shown of their patterns.
     """
 
     name: str
@@ -311,6 +312,7 @@ class ProjectSpec:
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
     options: UriOptions = field(default=NO_OPTIONS, repr=False, compare=False)
     sources: tuple[Source, ...] = ()
+    source_notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         target = self.target

@@ -172,8 +172,11 @@ class Source:
             ValueError: what it gives is no name.
         """
         *namespace, name = table.identifier
-        words = {"namespace": "_".join(namespace), "table": name, "catalog": self.label}
-        text = str(render(self.name, replace(self.scope, words=words), self.location).value)
+        if self.name == DEFAULT_NAME:
+            text = "_".join(table.identifier)
+        else:
+            words = {"namespace": "_".join(namespace), "table": name, "catalog": self.label}
+            text = str(render(self.name, replace(self.scope, words=words), self.location).value)
         if not is_name(text, PUNCTUATION["lancestat-name"]) or len(text) > _MOST_LETTERS:
             raise ValueError(text)
         return text

@@ -32,15 +32,26 @@ def rows(count: int = 40) -> pa.Table:
 
 @dataclass
 class Shop:
-    """A project in `folder` with one catalog, `lake`."""
+    """A project in `folder` with one catalog, `lake`, which it declares with more properties."""
 
     folder: Path
     impl: str = "dir"
     properties: dict[str, str] = field(default_factory=dict)
+    declared: dict[str, str] = field(default_factory=dict)
 
     @property
     def root(self) -> Path:
         return self.folder / "lake"
+
+    @property
+    def target(self) -> dict[str, object]:
+        """Further keys of the target."""
+        return {}
+
+    @property
+    def opening(self) -> dict[str, str] | None:
+        """The storage options of tables, under those that the catalog gives."""
+        return None
 
     @property
     def client(self) -> ns.LanceNamespace:
@@ -57,6 +68,7 @@ class Shop:
             namespace_client=client,
             table_id=list(identifier),
             mode="create",
+            storage_options=self.opening,
             max_rows_per_file=10,
         )
         return self.location(*identifier)
@@ -69,8 +81,9 @@ class Shop:
     def declare(self, *tables: dict[str, object], catalog: bool = True) -> None:
         """Write the YAML of a project with these tables."""
         (self.folder / "specs").mkdir(exist_ok=True)
-        lake = {"impl": self.impl, "properties": self.properties}
-        target = {"state": "state", **({"catalogs": {"lake": lake}} if catalog else {})}
+        lake = {"impl": self.impl, "properties": {**self.properties, **self.declared}}
+        catalogs = {"catalogs": {"lake": lake}} if catalog else {}
+        target = {"state": "state", **catalogs, **self.target}
         project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
         (self.folder / "lancestat_project.yml").write_text(json.dumps(project))
         lines = ["tables:", *(f"  - {json.dumps(table)}" for table in tables)]
@@ -82,7 +95,9 @@ class Shop:
 
     def read(self, *identifier: str) -> lance.LanceDataset:
         """The table as readers see it through the catalog."""
-        return lance.dataset(namespace_client=self.client, table_id=list(identifier))
+        return lance.dataset(
+            namespace_client=self.client, table_id=list(identifier), storage_options=self.opening
+        )
 
     def published(self, *identifier: str) -> dict[str, str]:
         """The published entries about the rows."""

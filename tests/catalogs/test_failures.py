@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.lake import catalogs
-from lancestat.lake.catalogs import CatalogOptions
+from lancestat.lake import catalog_client
+from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
 from lancestat.lake.open import store_options
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import requests
@@ -52,7 +52,7 @@ def test_one_silent_catalog_is_asked_once_and_other_tables_go_on(
 ) -> None:
     import lance
 
-    monkeypatch.setattr(catalogs, "_ANSWERED_WITHIN_SECONDS", 0.5)
+    monkeypatch.setattr(catalog_client, "_ANSWERED_WITHIN_SECONDS", 0.5)
     lance.write_dataset(rows(), tmp_path / "other.lance")
     with silent_server() as (uri, held):
         shop = Shop(tmp_path, "rest", {"uri": uri})
@@ -166,3 +166,30 @@ def test_no_output_or_file_has_a_secret(tmp_path: Path) -> None:
     assert "lent-secret-" not in said
     assert "lent-id-" not in said
     assert "qzcatalogtoken95" not in said
+
+
+def test_a_lease_of_seconds_is_used_until_it_is_nearly_over(tmp_path: Path) -> None:
+    shop = serving(tmp_path, lease_seconds="20")
+    shop.create("sales", "orders")
+    catalog = Catalog(SERVING, shop.properties)
+    table = TableName("lake", ("sales", "orders"))
+    [place] = locate([table], {"lake": catalog}, lambda _: {}).values()
+    assert isinstance(place, LocatedTable)
+    asked = requests(tmp_path / "lake")["describe_table"]
+    lent = [place.options["aws_access_key_id"] for _ in range(5)]
+    assert len(set(lent)) == 1
+    assert requests(tmp_path / "lake")["describe_table"] == asked
+    # Lance, too, renews in the last quarter.
+    assert 4_000 < int(place.options["refresh_offset_millis"]) <= 5_000
+
+
+def test_a_renewal_that_the_catalog_asks_for_itself_is_kept() -> None:
+    given = {"expires_at_millis": str(int(time.time() * 1000) + 90_000)}
+    assert 20_000 < int(catalog_client._with_renewal(given)["refresh_offset_millis"]) <= 22_500
+    assert (
+        catalog_client._with_renewal({**given, "refresh_offset_millis": "7"})[
+            "refresh_offset_millis"
+        ]
+        == "7"
+    )
+    assert catalog_client._with_renewal({"aws_region": "r"}) == {"aws_region": "r"}

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import lance
+import lance_namespace as ns
 import pytest
 
 from tests.catalogs.serving import requests
@@ -57,6 +59,22 @@ def test_a_commit_past_the_catalog_is_refused(shop: Shop) -> None:
     assert shop.lancestat("run").exit_code == 0
 
 
+def test_a_folder_of_another_name_is_known_to_be_managed(shop: Shop) -> None:
+    """The folder says nothing of its table, nor does any other table of the catalog."""
+    shop.create("sales", "parts")
+    inner = ns.connect("dir", {"root": str(shop.root), **(TRACKED if shop.impl == "dir" else {})})
+    moved = shop.root / "0a1b2c"
+    lance.write_dataset(rows(), moved)
+    inner.register_table(ns.RegisterTableRequest(id=["sales", "moved"], location=moved.name))
+    outside = shop.folder / "outside.lance"
+    lance.write_dataset(rows(), outside)
+    shop.declare({"name": "moved", "uri": str(moved)}, {"name": "outside", "uri": str(outside)})
+    result = shop.lancestat("run")
+    assert "LS213" in result.output and "table: lake.sales.moved" in result.output
+    assert lance.dataset(moved).version == 1
+    assert lance.dataset(outside).version == 2
+
+
 @pytest.mark.fault
 def test_publishers_at_once_leave_no_hole_and_lose_nothing(shop: Shop, tmp_path: Path) -> None:
     """Two projects publish, each with a state of its own, while a writer appends."""
@@ -88,3 +106,99 @@ def test_publishers_at_once_leave_no_hole_and_lose_nothing(shop: Shop, tmp_path:
     assert versions == list(range(1, table.version + 1))
     assert table.count_rows() == 40 + 10 * appended
     assert shop.published("sales", "orders")
+
+
+def test_what_is_committed_past_the_catalog_stays_past_it(shop: Shop) -> None:
+    """A run through the catalog publishes what the catalog's readers see, with no hole."""
+    uri = shop.location("sales", "orders")
+    lance.write_dataset(rows(5), uri, mode="append")
+    shop.declare(ORDERS)
+    result = shop.lancestat("run")
+    assert result.exit_code == 0, result.output
+    table = shop.read("sales", "orders")
+    assert shop.published("sales", "orders")["lance.stats.numRows"] == str(table.count_rows())
+    assert "Nothing to do" in shop.lancestat("plan").output
+
+
+KILLED = """
+import os, signal, sys
+import lance
+from lancestat.cli.main import main
+
+when = sys.argv.pop(1)
+commit = lance.LanceDataset.commit
+
+def killed(uri, *args, **options):
+    ours = str(uri).endswith("orders")
+    if ours and when == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    committed = commit(uri, *args, **options)
+    if ours:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return committed
+
+lance.LanceDataset.commit = staticmethod(killed)
+main()
+"""
+
+
+def run_and_be_killed(shop: Shop, *arguments: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, *arguments, "--project-dir", str(shop.folder), "run"],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ended.returncode == -signal.SIGKILL, ended.stdout + ended.stderr
+
+
+def check_mended(shop: Shop) -> None:
+    """The next run leaves a table without holes, whose statistics are those of its rows."""
+    result = shop.lancestat("run")
+    assert result.exit_code == 0, result.output
+    table = shop.read("sales", "orders")
+    versions = [version["version"] for version in table.versions()]
+    assert versions == list(range(1, table.version + 1))
+    assert table.count_rows() == 40
+    assert shop.published("sales", "orders")["lance.stats.numRows"] == "40"
+    assert "Nothing to do" in shop.lancestat("plan").output
+    lance.write_dataset(
+        rows(3), namespace_client=shop.client, table_id=["sales", "orders"], mode="append"
+    )
+    assert shop.lancestat("run").exit_code == 0
+    assert shop.published("sales", "orders")["lance.stats.numRows"] == "43"
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_killed_around_its_commit_is_mended_by_the_next(shop: Shop, when: str) -> None:
+    shop.declare(ORDERS)
+    run_and_be_killed(shop, "-c", KILLED, when)
+    check_mended(shop)
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("dies", ["before", "within", "after"])
+def test_a_run_killed_between_commit_and_announcement_is_mended_by_the_next(
+    tmp_path: Path, dies: str
+) -> None:
+    """The manifest is written, and the catalog has not, has half or has wholly taken it on.
+
+    Over a version that is in its place and that the catalog does not know Lance commits nothing.
+    """
+    properties = {"root": str(tmp_path / "lake"), "managed": "true"}
+    shop = Shop(tmp_path, SERVING, properties, {"dies": dies})
+    shop.create("sales", "orders")
+    version = shop.read("sales", "orders").version
+    shop.declare(ORDERS)
+    run_and_be_killed(shop, "-m", "lancestat")
+    assert shop.read("sales", "orders").version == version + (dies == "after")
+    if dies == "within":
+        result = shop.lancestat("run")
+        assert result.exit_code == 1
+        assert f"LS216  statistics were not published: version {version + 1} lies" in result.output
+        [unknown] = shop.root.glob(f"*orders/_versions/{2**64 - 1 - version - 1}.manifest")
+        unknown.unlink()
+    check_mended(shop)

@@ -12,7 +12,7 @@ import lance
 import lance_namespace
 import pytest
 
-from lancestat.lake import catalogs as lake_catalogs
+from lancestat.lake.catalog_client import CatalogClient
 from tests.discovery.catalogs import ROWS, write_catalog, write_folder
 from tests.discovery.conftest import PROJECT, Lancestat, Write
 
@@ -220,13 +220,13 @@ def test_sources_are_looked_up_once_per_command(
     lake: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []
-    tables = lake_catalogs._Client.tables
+    tables = CatalogClient.tables
 
     def counted(self: Any, namespace: tuple[str, ...] = ()) -> Any:
         asked.extend([] if namespace else [self.name])
         return tables(self, namespace)
 
-    monkeypatch.setattr(lake_catalogs._Client, "tables", counted)
+    monkeypatch.setattr(CatalogClient, "tables", counted)
     for command in ("plan", "run", "status", "gc", "retry"):
         asked.clear()
         assert lancestat(command).exit_code == 0
@@ -237,3 +237,55 @@ def test_sources_are_looked_up_once_per_command(
     asked.clear()
     assert lancestat("validate").exit_code == lancestat("list").exit_code == 0
     assert asked == []
+
+
+@pytest.fixture
+def described(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tables that catalogs are asked for, as they are."""
+    asked: list[str] = []
+    describe = CatalogClient.describe
+
+    def counted(self: Any, table: Any) -> Any:
+        asked.append(str(table))
+        return describe(self, table)
+
+    monkeypatch.setattr(CatalogClient, "describe", counted)
+    return asked
+
+
+def test_only_selected_tables_are_asked_for(lancestat: Lancestat, described: list[str]) -> None:
+    assert lancestat("plan", "--select", "sales_orders").exit_code == 0
+    assert set(described) == {"lake.sales.orders"}
+    described.clear()
+    assert lancestat("list", "--discover").exit_code == 0
+    assert described == []
+
+
+def test_patterns_that_match_nothing_are_said_with_their_place(
+    write: Write, lancestat: Lancestat
+) -> None:
+    write(f"{LAKE}    include: ['sales.*', 'sale.*', 'crm.customer']\n    exclude: ['sales.*']\n")
+    said = "specs/sources.yml:2:14: no table of source:lake matches 'sale.*', 'crm.customer'."
+    assert said in lancestat("plan").stdout
+    assert payload(lancestat, "plan")["sources"]["notes"] == [said]
+    listed = lancestat("list", "--discover")
+    assert said in listed.stderr and said not in listed.stdout
+    write(LAKE)
+    assert payload(lancestat, "plan")["sources"]["notes"] == []
+
+
+def test_a_flat_folder_is_listed_and_no_table_is_asked_for(
+    tmp_path: Path, write: Write, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where tables are follows from their names, and stays so when they are gone."""
+    write_folder(tmp_path / "flat", "orders", "a b")
+    write("sources: [{uri: flat, name: \"{{ table | replace(' ', '_') }}\"}]\n")
+    asked: list[object] = []
+    monkeypatch.setattr(CatalogClient, "describe_table", lambda _, request: asked.append(request))
+    assert lancestat("run").exit_code == 0
+    assert set(actions(payload(lancestat, "plan")).values()) == {"skip"}
+    assert asked == []
+    monkeypatch.undo()
+    shutil.rmtree(tmp_path / "flat" / "a b.lance")
+    plan = payload(lancestat, "plan")
+    assert actions(plan) == {"orders": "skip"} and plan["sources"]["gone"] == ["a_b"]

@@ -10,6 +10,7 @@ import pytest
 
 from lancestat.errors import LakeError
 from lancestat.plan.discover import discovered, unlisted_errors
+from lancestat.plan.locate import located
 from lancestat.spec.model import ProjectSpec, Table
 from tests.discovery.catalogs import write_catalog, write_folder
 from tests.discovery.conftest import PROJECT, Write
@@ -28,7 +29,8 @@ def test_every_table_of_a_catalog_is_a_node(tmp_path: Path, write: Write) -> Non
     ).discover()
     assert names(spec) == ["top", "crm_customers", "sales_orders"]
     assert all(table.tags == ("nightly",) and table.source == "lake" for table in spec.tables)
-    assert all(Path(table.uri).is_dir() for table in spec.tables)
+    _, nodes = located(spec, spec.nodes)
+    assert all(Path(node.dataset_uri).is_dir() for node in nodes)
     assert unlisted_errors(spec) == []
 
 

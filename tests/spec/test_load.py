@@ -376,6 +376,7 @@ def test_the_annotated_examples_make_a_valid_project_with_every_kind_of_node(
     kinds = {node.kind for node in spec.nodes}
     assert kinds == set(NodeKind)
     assert spec.policies.keys() == {"tolerant", "lazy"}
+    assert [source.catalog for source in spec.sources] == ["lake"]
     for path in REFERENCE_FOLDER.glob("*.yml"):
         line = path.read_text().splitlines()[0]
         schema = line.removeprefix("# yaml-language-server: $schema=")
@@ -384,7 +385,8 @@ def test_the_annotated_examples_make_a_valid_project_with_every_kind_of_node(
 
 def test_every_target_of_the_annotated_examples_is_valid(tmp_path: Path) -> None:
     write(tmp_path, reference_project())
-    spec = load_project(tmp_path, target="prod", environment={"AWS_REGION": "eu-west-1"})
+    environment = {"AWS_REGION": "eu-west-1", "LAKE_URI": "http://lake", "LAKE_TOKEN": "word"}
+    spec = load_project(tmp_path, target="prod", environment=environment)
     assert spec.target.storage_options == {"aws_region": "eu-west-1"}
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import ListView
+
+_log = logging.getLogger("lancestat")
 
 
 @command("list", help="List what the project declares.", views=[ListView])
@@ -24,6 +28,8 @@ def list_nodes(
         from lancestat.plan.discover import unlisted_errors, without_stand_ins
 
         errors = unlisted_errors(project.discover())
+        for note in project.spec.source_notes:
+            _log.warning("%s", project.spec.redactor.text(note, CONSOLE.audience))
         project.spec = without_stand_ins(project.spec)
     nodes = project.nodes(any_of(select), any_of(exclude))
     spec = project.spec

@@ -1,0 +1,411 @@
+"""A client of a catalog of lance_namespace, asked again where a moment later it may answer."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_for
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from lancestat.errors import (
+    AccessDenied,
+    CatalogMisconfigured,
+    CatalogTableMissing,
+    CatalogUnreachable,
+    LakeError,
+    did_you_mean,
+)
+from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic
+from lancestat.lake.files import local_path
+from lancestat.redact import redact_line, secret_values
+from lancestat.spec.catalog import Catalog, TableName
+
+if TYPE_CHECKING:
+    from lance_namespace import DeclareTableResponse, DescribeTableResponse, LanceNamespace
+
+T = TypeVar("T")
+R = TypeVar("R", "DescribeTableResponse", "DeclareTableResponse")
+
+EXPIRES = "expires_at_millis"
+# How long before that Lance renews credentials in what it has opened, and we what is opened next.
+_RENEWED_BEFORE = "refresh_offset_millis"
+_RENEWED_BEFORE_MILLIS = 60_000
+# Of a lease too short for that: the share of it.
+_RENEWED_BEFORE_SHARE = 0.25
+_ATTEMPTS = 4
+_FIRST_PAUSE_SECONDS = 0.25
+# The clients of some catalogs would wait for ever.
+_ANSWERED_WITHIN_SECONDS = 30.0
+_PAGE = 1000
+_MOST_NAMES_FOR_HINTS = 10_000
+_LISTED_FOR_SECONDS = 60
+
+
+def expires_soon(given: Mapping[str, str]) -> bool:
+    """Whether options have to be renewed before they are used."""
+    lease, before = _lease_millis(given), given.get(_RENEWED_BEFORE, "")
+    return lease is not None and lease < (int(before) if before.isdigit() else 0)
+
+
+def _lease_millis(given: Mapping[str, str]) -> int | None:
+    """How long options are good for from now on; None for ever."""
+    expires = given.get(EXPIRES, "")
+    return int(expires) - int(time.time() * 1000) if expires.isdigit() else None
+
+
+def _with_renewal(given: Mapping[str, str]) -> dict[str, str]:
+    """Return options that have just been given, with the time before their end to renew them."""
+    lease = _lease_millis(given)
+    if lease is None or _RENEWED_BEFORE in given:
+        return dict(given)
+    before = min(_RENEWED_BEFORE_MILLIS, int(lease * _RENEWED_BEFORE_SHARE))
+    return {**given, _RENEWED_BEFORE: str(max(0, before))}
+
+
+_MANIFEST = "__manifest"
+THREADS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the dataset of a table is, and whether the catalog owns its versions."""
+
+    uri: str
+    is_managed: bool
+
+
+def _is_plain_folder(catalog: Catalog) -> bool:
+    """Whether a catalog is a folder whose properties say nothing of its tables."""
+    others = {name for name in catalog.properties if not name.startswith("storage.")}
+    return catalog.impl == "dir" and others <= {"root", "manifest_enabled"}
+
+
+class CatalogClient:
+    """A catalog's own client, asked again where a moment later it may answer.
+
+    Lance gets it in place of the catalog's, so that what Lance renews is known to be secret.
+    """
+
+    def __init__(self, name: str, catalog: Catalog) -> None:
+        self.name = name
+        self.options: dict[tuple[str, ...], Mapping[str, str]] = {}
+        self.secrets: set[str] = set()
+        # A folder is listed as a whole for every page.
+        self._page = None if catalog.impl == "dir" else _PAGE
+        self._hidden = secret_values(catalog.secret_properties)
+        self._root = catalog.properties.get("root", "") if _is_plain_folder(catalog) else ""
+        self._storage = {
+            key.removeprefix("storage."): text
+            for key, text in catalog.properties.items()
+            if key.startswith("storage.")
+        }
+        self._flat: dict[tuple[str, ...], str] = {}
+        self._lock = threading.Lock()
+        self._listing = threading.Lock()
+        self._listed: tuple[TableName, ...] = ()
+        self._listed_until = 0.0
+        self._places: dict[TableName, Place | None] = {}
+        import lance_namespace
+
+        try:
+            self._inner: LanceNamespace = _answered(
+                lambda: lance_namespace.connect(catalog.impl, dict(catalog.properties))
+            )
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            raise self.failure(error, f"the catalog '{name}'") from None
+
+    def __getattr__(self, name: str) -> Any:
+        # Copies ask before there is any attribute.
+        if name.startswith("__") or name == "_inner":
+            raise AttributeError(name)
+        return getattr(self._inner, name)
+
+    def describe_table(self, request: Any) -> DescribeTableResponse:
+        """Answer as the catalog does; Lance calls this, with a dict, to renew credentials."""
+        if isinstance(request, dict):
+            from lance_namespace import DescribeTableRequest
+
+            request = DescribeTableRequest(**request)
+        described: DescribeTableResponse = _repeated(lambda: self._inner.describe_table(request))
+        return self._with_options(described, request)
+
+    def list_table_versions(self, request: Any) -> Any:
+        """Answer as the catalog does; Lance asks for versions that a catalog owns."""
+        return _repeated(lambda: self._inner.list_table_versions(request))
+
+    def describe_table_version(self, request: Any) -> Any:
+        """See `list_table_versions`."""
+        return _repeated(lambda: self._inner.describe_table_version(request))
+
+    def create_table_version(self, request: Any) -> Any:
+        """Announce a commit; one that a failing catalog has taken on all the same is a conflict."""
+        return _repeated(lambda: self._inner.create_table_version(request))
+
+    def describe(self, table: TableName) -> DescribeTableResponse:
+        """Return the description of a table.
+
+        Raises:
+            LakeError: the catalog does not have it, refuses it or does not answer.
+        """
+        from lance_namespace import DescribeTableRequest, DescribeTableResponse
+
+        place = self._flat.get(table.identifier)
+        if place is not None:
+            return DescribeTableResponse(location=place)
+        request = DescribeTableRequest(id=list(table.identifier), vend_credentials=True)
+        try:
+            return self.describe_table(request)
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            raise self.failure(error, str(table), table) from None
+
+    def declare(self, table: TableName) -> DeclareTableResponse | DescribeTableResponse:
+        """Return the location of a table that is created unless it is there.
+
+        Raises:
+            LakeError: as `describe`.
+        """
+        from lance_namespace import DeclareTableRequest
+
+        request = DeclareTableRequest(id=list(table.identifier), vend_credentials=True)
+        try:
+            declared = _repeated(lambda: self._inner.declare_table(request))
+            return self._with_options(declared, request)
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            if type(error).__name__ == "TableAlreadyExistsError":
+                # Another writer was first, or an answer of the catalog got lost.
+                return self.describe(table)
+            raise self.failure(error, str(table), table) from None
+
+    def _with_options(self, answer: R, request: Any) -> R:
+        """Remember the options of an answer, and return it with the time to renew them."""
+        if not answer.storage_options:
+            return answer
+        given = _with_renewal(answer.storage_options)
+        answer.storage_options = given
+        with self._lock:
+            self.secrets.update(given.values())
+            if request.id:
+                self.options[tuple(request.id)] = given
+        return answer
+
+    def tables(self, namespace: tuple[str, ...] = ()) -> Iterator[TableName]:
+        """Yield the tables of a namespace and of those in it.
+
+        Raises:
+            LakeError: they cannot be listed.
+        """
+        try:
+            tables = self.names(namespace, "tables", most=None)
+            namespaces = self.names(namespace, "namespaces", most=None)
+            if not namespace:
+                self._flat = self._flat_places(tables) if not namespaces else {}
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            raise self.failure(error, f"the tables of the catalog '{self.name}'") from None
+        for table in tables:
+            yield TableName(self.name, (*namespace, table))
+        for inner in namespaces:
+            yield from self.tables((*namespace, inner))
+
+    def _flat_places(self, tables: Iterable[str]) -> dict[tuple[str, ...], str]:
+        """Where tables are that a directory catalog finds by the names of their folders.
+
+        It would look into each folder to describe it; there are none where it has a manifest.
+        """
+        if not self._root or self._has_manifest():
+            return {}
+        path = local_path(self._root)
+        root = self._root.rstrip("/") if path is None else str(Path.cwd() / path)
+        return {(table,): f"{root}/{table}.lance" for table in tables}
+
+    def _has_manifest(self) -> bool:
+        path = local_path(self._root)
+        if path is not None:
+            return (path / _MANIFEST).exists()
+        from lance.file import LanceFileSession
+
+        session = LanceFileSession(self._root, storage_options=self._storage)
+        return bool(
+            _answered(lambda: session.list_with_delimiter(f"{_MANIFEST}/_versions")).objects
+        )
+
+    def listed(self) -> Sequence[TableName]:
+        """Return all tables, as they were listed at most a minute ago.
+
+        Raises:
+            LakeError: as `tables`.
+        """
+        with self._listing:
+            if time.monotonic() > self._listed_until:
+                self._listed, self._places = tuple(self.tables()), {}
+                self._listed_until = time.monotonic() + _LISTED_FOR_SECONDS
+            return self._listed
+
+    def places(self, tables: Sequence[TableName]) -> Iterator[tuple[TableName, Place]]:
+        """Yield where tables are that may be described; each is asked for once a minute."""
+        from lance_namespace import DescribeTableRequest
+
+        def place_of(table: TableName) -> Place | None:
+            request = DescribeTableRequest(id=list(table.identifier), vend_credentials=False)
+            try:
+                described = self.describe_table(request)
+            except BaseException as error:
+                if not is_error_or_panic(error):
+                    raise
+                failure = self.failure(error, str(table))
+                if isinstance(failure, CatalogUnreachable):
+                    raise failure from None
+                # It was dropped a moment ago, or is not for us.
+                return None
+            return Place(described.location or "", described.managed_versioning is True)
+
+        with self._listing:
+            asked = [table for table in tables if table not in self._places]
+            if asked:
+                with ThreadPoolExecutor(min(THREADS, len(asked))) as pool:
+                    self._places |= zip(asked, pool.map(place_of, asked), strict=True)
+            known = [(table, self._places[table]) for table in tables]
+        yield from ((table, place) for table, place in known if place is not None)
+
+    def failure(self, error: BaseException, what: str, table: TableName | None = None) -> LakeError:
+        """Return the error for what a request about a table, or the whole catalog, raised."""
+        reason = redact_line(str(error), {*self._hidden, *self.secrets})
+        kind = type(error).__name__
+        if table is not None and kind in ("TableNotFoundError", "NamespaceNotFoundError"):
+            return CatalogTableMissing(
+                f"the catalog '{self.name}' has no table {what}", hint=self._nearest(table)
+            )
+        cause = cause_of(error)
+        is_denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
+        if is_denied or cause is Cause.DENIED:
+            return AccessDenied(
+                f"no permission to read {what} ({reason})",
+                hint=f"check the properties of the catalog '{self.name}' in the target",
+            )
+        is_silent = (
+            kind in _PASSING or isinstance(error, _NoAnswerError) or cause is Cause.UNREACHABLE
+        )
+        if is_silent:
+            return CatalogUnreachable(
+                f"the catalog '{self.name}' does not answer ({reason})",
+                hint="check the properties of the catalog in the target, and the network",
+            )
+        return CatalogMisconfigured(
+            f"the catalog '{self.name}' cannot be used as it is declared ({reason})",
+            hint="check its impl and its properties in the target",
+        )
+
+    def _nearest(self, table: TableName) -> str:
+        *namespace, name = table.identifier
+        try:
+            tables = self.names(tuple(namespace), "tables", _MOST_NAMES_FOR_HINTS)
+            near = did_you_mean(name, tables)
+            if near or tables:
+                some = ", ".join(tables[:10]) + (" and more" if len(tables) > 10 else "")
+                return near or f"tables there: {some}"
+            parent = tuple(namespace[:-1])
+            most = _MOST_NAMES_FOR_HINTS
+            spaces = self.names(parent, "namespaces", most) if namespace else []
+        except Exception:
+            return "its tables cannot be listed"
+        near = did_you_mean(namespace[-1], spaces) if namespace else None
+        return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
+
+    def names(self, namespace: tuple[str, ...], kind: str, most: int | None = None) -> list[str]:
+        """Return the sorted names of the tables or namespaces in a namespace.
+
+        They are those of all pages, or of as many as have `most` names.
+
+        Raises:
+            BaseException: what the catalog raises.
+            ValueError: its pages go in a circle.
+        """
+        from lance_namespace import ListNamespacesRequest, ListTablesRequest
+
+        inner: Any = self._inner
+        request, ask = {
+            "tables": (ListTablesRequest, inner.list_tables),
+            "namespaces": (ListNamespacesRequest, inner.list_namespaces),
+        }[kind]
+        names: dict[str, None] = {}
+        token, tokens = None, set[str]()
+        while most is None or len(names) < most:
+            page = request(id=list(namespace), limit=self._page, page_token=token)
+            answer: Any = _repeated(partial(ask, page))
+            names |= dict.fromkeys(getattr(answer, kind) or ())
+            token = answer.page_token
+            if not token:
+                break
+            if token in tokens:
+                raise ValueError(f"its list of {kind} never ends")
+            tokens.add(token)
+        return sorted(names)
+
+
+_PASSING = ("ServiceUnavailableError", "ThrottlingError", "InternalError")
+
+
+class _NoAnswerError(Exception):
+    """A request to a catalog has not been answered in time."""
+
+
+def _answered(ask: Callable[[], T]) -> T:
+    """Return the answer to one request.
+
+    Raises:
+        _NoAnswerError: there is none in time; its thread does not keep the process from ending.
+        BaseException: what the catalog raises.
+    """
+    answer: Future[T] = Future()
+
+    def wait() -> None:
+        try:
+            answer.set_result(ask())
+        except BaseException as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=wait, daemon=True, name="lancestat-catalog").start()
+    done, _ = wait_for([answer], timeout=_ANSWERED_WITHIN_SECONDS)
+    if not done:
+        raise _NoAnswerError(f"no answer within {_ANSWERED_WITHIN_SECONDS:g} s")
+    return answer.result()
+
+
+def _repeated(ask: Callable[[], T]) -> T:
+    """Ask again, after longer and longer pauses, while the answer is that of a busy server."""
+    pause = _FIRST_PAUSE_SECONDS
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return _answered(ask)
+        except Exception as error:
+            if type(error).__name__ not in _PASSING:
+                raise
+        time.sleep(pause)
+        pause *= 2
+    return _answered(ask)
+
+
+def client_of(catalog: Catalog, name: str) -> CatalogClient:
+    """Return the client of a catalog; a process has one.
+
+    Raises:
+        LakeError: there can be none as the catalog is declared.
+    """
+    return _client(name, catalog.impl, tuple(sorted(catalog.properties.items())))
+
+
+@cache
+def _client(name: str, impl: str, properties: tuple[tuple[str, str], ...]) -> CatalogClient:
+    return CatalogClient(name, Catalog(impl, dict(properties)))
