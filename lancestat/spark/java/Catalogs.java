@@ -30,7 +30,7 @@ final class Catalogs {
   static boolean attach(SparkSession session, String name, Names names) {
     CatalogManager manager = session.sessionState().catalogManager();
     synchronized (manager) {
-      detach(session, name);
+      restore(manager, name);
       scala.collection.mutable.Map catalogs = SparkApi.catalogs(manager);
       if (!manager.isCatalogRegistered(name)) {
         catalogs.put(name, new NamedCatalog(name, names));
@@ -49,25 +49,32 @@ final class Catalogs {
   static boolean detach(SparkSession session, String name) {
     CatalogManager manager = session.sessionState().catalogManager();
     synchronized (manager) {
-      scala.collection.mutable.Map catalogs = SparkApi.catalogs(manager);
-      scala.Option held = catalogs.get(name);
-      if (held.isEmpty()) {
-        return false;
-      }
-      Object handler = StandIn.handler(held.get());
-      if (handler instanceof CatalogHandler) {
-        catalogs.put(name, ((CatalogHandler) handler).original);
-        return true;
-      }
-      if (!(held.get() instanceof NamedCatalog)) {
-        return false;
-      }
-      if (manager.currentCatalog() == held.get()) {
+      scala.Option held = SparkApi.catalogs(manager).get(name);
+      if (held.isDefined()
+          && held.get() instanceof NamedCatalog
+          && manager.currentCatalog() == held.get()) {
         manager.setCurrentCatalog(SESSION_CATALOG);
       }
-      catalogs.remove(name);
+      return restore(manager, name);
+    }
+  }
+
+  private static boolean restore(CatalogManager manager, String name) {
+    scala.collection.mutable.Map catalogs = SparkApi.catalogs(manager);
+    scala.Option held = catalogs.get(name);
+    if (held.isEmpty()) {
+      return false;
+    }
+    Object handler = StandIn.handler(held.get());
+    if (handler instanceof CatalogHandler) {
+      catalogs.put(name, ((CatalogHandler) handler).original);
       return true;
     }
+    if (!(held.get() instanceof NamedCatalog)) {
+      return false;
+    }
+    catalogs.remove(name);
+    return true;
   }
 
   /** Python's knowledge of the tables of one catalog, and what makes relations of them. */

@@ -96,10 +96,11 @@ def detach(spark: SparkSession, catalogs: Collection[str], views: Collection[str
     """
     require_classic(spark)
     relations, session = relation_classes(spark), spark._jsparkSession
-    for name in catalogs:
-        relations.detachCatalog(session, name)
-    for name in views:
-        relations.detachView(session, name)
+    with active(spark):
+        for name in catalogs:
+            relations.detachCatalog(session, name)
+        for name in views:
+            relations.detachView(session, name)
 
 
 class _NamesCallback:

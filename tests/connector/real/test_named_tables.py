@@ -72,7 +72,8 @@ class Named:
     def __init__(self, folder: Path, warehouse: Path, rows: pa.Table) -> None:
         self.name = f"named_{uuid.uuid4().hex[:8]}"
         self.path = warehouse / f"{self.name}.lance"
-        lance.write_dataset(rows, self.path, max_rows_per_file=10)
+        # Release 0.7.1 writes to no later format.
+        lance.write_dataset(rows, self.path, max_rows_per_file=10, data_storage_version="2.1")
         catalog = {"impl": "dir", "properties": {"root": str(warehouse)}}
         target = {"state": "state", "catalogs": {"lance": catalog}}
         project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}

@@ -11,6 +11,7 @@ import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
 import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.Dataset;
@@ -276,7 +277,10 @@ public final class FakeSource {
       return new String[0][];
     }
 
-    public Map loadNamespaceMetadata(String[] namespace) {
+    public Map loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+      if (namespace.length != 1 || !namespace[0].equals("only")) {
+        throw new NoSuchNamespaceException(namespace);
+      }
       return Collections.emptyMap();
     }
 
