@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from lancestat.execution.execute import Execution
     from lancestat.execution.result import Progress, RunResult, UnfinishedNodes
+    from lancestat.optimizer.table import DeclaredTables
     from lancestat.plan.actions import Plan
     from lancestat.plan.observe import Observer
     from lancestat.plan.plan_store import PlanStore
@@ -348,7 +349,7 @@ class Project:
         return other.run(other.plan(table), progress=progress, session=session)
 
     def spark(self) -> SparkSession:
-        """A session of the target with the cost-based optimizer on and all tables attached.
+        """A session of the target with the cost-based optimizer on, and what `attach` gives it.
 
         Raises:
             SparkConnectSession: the target or the process has a session without a JVM.
@@ -370,15 +371,20 @@ class Project:
         *,
         options: Mapping[str, str] | None = None,
     ) -> Attachment:
-        """Make temporary views of declared tables, under their names, with their statistics.
+        """Give a session the declared tables, with their statistics, and the target's catalogs.
 
-        Each view stays at the version that is the latest now; attach again to see later ones. A
-        table that cannot be opened is logged and left out. The session's configuration is not
-        touched: column statistics are used while its `spark.sql.cbo.enabled` is true.
+        Declared tables become temporary views of their names. Each view stays at the version that
+        is the latest now; attach again to see later ones. A table that cannot be opened is logged
+        and left out. The session's configuration is not touched: column statistics are used while
+        its `spark.sql.cbo.enabled` is true.
+
+        Catalogs of the target become catalogs of the session: `spark.table("lake.sales.orders")` is
+        the latest version when the query is planned. A catalog that the session has by that name
+        goes on answering, and what it reads of declared tables has statistics.
 
         Args:
             spark: A classic session.
-            select: Which tables, all when None.
+            select: Which tables become views, all when None.
             exclude: Which to leave out.
             options: Of all scans of the views, as for `lancestat.read_table`.
 
@@ -386,18 +392,60 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             RunError: the session cannot be used.
         """
-        from lancestat.optimizer.table import DeclaredTables
         from lancestat.spark.read.relation import attach_views
         from lancestat.spark.session.compiler import compiling
 
         self._discovered()
         tables = tables_of(self.nodes(select, exclude))
         with compiling(spark):
-            opened = DeclaredTables(self.spec, self.state, self._clock).open(tables)
+            opened = self._declared_tables.open(tables)
         attachment = attach_views(spark, opened, self.spec.target.reader, options)
         for name, error in attachment.failed.items():
             _log.warning("table '%s' is not attached: %s", name, error.message)
-        return attachment
+        catalogs = self.attach_catalogs(spark)
+        return replace(
+            attachment, catalogs=catalogs.catalogs, failed_catalogs=catalogs.failed_catalogs
+        )
+
+    def attach_catalogs(self, spark: SparkSession) -> Attachment:
+        """Give a session the target's catalogs as `attach` does, and make no views.
+
+        Raises:
+            RunError: the session cannot be used.
+        """
+        from lancestat.spark.read.relation import Attachment
+
+        wanted = tuple(self._declared.target.catalogs)
+        if not wanted:
+            return Attachment(())
+        from lancestat.spark.read.session_catalogs import attach_catalogs
+
+        self._discovered()
+        attached = attach_catalogs(spark, self._declared_tables, wanted)
+        failed = {name: error for name, error in attached.items() if error is not None}
+        for error in failed.values():
+            _log.warning("%s", error.message)
+        catalogs = tuple(name for name in attached if name not in failed)
+        return Attachment((), catalogs=catalogs, failed_catalogs=failed)
+
+    def detach(self, spark: SparkSession) -> None:
+        """Undo `attach`: drop the views of declared tables, and restore the session's catalogs.
+
+        What else has such a name is left alone. DataFrames that were made before can still be read.
+
+        Raises:
+            RunError: the session cannot be used.
+        """
+        from lancestat.spark.read.session_catalogs import detach
+
+        views = [table.name for table in self.spec.tables]
+        detach(spark, tuple(self._declared.target.catalogs), views)
+
+    @property
+    def _declared_tables(self) -> DeclaredTables:
+        from lancestat.optimizer.table import DeclaredTables
+
+        return DeclaredTables(self.spec, self.state, self._clock)
 
     def show(self, table: str) -> TableStatus:
         """The statistics of one declared table, and the guard's verdict under its policy.

@@ -114,6 +114,16 @@ class JavaClassNotLoaded(RunError):
     remedy = "Use a release of Spark that lancestat supports, in a session that may load jars."
 
 
+class CatalogNotAttached(RunError):
+    """A catalog of the target cannot be a catalog of the Spark session; the tables' views are."""
+
+    code = "LS534"
+    remedy = (
+        "Give the catalog another name in the target, or correct the session's own catalog of that "
+        "name."
+    )
+
+
 class PackageUnreadable(RunError):
     """The target's `spark.package` is not there, or `lancestat package` has not written it."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.errors import (
@@ -12,6 +13,7 @@ from lancestat.errors import (
     UnknownTag,
     UsageError,
     VersionAndTag,
+    VersionMissing,
     did_you_mean,
 )
 from lancestat.lake.files import store_of
@@ -161,6 +163,25 @@ def observe_at(
     if version is not None:
         _check_version(version)
     return observe_dataset(uri, version=version, storage_options=storage_options)
+
+
+def version_at(uri: str, moment: datetime, storage_options: Mapping[str, str] | None = None) -> int:
+    """Return the version of a dataset that was the latest at an instant, by its writers' clocks.
+
+    Raises:
+        VersionMissing: Every version that is left was committed later.
+        LakeError: As `lake.open.observe_dataset`.
+    """
+    observed = observe_dataset(uri, storage_options=storage_options)
+    with pinned_history(pin_of(observed, uri), storage_options) as dataset:
+        versions = dataset.versions()
+    earlier = [one["version"] for one in versions if one["timestamp"].astimezone() <= moment]
+    if not earlier:
+        raise VersionMissing(
+            f"{uri} has no version from {moment.isoformat()} or before",
+            hint="name a version or a later time",
+        )
+    return int(max(earlier))
 
 
 def parse_version(text: str) -> int:

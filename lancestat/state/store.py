@@ -7,9 +7,11 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from threading import Lock
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.snapshot import committed_at
 from lancestat.state.layout import LAYOUT, Kind, StateFolder
 from lancestat.state.partials import (
     partial_batches,
@@ -89,6 +91,7 @@ class LanceState:
         self._warned = False
         self._appends: Counter[Kind] = Counter()
         self._counting = Lock()
+        self._records: tuple[tuple[str, int, datetime], Mapping[str, TableRecord]] | None = None
 
     @property
     def tables(self) -> tuple[StoredTable, ...]:
@@ -100,8 +103,16 @@ class LanceState:
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
-        nothing: dict[str, TableRecord] = {}
-        return self.run_table.read(read_records, nothing)
+        nothing: Mapping[str, TableRecord] = {}
+        return self.run_table.read(self._records_of, nothing)
+
+    def _records_of(self, dataset: LanceDataset) -> Mapping[str, TableRecord]:
+        # Queries ask for each table that they name, and most of them between two runs.
+        version = dataset.uri, dataset.version, committed_at(dataset)
+        known = self._records
+        if known is None or known[0] != version:
+            known = self._records = version, MappingProxyType(read_records(dataset))
+        return known[1]
 
     def joins(self) -> Mapping[str, JoinRecord]:
         nothing: dict[str, JoinRecord] = {}

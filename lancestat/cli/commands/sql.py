@@ -153,6 +153,8 @@ def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryCont
     selected = mentioned(text.text, tuple(tables))
     if selected:
         tables |= project.attach(spark, select=selected).failed
+    elif mentioned(text.text, tuple(project.spec.target.catalogs)):
+        project.attach_catalogs(spark)
     schema = view_schema(spark)
     views = tuple(f"{schema}.{table.value}" for table in ReportTable)
     return QueryContext(tables, secret_values(project.spec.target.storage_options), views)
@@ -225,7 +227,7 @@ def _analyze(
     """
     from lancestat.cli.progress import progress_display
     from lancestat.presentation.report_views import run_view
-    from lancestat.spark.sql.statement import find_declared, not_declared
+    from lancestat.spark.sql.statement import find_declared, find_named, not_declared
 
     invocation.require(RunView, "ANALYZE TABLE")
     if explain:
@@ -237,6 +239,7 @@ def _analyze(
     is_case_sensitive = conf.get("spark.sql.caseSensitive", "false") == "true"
     names = [table.name for table in project.spec.tables]
     table = find_declared(analyze, names, is_case_sensitive=is_case_sensitive)
+    table = table or find_named(analyze, project.spec.tables)
     if table is None:
         if spark is not None and spark.catalog.tableExists(analyze.quoted_name):
             return False

@@ -152,6 +152,10 @@ public final class ConnectorRelation {
       return new ConnectorScanBuilder(builder, (LanceScanBuilder) planned.newScanBuilder(options));
     }
 
+    public String version() {
+      return planned.version();
+    }
+
     public boolean equals(Object other) {
       return other instanceof ConnectorTable && planned.equals(((ConnectorTable) other).planned);
     }

@@ -8,7 +8,9 @@ import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.function.BiConsumer;
 import java.util.function.Function;
+import org.apache.spark.SparkContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.sql.catalyst.parser.ParseException;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -51,14 +53,7 @@ public final class LanceRelation {
     TemporaryViews views = new TemporaryViews(session);
     for (JsonNode declared : JSON.readTree(tables)) {
       Object reader = readers.get(declared.get("reader").asInt());
-      Table table;
-      if (reader instanceof Table) {
-        LanceTable planned = new LanceTable(declared, session.sparkContext(), planner, null);
-        table = ConnectorRelation.over((Table) reader, planned);
-      } else {
-        ChainedPythonFunctions functions = (ChainedPythonFunctions) reader;
-        table = new LanceTable(declared, session.sparkContext(), planner, functions);
-      }
+      Table table = table(session, planner, reader, declared);
       Map options = new HashMap();
       for (Object property : declared.get("options").properties()) {
         Map.Entry option = (Map.Entry) property;
@@ -73,6 +68,39 @@ public final class LanceRelation {
       }
     }
     return attached;
+  }
+
+  /** A table of which `reader` reads the rows: Python functions, or another source's table. */
+  static Table table(SparkSession session, Function planner, Object reader, JsonNode declared) {
+    SparkContext context = session.sparkContext();
+    if (reader instanceof Table) {
+      LanceTable planned = new LanceTable(declared, context, planner, null);
+      return ConnectorRelation.over((Table) reader, planned);
+    }
+    return new LanceTable(declared, context, planner, (ChainedPythonFunctions) reader);
+  }
+
+  /**
+   * Makes a catalog of a session answer with tables that have statistics: one of lancestat's own, or
+   * that which the session has by the name.
+   *
+   * @param names takes a question, which is JSON, and adds the answer to a list: none, or JSON and
+   *     what reads a table
+   * @return whether the session has a catalog of that name
+   */
+  public boolean attachCatalog(
+      SparkSession session, String name, BiConsumer names, Function planner) {
+    return Catalogs.attach(session, name, new Catalogs.Names(session, planner, names));
+  }
+
+  /** Undoes attachCatalog; false where there is nothing to undo. */
+  public boolean detachCatalog(SparkSession session, String name) {
+    return Catalogs.detach(session, name);
+  }
+
+  /** Drops a temporary view that attach made; false where there is none. */
+  public boolean detachView(SparkSession session, String name) {
+    return new TemporaryViews(session).drop(name);
   }
 
   /** A text as the parser of a session reads it under the configuration of that session. */
@@ -109,6 +137,11 @@ public final class LanceRelation {
   public String explanation(Scan scan) {
     Explained explained = ConnectorRelation.explained(scan);
     return explained == null ? null : explained.explanation();
+  }
+
+  /** Whether a scan is one that the planner estimates. */
+  public boolean isPlanned(Scan scan) {
+    return ConnectorRelation.explained(scan) != null;
   }
 
   /** The data source of that name, or null where Spark's class path has none of its kind. */

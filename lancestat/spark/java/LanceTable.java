@@ -24,6 +24,9 @@ final class LanceTable implements Table, SupportsRead {
   final StructType schema;
   final long rows;
   final long size;
+  // Of a table that a catalog has loaded; no other is loaded again.
+  final String version;
+  final String identity;
   final SparkContext context;
   final Function planner;
   final ChainedPythonFunctions reader;
@@ -35,6 +38,8 @@ final class LanceTable implements Table, SupportsRead {
     this.schema = (StructType) DataType$.MODULE$.fromJson(declared.get("schema").toString());
     this.rows = declared.get("rows").asLong();
     this.size = declared.get("size").asLong();
+    this.version = declared.hasNonNull("version") ? declared.get("version").asText() : null;
+    this.identity = declared.hasNonNull("identity") ? declared.get("identity").asText() : handle;
     this.context = context;
     this.planner = planner;
     this.reader = reader;
@@ -51,6 +56,11 @@ final class LanceTable implements Table, SupportsRead {
     return schema;
   }
 
+  /** Spark 4.1 and later load a table with a version again for every query of a DataFrame. */
+  public String version() {
+    return version;
+  }
+
   public Set<TableCapability> capabilities() {
     return Collections.singleton(TableCapability.BATCH_READ);
   }
@@ -60,11 +70,11 @@ final class LanceTable implements Table, SupportsRead {
   }
 
   public boolean equals(Object other) {
-    return other instanceof LanceTable && handle.equals(((LanceTable) other).handle);
+    return other instanceof LanceTable && identity.equals(((LanceTable) other).identity);
   }
 
   public int hashCode() {
-    return handle.hashCode();
+    return identity.hashCode();
   }
 
   JsonNode ask(ObjectNode request) throws JsonProcessingException {

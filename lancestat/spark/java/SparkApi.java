@@ -1,13 +1,18 @@
 package lancestat.relation;
 
 import java.lang.reflect.Constructor;
+import java.lang.reflect.Field;
 import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
+import java.util.Optional;
+import java.util.Set;
 import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.connector.catalog.CatalogManager;
+import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.execution.command.ViewHelper$;
 import org.apache.spark.sql.execution.datasources.InMemoryFileIndex;
@@ -94,6 +99,43 @@ final class SparkApi {
         };
     return (TemporaryViewRelation)
         call(ViewHelper$.MODULE$, "createTemporaryViewRelation", given);
+  }
+
+  /** The catalogs that a session has loaded, by name, which the manager changes too. */
+  static scala.collection.mutable.Map catalogs(CatalogManager manager) {
+    for (Class type = manager.getClass(); type != null; type = type.getSuperclass()) {
+      try {
+        Field field = type.getDeclaredField("catalogs");
+        field.setAccessible(true);
+        return (scala.collection.mutable.Map) field.get(manager);
+      } catch (NoSuchFieldException inherited) {
+        continue;
+      } catch (IllegalAccessException error) {
+        throw failure(error);
+      }
+    }
+    throw new IllegalStateException("this Spark keeps its catalogs where lancestat cannot see them");
+  }
+
+  // Spark's compiler calls no static method of an interface.
+  static Identifier identifier(String[] namespace, String name) {
+    try {
+      Method of = Identifier.class.getMethod("of", new Class[] {String[].class, String.class});
+      return (Identifier) of.invoke(null, new Object[] {namespace, name});
+    } catch (ReflectiveOperationException error) {
+      throw failure(error);
+    }
+  }
+
+  /** Whether the arguments after a table's name ask for its latest version, and not to write it. */
+  static boolean isRead(Object[] arguments) {
+    if (arguments.length < 3) {
+      return arguments.length == 1;
+    }
+    // Since Spark 4.3 one object says all of it.
+    Object context = arguments[1];
+    Optional version = (Optional) call(context, "timeTravel", new Object[0]);
+    return version.isEmpty() && ((Set) call(context, "writePrivileges", new Object[0])).isEmpty();
   }
 
   /** Calls the method of that name with the fewest arguments that takes all that are given. */

@@ -1,8 +1,11 @@
 package lancestat.relation;
 
 import org.apache.spark.sql.catalyst.catalog.SessionCatalog;
+import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.View;
 import org.apache.spark.sql.classic.SparkSession;
+import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation;
 import scala.runtime.AbstractFunction1;
 
 /**
@@ -31,5 +34,27 @@ final class TemporaryViews extends AbstractFunction1 {
 
   void replace(String name, LogicalPlan plan) {
     catalog.createTempView(name, SparkApi.temporaryView(session, name, plan, this), true);
+  }
+
+  /** Drops a view of one of lancestat's tables; false where there is none of that name. */
+  boolean drop(String name) {
+    scala.Option view = catalog.getRawTempView(name);
+    if (view.isEmpty() || ((TemporaryViewRelation) view.get()).plan().isEmpty()) {
+      return false;
+    }
+    LogicalPlan plan = (LogicalPlan) ((TemporaryViewRelation) view.get()).plan().get();
+    if (!isOwn(plan instanceof View ? ((View) plan).child() : plan)) {
+      return false;
+    }
+    session.catalog().dropTempView(name);
+    return true;
+  }
+
+  static boolean isOwn(LogicalPlan plan) {
+    if (!(plan instanceof DataSourceV2Relation)) {
+      return false;
+    }
+    Object table = ((DataSourceV2Relation) plan).table();
+    return table instanceof LanceTable || table instanceof ConnectorRelation.ConnectorTable;
   }
 }

@@ -119,13 +119,10 @@ class _Connector:
 
     def columns(self, table: Any) -> dict[str, str]:
         """Return the Spark types of a table's columns, as catalog strings."""
-        from pyspark.sql.types import StructType
-
         try:
-            schema = json.loads(self._classes.columns(table).json())
+            return _types(self._classes.columns(table).json())
         except Exception as error:
             raise self._not_opened(_jvm_message(error)) from None
-        return {field.name: field.dataType.simpleString() for field in StructType.fromJson(schema)}
 
     def _find_provider(self) -> Any:
         try:
@@ -177,6 +174,19 @@ def _where_it_is(line: str) -> str:
         f"it has bundles for Spark {_BUNDLED[0]} to {_BUNDLED[-1]}, and none for {spark} that "
         "lancestat knows of: put one that was built for this Spark on its class path"
     )
+
+
+def schema_differences(fields: Sequence[Field], schema: str) -> list[str]:
+    """Return how the connector's columns, as Spark's JSON, differ from those of a table."""
+    return _differences(fields, _types(schema))
+
+
+def _types(schema: str) -> dict[str, str]:
+    """Return the Spark types of columns, as catalog strings, by name."""
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromJson(json.loads(schema))
+    return {field.name: field.dataType.simpleString() for field in columns}
 
 
 def _require_same(snapshot: Snapshot, read: Mapping[str, str]) -> None:

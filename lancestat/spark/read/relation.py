@@ -74,10 +74,10 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
     require_classic(spark)
     if not relations:
         return []
-    readers = _ReaderFunctions(spark)
-    declared = [_declared(relation, readers) for relation in relations]
+    readers = ReaderFunctions(spark)
+    declared = [declared_relation(relation, readers.index_of(relation)) for relation in relations]
     attached = relation_classes(spark).attach(
-        spark._jsparkSession, _planner(spark), readers.functions(), json.dumps(declared)
+        spark._jsparkSession, planning_callback(spark), readers.listed(), json.dumps(declared)
     )
     return [DataFrame(rows, spark) for rows in attached]
 
@@ -98,7 +98,8 @@ class _PlanningCallback:
         implements = ("java.util.function.Function",)
 
 
-def _planner(spark: SparkSession) -> _PlanningCallback:
+def planning_callback(spark: SparkSession) -> _PlanningCallback:
+    """Return what the JVM asks while it plans scans; a Spark context has one."""
     from pyspark.java_gateway import ensure_callback_server_started
 
     context = spark.sparkContext
@@ -111,7 +112,7 @@ def _planner(spark: SparkSession) -> _PlanningCallback:
 _ReaderKey = tuple[tuple[str, str], ...] | CatalogOptions
 
 
-class _ReaderFunctions:
+class ReaderFunctions:
     """The functions that read, one for each set of storage options, pickled once per context.
 
     Tables of other data sources are among them.
@@ -120,23 +121,25 @@ class _ReaderFunctions:
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
         self._indexes: dict[_ReaderKey, int] = {}
-        self._functions: list[Any] = []
+        self.functions: list[Any] = []
 
     def index_of(self, relation: Relation) -> int:
+        """Return the place in `functions` of what reads a relation."""
         if relation.inner is not None:
-            self._functions.append(relation.inner)
-            return len(self._functions) - 1
+            self.functions.append(relation.inner)
+            return len(self.functions) - 1
         options = relation.table.storage_options
         is_renewed = isinstance(options, CatalogOptions)
         key: Any = options if is_renewed else tuple(sorted(options.items()))
         if key not in self._indexes:
-            self._indexes[key] = len(self._functions)
-            self._functions.append(self._function(key))
+            self._indexes[key] = len(self.functions)
+            self.functions.append(self._function(key))
         return self._indexes[key]
 
-    def functions(self) -> Any:
+    def listed(self) -> Any:
+        """Return `functions` as a list of the JVM."""
         java = cast(Any, self._spark._jvm).java.util.ArrayList()
-        for function in self._functions:
+        for function in self.functions:
             java.add(function)
         return java
 
@@ -149,7 +152,13 @@ class _ReaderFunctions:
         return made[key]
 
 
-def _declared(relation: Relation, readers: _ReaderFunctions) -> dict[str, Any]:
+def declared_relation(relation: Relation, reader: int) -> dict[str, Any]:
+    """Register the table of a relation with the planning service, and describe it for the JVM.
+
+    Args:
+        relation: What is to be made of the table.
+        reader: Which of the `ReaderFunctions` reads it.
+    """
     table = relation.table
     without = unreadable(table.snapshot.fields)
     for name, why in without.items():
@@ -161,7 +170,7 @@ def _declared(relation: Relation, readers: _ReaderFunctions) -> dict[str, Any]:
         "schema": spark_schema(fields).jsonValue(),
         "rows": table.snapshot.rows,
         "size": decoded_size(table.snapshot.rows, fields, {}),
-        "reader": readers.index_of(relation),
+        "reader": reader,
         "view": relation.view,
         "options": dict(relation.options),
     }
@@ -204,7 +213,7 @@ def read_table(
     require_classic(spark)
     place = _place(spark, uri, storage_options or {})
     table = open_table(place.uri, version=version, tag=tag, storage_options=place.options)
-    inner = _inner(spark, table, chosen)
+    inner = inner_of(spark, table, chosen)
     [rows] = relate(spark, [Relation(table, options=options or {}, inner=inner)])
     return rows
 
@@ -258,10 +267,15 @@ def register(spark: SparkSession) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """The temporary views that were made, and the errors of tables without one."""
+    """The temporary views that were made, and the errors of tables without one.
+
+    `catalogs` are those that are attached. `failed_catalogs` has the errors of the others.
+    """
 
     views: tuple[str, ...]
     failed: Mapping[str, LancestatError] = field(default_factory=dict)
+    catalogs: tuple[str, ...] = ()
+    failed_catalogs: Mapping[str, LancestatError] = field(default_factory=dict)
 
 
 def attach_views(
@@ -288,7 +302,7 @@ def attach_views(
         try:
             if isinstance(table, LancestatError):
                 raise table
-            inner = _inner(spark, table, reader)
+            inner = inner_of(spark, table, reader)
             relations[name] = Relation(table, view=name, options=options or {}, inner=inner)
         except ConnectorMissing:
             raise
@@ -298,7 +312,8 @@ def attach_views(
     return Attachment(tuple(relations), failed)
 
 
-def _inner(spark: SparkSession, table: ReadTable, reader: Reader) -> Any:
+def inner_of(spark: SparkSession, table: ReadTable, reader: Reader) -> Any:
+    """Return the JVM's table that reads in place of lancestat's workers, None where these read."""
     if reader is Reader.LANCESTAT:
         return None
     return inner_table(spark, table.snapshot, table.storage_options)

@@ -152,7 +152,6 @@ _EXPRESSION_IDS = re.compile(r"#\d+L?")
 _FIELDS_SHOWN = 12
 # Operators of a plan that is ready to run, which change nothing for people.
 _WRAPPERS = ("WholeStageCodegen", "InputAdapter", "ColumnarToRow", "ResultQueryStage")
-_OWN = "lancestat.relation."
 _FORMAT = "lancestat"
 _OF_FORMAT = (
     "the format lancestat is a Python data source: Spark asks it for no statistics, and prunes and "
@@ -283,16 +282,17 @@ class _Reader:
         table = _table(leaf)
         if leaf.getClass().getSimpleName() != "BatchScanExec":
             return ScanLine(table, rows, size_bytes)
-        if not leaf.table().getClass().getName().startswith(_OWN):
+        relations = relation_classes(self._spark)
+        if not relations.isPlanned(leaf.scan()):
             is_format = leaf.scan().getClass().getSimpleName() == "PythonScan" and table == _FORMAT
             return ScanLine(table, rows, size_bytes, note=_OF_FORMAT if is_format else None)
-        name = relation_classes(self._spark).explanation(leaf.scan())
+        name = relations.explanation(leaf.scan())
         explanation = None if name is None else planning_service().explanation(name)
         if explanation is None:
             return ScanLine(table, rows, size_bytes, note="its planning is not remembered any more")
         if explanation.aggregates is None:
             explanation = replace(explanation, aggregates=refusal)
-        return ScanLine(table, rows, size_bytes, explanation)
+        return ScanLine(explanation.table, rows, size_bytes, explanation)
 
     def _read_subquery(self, plan: Any, depth: int) -> None:
         canonical = plan.canonicalized()

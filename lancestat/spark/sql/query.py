@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.spark.session.start import (
     active,
@@ -197,7 +197,7 @@ def silent_query_logger() -> Iterator[None]:
     For the whole of a command or a run: blocks that overlap on several threads would leave the
     loggers off.
     """
-    loggers = [logging.getLogger(name) for name in _NAMES]
+    loggers = [_query_logger(name) for name in _NAMES]
     before = [logger.disabled for logger in loggers]
     for logger in loggers:
         logger.disabled = True
@@ -206,6 +206,16 @@ def silent_query_logger() -> Iterator[None]:
     finally:
         for logger, was in zip(loggers, before, strict=True):
             logger.disabled = was
+
+
+def _query_logger(name: str) -> logging.Logger:
+    """Return a logger of PySpark's class: PySpark fails to log errors to one of another."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        # Spark before 4.0 has neither the class nor the loggers.
+        return logging.getLogger(name)
+    return cast(logging.Logger, PySparkLogger.getLogger(name))
 
 
 APP_NAME = "lancestat sql"

@@ -15,6 +15,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.spark.sql.query_failure import QueryText, explain_failure
+from lancestat.spec.catalog import TableName, table_name_of
+from lancestat.spec.model import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +122,14 @@ def find_declared(
     if is_case_sensitive:
         return written if written in declared else None
     return next((name for name in declared if name.lower() == written.lower()), None)
+
+
+def find_named(statement: AnalyzeStatement, tables: Sequence[Table]) -> str | None:
+    """Return the declared name of the table that the statement names by its catalog, if any."""
+    catalog, *identifier = statement.name_parts
+    meant = TableName(catalog, tuple(identifier))
+    written = {table_name_of((table.declared or table).uri): table.name for table in tables}
+    return written.get(meant) if identifier else None
 
 
 def not_declared(

@@ -11,17 +11,27 @@ import java.util.OptionalLong;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.analysis.NoSuchNamespaceException;
+import org.apache.spark.sql.catalyst.analysis.NoSuchTableException;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.classic.Dataset;
+import org.apache.spark.sql.connector.catalog.Column;
+import org.apache.spark.sql.connector.catalog.FunctionCatalog;
 import org.apache.spark.sql.connector.catalog.Identifier;
 import org.apache.spark.sql.connector.catalog.MetadataColumn;
+import org.apache.spark.sql.connector.catalog.NamespaceChange;
 import org.apache.spark.sql.connector.catalog.StagedTable;
 import org.apache.spark.sql.connector.catalog.SupportsCatalogOptions;
+import org.apache.spark.sql.connector.catalog.SupportsDelete;
 import org.apache.spark.sql.connector.catalog.SupportsMetadataColumns;
+import org.apache.spark.sql.connector.catalog.SupportsNamespaces;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.SupportsWrite;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TableCatalog;
+import org.apache.spark.sql.connector.catalog.TableChange;
+import org.apache.spark.sql.connector.catalog.functions.UnboundFunction;
 import org.apache.spark.sql.connector.expressions.Expressions;
 import org.apache.spark.sql.connector.expressions.NamedReference;
 import org.apache.spark.sql.connector.expressions.SortOrder;
@@ -68,6 +78,7 @@ import org.apache.spark.sql.vectorized.ColumnarBatch;
 @SuppressWarnings({"cast", "deprecation", "rawtypes", "serial", "unchecked"})
 public final class FakeSource {
   static final Map HELD = new ConcurrentHashMap();
+  static final Map LATEST = new ConcurrentHashMap();
   static final List NOTES = Collections.synchronizedList(new ArrayList());
 
   /** Hold the rows of a Dataset as a version of a path. */
@@ -80,6 +91,7 @@ public final class FakeSource {
       held.rows[i] = collected[i].copy();
     }
     HELD.put(path + "@" + version, held);
+    LATEST.put(path, version);
   }
 
   /** What was pushed down since the last call, in order. */
@@ -182,6 +194,159 @@ public final class FakeSource {
   public static class Talkative extends Bare {
     public StructType inferSchema(CaseInsensitiveStringMap options) {
       throw new IllegalArgumentException("cannot open " + options.asCaseSensitiveMap());
+    }
+  }
+
+  /** A catalog of the tables in a folder, which notes what is loaded and written. */
+  public static class Catalog implements TableCatalog, SupportsNamespaces, FunctionCatalog {
+    String name;
+    String root;
+
+    public void initialize(String given, CaseInsensitiveStringMap options) {
+      name = given;
+      root = options.get("root");
+    }
+
+    public String name() {
+      return name;
+    }
+
+    Table load(Identifier table, String version, String what) throws NoSuchTableException {
+      String path = root + "/" + table.name() + ".lance";
+      String known = version == null ? (String) LATEST.get(path) : version;
+      Held held = (Held) HELD.get(path + "@" + known);
+      if (known == null || held == null) {
+        throw new NoSuchTableException(table);
+      }
+      note("load " + what);
+      return new CatalogTable(held, path);
+    }
+
+    public Table loadTable(Identifier table) throws NoSuchTableException {
+      return load(table, null, "latest");
+    }
+
+    public Table loadTable(Identifier table, String version) throws NoSuchTableException {
+      return load(table, version, "version " + version);
+    }
+
+    public Table loadTable(Identifier table, Set privileges) throws NoSuchTableException {
+      return load(table, null, "to write");
+    }
+
+    public Identifier[] listTables(String[] namespace) {
+      return new Identifier[0];
+    }
+
+    public Table createTable(Identifier table, StructType schema, Transform[] parts, Map given) {
+      note("create " + table.name());
+      return new CatalogTable(held(schema), root + "/" + table.name() + ".lance");
+    }
+
+    public Table createTable(Identifier table, Column[] columns, Transform[] parts, Map given) {
+      note("create " + table.name());
+      return new CatalogTable(held(new StructType()), root + "/" + table.name() + ".lance");
+    }
+
+    static Held held(StructType schema) {
+      Held held = new Held();
+      held.schema = schema;
+      held.rows = new InternalRow[0];
+      return held;
+    }
+
+    public Table alterTable(Identifier table, TableChange[] changes) throws NoSuchTableException {
+      note("alter " + table.name());
+      return load(table, null, "latest");
+    }
+
+    public boolean dropTable(Identifier table) {
+      note("drop " + table.name());
+      return true;
+    }
+
+    public void renameTable(Identifier from, Identifier to) {
+      note("rename " + from.name());
+    }
+
+    public String[][] listNamespaces() {
+      return new String[][] {{"only"}};
+    }
+
+    public String[][] listNamespaces(String[] namespace) {
+      return new String[0][];
+    }
+
+    public Map loadNamespaceMetadata(String[] namespace) throws NoSuchNamespaceException {
+      if (namespace.length != 1 || !namespace[0].equals("only")) {
+        throw new NoSuchNamespaceException(namespace);
+      }
+      return Collections.emptyMap();
+    }
+
+    public void createNamespace(String[] namespace, Map given) {
+      note("create namespace");
+    }
+
+    public void alterNamespace(String[] namespace, NamespaceChange[] changes) {}
+
+    public boolean dropNamespace(String[] namespace, boolean cascade) {
+      note("drop namespace");
+      return true;
+    }
+
+    public Identifier[] listFunctions(String[] namespace) {
+      return new Identifier[0];
+    }
+
+    public UnboundFunction loadFunction(Identifier function) {
+      throw new UnsupportedOperationException("the catalog's own function");
+    }
+  }
+
+  /** Where a table of the connector says that it reads. */
+  public static final class ReadOptions {
+    final String uri;
+
+    ReadOptions(String uri) {
+      this.uri = uri;
+    }
+
+    public String getDatasetUri() {
+      return uri;
+    }
+  }
+
+  public static class CatalogTable extends FakeTable
+      implements SupportsMetadataColumns, SupportsWrite, SupportsDelete {
+    final ReadOptions options;
+
+    CatalogTable(Held held, String uri) {
+      super(held, new V1Builders());
+      this.options = new ReadOptions(uri);
+    }
+
+    public ReadOptions readOptions() {
+      return options;
+    }
+
+    public Set capabilities() {
+      return new HashSet(
+          Arrays.asList(
+              new Object[] {TableCapability.BATCH_READ, TableCapability.BATCH_WRITE}));
+    }
+
+    public MetadataColumn[] metadataColumns() {
+      return new MetadataColumn[] {new Place()};
+    }
+
+    public WriteBuilder newWriteBuilder(LogicalWriteInfo info) {
+      note("write");
+      throw new UnsupportedOperationException("nothing is written here");
+    }
+
+    public void deleteWhere(Filter[] filters) {
+      note("delete");
     }
   }
 
