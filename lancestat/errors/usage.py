@@ -150,11 +150,14 @@ class SuffixedNameTaken(UsageError):
 
 
 class SideColumnMissing(UsageError):
-    """A side of a KNN join does not have a column that `vector` or `select` names."""
+    """A side of a KNN join does not have a column that `vector`, `select` or `where` names."""
 
     code = "LS454"
     merged = ("LS554",)
-    remedy = "Correct the name in `vector` or `select`; the hint has the columns that there are."
+    remedy = (
+        "Correct the name in `vector`, `select` or `where`; the hint has the columns that there "
+        "are."
+    )
 
 
 class NotVectors(UsageError):
@@ -197,6 +200,20 @@ class NotPlainQuery(UsageError):
     remedy = (
         "Write one SELECT that writes nothing and runs no program, and remove options that run "
         "statements."
+    )
+
+
+class FilterNotPushed(UsageError):
+    """The `where` of a side of a KNN join cannot be applied by Lance's scan.
+
+    It is no filter that compares columns with literals, a literal does not suit its column, the
+    side is no Lance dataset, or Lance would compare otherwise than Spark.
+    """
+
+    code = "LS461"
+    remedy = (
+        "Compare columns with literals of their types, joined by AND, OR and NOT; for anything "
+        "else, declare the side as a query (`sql`). docs/knn-joins.md has what a filter may hold."
     )
 
 

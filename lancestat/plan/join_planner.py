@@ -139,7 +139,9 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
 def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
     new = appended(side, record.left if scope is Scope.NEW_LEFT else record.right)
     ids = frozenset(fragment.id for fragment in new)
-    return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, sum(fragment.rows for fragment in new))
+    # How many pass a filter only a run can tell.
+    rows = None if side.work.filter is not None else sum(fragment.rows for fragment in new)
+    return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, rows)
 
 
 def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
@@ -305,11 +307,15 @@ def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> Jo
 
 def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:
     rows = narrowing.new_rows
-    if narrowing.scope is Scope.NEW_LEFT and rows is not None:
-        text = count(rows, "new left row is", "new left rows are")
+    if narrowing.scope is Scope.NEW_LEFT:
+        text = "new left rows that pass the filter are"
+        if rows is not None:
+            text = count(rows, "new left row is", "new left rows are")
         return (f"only {text} joined, and put behind the result",)
-    if narrowing.scope is Scope.NEW_RIGHT and rows is not None:
-        text = count(rows, "new right row is", "new right rows are")
+    if narrowing.scope is Scope.NEW_RIGHT:
+        text = "new right rows that pass the filter are"
+        if rows is not None:
+            text = count(rows, "new right row is", "new right rows are")
         return (f"only {text} searched, and merged with the result",)
     record = assessment.record
     if record is None or Reason.INPUT_CHANGED not in narrowing.reasons:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import (
+    FilterNotPushed,
     LakeError,
+    Location,
     NotVectors,
     ReferenceNotLance,
     SideColumnMissing,
@@ -24,7 +26,14 @@ from lancestat.knn.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
-from lancestat.lake.snapshot import Snapshot, index_metric
+from lancestat.lake.snapshot import Field, Snapshot, index_metric
+from lancestat.predicates.filter_sql import to_lance
+from lancestat.predicates.parse import (
+    FilterSyntaxError,
+    UnknownColumnError,
+    filter_columns,
+    parse_filter,
+)
 from lancestat.redact import redact_line, secret_values
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
@@ -115,13 +124,21 @@ class JoinSide:
     def declared(self) -> KnnSide:
         return side_of(self.join, self.name)
 
-    def error(self, kind: type[UsageError], message: str, hint: str | None = None) -> UsageError:
-        """An error about the side, where the join is declared."""
-        return kind(message, location=self.join.location, hint=hint)
+    def error(
+        self,
+        kind: type[UsageError],
+        message: str,
+        hint: str | None = None,
+        location: Location | None = None,
+    ) -> UsageError:
+        """An error about the side, at a place or else where the join is declared."""
+        return kind(message, location=location or self.join.location, hint=hint)
 
 
 def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) -> int | None:
     """Check the columns of a side, and return the vectors' length, None where rows may differ.
+
+    Columns of a filter are checked by `pushed_filter`.
 
     Raises:
         SideColumnMissing: a column is missing.
@@ -132,12 +149,7 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
     declared = side.declared
     for column in (declared.vector, *(declared.select or ())):
         if column not in types:
-            known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
-            raise side.error(
-                SideColumnMissing,
-                f"{side} names column '{column}', which {redact_line(uri)} does not have",
-                did_you_mean(column, types) or f"its columns: {known or 'none'}",
-            )
+            raise _missing(side, uri, column, types)
     type = types[declared.vector]
     if not is_vector(type):
         raise side.error(
@@ -146,6 +158,59 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
             "vectors are fixed-size or variable lists of float, double or halffloat",
         )
     return dimension(type)
+
+
+def _missing(
+    side: JoinSide,
+    uri: str,
+    column: str,
+    columns: Iterable[str],
+    location: Location | None = None,
+) -> UsageError:
+    columns = list(columns)
+    known = ", ".join(columns[:_SHOWN]) + (", ..." if len(columns) > _SHOWN else "")
+    return side.error(
+        SideColumnMissing,
+        f"{side} names column '{column}', which {redact_line(uri)} does not have",
+        did_you_mean(column, columns) or f"its columns: {known or 'none'}",
+        location,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilter:
+    """The filter of a side in Lance's SQL, and the columns that it reads."""
+
+    sql: str
+    columns: frozenset[str]
+
+
+_WHERE_HINT = "filter by what Lance can compare exactly, or declare the side as a query (`sql`)"
+
+
+def pushed_filter(side: JoinSide, uri: str, fields: Sequence[Field]) -> PushedFilter | None:
+    """Return the `where` of a side on a dataset, None without one.
+
+    Raises:
+        SideColumnMissing: it names a column that the dataset does not have.
+        FilterNotPushed: Lance's scan cannot apply it exactly.
+    """
+    declared = side.declared
+    if declared.where is None:
+        return None
+    by_name, place = {field.name: field for field in fields}, declared.where_location
+    try:
+        filter = parse_filter(declared.where, by_name)
+    except UnknownColumnError as error:
+        raise _missing(side, uri, error.column, by_name, place) from None
+    except FilterSyntaxError as error:
+        message = f"'where' of {side} {error}"
+        raise side.error(FilterNotPushed, message, _WHERE_HINT, place) from None
+    sql = to_lance(filter, by_name)
+    if sql is None:
+        message = f"'where' of {side} compares what Lance does not compare as Spark does"
+        raise side.error(FilterNotPushed, message, _WHERE_HINT, place)
+    return PushedFilter(sql, filter_columns(filter))
 
 
 # Formats of files whose readers ignore hidden files.
@@ -261,6 +326,7 @@ class SideReader:
             UsageError: about columns, as `check_columns`.
             SideFilesMissing: there are no files.
             ReferenceNotLance: a query names the result of a join that is no Lance dataset.
+            FilterNotPushed: there is a filter that Lance's scan cannot apply.
         """
         declared = side.declared
         datasets, options = datasets_of(self.spec, declared), self.spec.target.storage_options
@@ -269,6 +335,13 @@ class SideReader:
         if datasets:
             return self._table(side, datasets[0])
         node = None if declared.table is None else self.spec.node(declared.table)
+        if declared.where is not None:
+            raise side.error(
+                FilterNotPushed,
+                f"{side} has a 'where', but is no Lance dataset",
+                "give the join that writes it a Lance output",
+                declared.where_location,
+            )
         if node is not None:
             return observe_files(side, node.dataset_uri, node.dataset_format, options)
         assert declared.uri is not None and declared.format is not None
@@ -278,16 +351,25 @@ class SideReader:
         declared, snapshot = side.declared, self._snapshot(dataset)
         types = {field.name: field.type for field in snapshot.fields}
         dimension = check_columns(side, dataset.uri, types)
+        filter = pushed_filter(side, dataset.uri, snapshot.fields)
         select = tuple(types) if declared.select is None else declared.select
+        read = {declared.vector, *select, *(filter.columns if filter is not None else ())}
         with self._opened(snapshot) as opened:
-            contents = fragment_contents(snapshot, leaves(opened, (declared.vector, *select)))
-            index = index_metric(opened, declared.vector) if side.name == "right" else None
+            contents = fragment_contents(snapshot, leaves(opened, read))
+            # An index proposes rows of the whole table.
+            may_search = side.name == "right" and filter is None
+            index = index_metric(opened, declared.vector) if may_search else None
         return JoinInput(
-            work=SideSource(declared.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
+            work=SideSource(
+                declared.vector,
+                select,
+                table=PinnedTable.at(snapshot, dataset.name),
+                filter=None if filter is None else filter.sql,
+            ),
             digest=rows_digest(contents),
             fragments=contents,
             columns=select,
-            rows=snapshot.rows,
+            rows=snapshot.rows if filter is None else None,
             dimension=dimension,
             index=index,
         )

@@ -306,13 +306,20 @@ class Builder:
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))
         table, has_query = values["table"], values["sql"] is not None
+        has_filter = values["where"] is not None
+        if has_filter and table is None and values["format"] != "lance":
+            message = "'where' is for sides that are a 'table' or a 'lance' dataset"
+            hint = "filter other rows with a 'sql' side"
+            self.errors.append(item.error(WrongValue, message, *steps, "where", hint=hint))
+        where = item.at(*steps, "where") if has_filter else None
         if table is not None and "." in table:
             # The names of nodes have no dots.
             uri = self._catalog_table(item, table, *steps, "table")
-            return KnnSide(**{**values, "table": None, "format": "lance", "uri": uri})
+            values = {**values, "table": None, "format": "lance", "uri": uri}
+            return KnnSide(**values, where_location=where)
         refs = item.refs.get((*item.path, *steps, "sql"), ()) if table is None else (table,)
         location = item.at(*steps, "sql") if has_query else None
-        return KnnSide(**values, refs=refs, sql_location=location)
+        return KnnSide(**values, refs=refs, sql_location=location, where_location=where)
 
     def _columns(self, item: Item, columns: Any, *steps: str) -> ColumnSelection:
         if isinstance(columns, tuple):

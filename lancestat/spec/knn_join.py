@@ -85,7 +85,8 @@ class KnnSide:
     """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
 
     `refs` are the names of the nodes that the side reads, `select` is None for all columns.
-    `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written.
+    `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written,
+    `where_location` where the filter is.
     """
 
     table: str | None = key(
@@ -147,8 +148,17 @@ class KnnSide:
         risk=ROWS,
         default=None,
     )
+    where: str | None = key(
+        FILLED,
+        "A filter on the rows of a 'table' or 'lance' side, such as p_size < 20; Lance applies it "
+        "in the scan.",
+        risk=ROWS,
+        default=None,
+        kw_only=True,
+    )
     refs: tuple[str, ...] = ()
     sql_location: Location | None = field(default=None, compare=False, kw_only=True)
+    where_location: Location | None = field(default=None, compare=False, kw_only=True)
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'vector' and one of 'table', 'lance', 'parquet', 'format' or 'sql'",

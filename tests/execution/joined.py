@@ -370,7 +370,7 @@ def columns_of(side: SideSource, table: pa.Table) -> list[str]:
 def rows_of(side: SideSource, only: frozenset[int] | None) -> pa.Table:
     """The rows of a side, or of some of its fragments."""
     if side.table is not None:
-        return pinned_rows(side.table, only)
+        return pinned_rows(side.table, only, side.filter)
     assert only is None, "rows of other sides have no fragments"
     if side.sql is not None:
         return pinned_rows(side.views[0], None)
@@ -387,11 +387,14 @@ def for_parquet(table: pa.Table) -> pa.Table:
     return table
 
 
-def pinned_rows(table: PinnedTable, only: frozenset[int] | None) -> pa.Table:
+def pinned_rows(
+    table: PinnedTable, only: frozenset[int] | None, filter: str | None = None
+) -> pa.Table:
     dataset = open_pinned(table.pin)
     fragments = [fragment for fragment in table.fragments if only is None or fragment.id in only]
-    tables = [dataset.get_fragment(fragment.id).to_table() for fragment in fragments]
-    assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
+    tables = [dataset.get_fragment(fragment.id).to_table(filter=filter) for fragment in fragments]
+    if filter is None:
+        assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
     return pa.concat_tables(tables) if tables else dataset.schema.empty_table()
 
 

@@ -64,6 +64,7 @@ DERIVED = {
     "templates",
     "refs",
     "sql_location",
+    "where_location",
     "declared",
     "package_location",
     "source",

@@ -89,6 +89,8 @@ OTHER_SIDES = [
     replace(SIDE, select=()),
     replace(SIDE, select=None),
     replace(SIDE, table="r"),
+    replace(SIDE, where="a < 1"),
+    replace(SIDE, where="a < 2"),
     replace(SIDE, table=None, sql="select 1"),
     replace(SIDE, table=None, format="csv", uri="/x", options={"a": "1"}),
     replace(SIDE, table=None, format="csv", uri="/x", options={"a": "2"}),

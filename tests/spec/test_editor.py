@@ -67,7 +67,7 @@ SPECS: dict[str, Any] = {
     "knn_joins": [
         {
             "name": "n",
-            "left": {"table": "a", "vector": "v", "select": ["x"]},
+            "left": {"table": "a", "vector": "v", "select": ["x"], "where": "x < 1"},
             "right": {"format": "f", "path": "p", "options": {"o": 1}, "vector": "v"},
             "k": 10,
             "metric": "cosine",
@@ -207,6 +207,7 @@ def test_the_tested_values_have_every_key(name: str, value: dict[str, Any]) -> N
         (("knn_joins", 0, "k"), "ten"),
         (("knn_joins", 0, "metric"), "L2"),
         (("knn_joins", 0, "rank"), "true"),
+        (("knn_joins", 0, "left", "where"), 1),
         (("tables", 0), {"name": "a", "uri": "u", "colums": "all"}),
         (("tables", 0), {"name": "a"}),
         (("tables",), TEMPLATE),

@@ -99,6 +99,10 @@ knn_joins:
      output: {lance: w}, mode: approx, approx: {nprobes: 1, recall: 0}, min_right_rows: -1}
   - {name: g, k: 1, left: {format: csv, path: p, options: {password: [s3cr3t]}, vector: v,
      select: [a, a]}, right: {table: t, vector: ""}, output: {lance: u}}
+  - {name: h, k: 1, left: {table: t, vector: v, where: 1}, output: {lance: s},
+     right: {table: t, vector: v}}
+  - {name: i, k: 1, left: {table: t, vector: v}, output: {lance: r},
+     right: {parquet: p, vector: v, where: "a < 1"}}
 """,
     "unknown_references": """\
 tables:

@@ -156,6 +156,8 @@ def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> Si
     facts = [("Vector", side.vector), ("Columns", selected)]
     if side.uri is not None:
         facts.insert(0, ("Read from", f"{side.format or 'lance'}: {shown_uri(side.uri)}"))
+    if side.where is not None:
+        facts.append(("Where", side.where))
     if side.options:
         facts.append(("Options", ", ".join(sorted(side.options))))
     if made is not None:

@@ -111,7 +111,9 @@ class SparkJoin:
     def _has_index(self, opened: OpenedSide) -> bool:
         """Whether the right side is a table with a vector index of the metric."""
         right = self.work.right
-        if right.table is None or self.work.request.mode is Mode.EXACT:
+        if right.table is None or right.filter is not None:
+            return False
+        if self.work.request.mode is Mode.EXACT:
             return False
         side = opened.side
         assert isinstance(side, VectorSide)
@@ -207,7 +209,7 @@ class Engine:
         if select is None:
             assert frame is not None
             select = tuple(frame.columns)
-        return _Source(name, side.vector, select, side.table, frame)
+        return _Source(name, side.vector, select, side.table, frame, side.filter)
 
     def open_sides(
         self,
@@ -253,7 +255,7 @@ class Engine:
         name, vector, select = source.name, source.vector, source.select
         if source.table is not None:
             options = self.options.of(source.table.pin.uri)
-            return opened_table(source.table, vector, select, options, name)
+            return opened_table(source.table, vector, select, options, name, source.filter)
         assert source.frame is not None
         rows = with_numbered_columns(source.frame, vector, select, name)
         # What Spark would read of files is known in its JVM alone.
@@ -275,13 +277,17 @@ class Engine:
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of a side's rows: a table, else a DataFrame that is not computed yet."""
+    """The source of a side's rows: a table, else a DataFrame that is not computed yet.
+
+    `filter` is that of a table.
+    """
 
     name: str
     vector: str
     select: Sequence[str]
     table: PinnedTable | None
     frame: DataFrame | None
+    filter: str | None = None
 
 
 def _is_cancelled(error: BaseException) -> bool:

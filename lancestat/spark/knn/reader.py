@@ -14,6 +14,7 @@ from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.lake.open import pinned_reads
 from lancestat.spark.knn.parquet_side import ParquetSide
+from lancestat.spark.knn.selected_rows import live_positions, read_selected
 from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
 # The rows of a side: a Lance dataset, or Parquet files that it goes through once.
@@ -109,6 +110,9 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
     if isinstance(side, ParquetSide):
         yield from side.read(rows, columns)
         return
+    if side.selection is not None:
+        yield from read_selected(side, side.selection, rows, columns)
+        return
     dataset = pinned_dataset(side.pin, side.storage_options)
     for part in side.ranges(rows):
         yield from read_range(dataset, part, columns, side.storage_options)
@@ -118,6 +122,8 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
     """Return columns of the rows at ascending positions."""
     if isinstance(side, ParquetSide):
         return side.take(positions, columns)
+    if side.selection is not None:
+        positions = live_positions(side, side.selection, positions)
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
         return dataset.take(positions, columns=list(columns))
