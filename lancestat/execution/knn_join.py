@@ -43,6 +43,7 @@ from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
+from lancestat.spec.knn_join import distance_objection
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -117,6 +118,7 @@ def knn_join(
     mode: str = "exact",
     nprobes: int | None = None,
     recall: float | None = None,
+    max_distance: float | None = None,
     select_left: Sequence[str] | None = None,
     select_right: Sequence[str] | None = None,
     rank: bool = False,
@@ -142,6 +144,8 @@ def knn_join(
         mode: `exact`, or `approx` for a search that may miss some neighbours.
         nprobes: Under `approx`: how many partitions each left row visits.
         recall: Under `approx`: the share of neighbours to find, 0.95 unless `nprobes` is given.
+        max_distance: Right rows that are farther are no neighbours, as if the result were filtered
+            by `_distance <= max_distance`; in the units of `_distance`.
         select_left: Columns that the result shows, all when None; others are never read.
         select_right: Likewise. A name that the left side shows too gets the suffix `_right`.
         rank: Whether there is a column `_rank`, from 1.
@@ -161,7 +165,7 @@ def knn_join(
         RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
-    request = _request(k, metric, join, mode, nprobes, recall, min_right_rows, rank)
+    request = _request(k, metric, join, mode, nprobes, recall, max_distance, min_right_rows, rank)
     on_left = tuple(left.columns if select_left is None else select_left)
     on_right = tuple(right.columns if select_right is None else select_right)
     names = output_names(on_left, on_right, with_rank=rank)
@@ -224,6 +228,7 @@ def _request(
     mode: str,
     nprobes: int | None,
     recall: float | None,
+    max_distance: float | None,
     min_right_rows: int,
     rank: bool,
 ) -> JoinRequest:
@@ -240,6 +245,10 @@ def _request(
         _check("nprobes", nprobes, nprobes >= 1 and recall is None, "1 or more, and no recall")
     if recall is not None:
         _check("recall", recall, 0 < recall <= 1, "above 0 and at most 1")
+    if max_distance is not None:
+        reason = distance_objection(max_distance, metric)
+        if reason is not None:
+            raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
     return JoinRequest(
         k=k,
         metric=_word(Metric, "metric", metric),
@@ -249,6 +258,7 @@ def _request(
         recall=recall,
         min_right_rows=min_right_rows,
         with_rank=rank,
+        max_distance=max_distance,
     )
 
 

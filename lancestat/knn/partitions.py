@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.request import Metric
-from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
+from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, merge
 from lancestat.knn.vectors import vectors
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
@@ -165,6 +165,7 @@ def search_lists(
     k: int,
     metric: Metric,
     *,
+    limit: np.float32 = UNLIMITED,
     like: NDArray[np.float32] | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> ListSearchResult:
@@ -180,10 +181,11 @@ def search_lists(
         lists: Those to search here; other tasks search the others.
         k: The number of neighbours.
         metric: The distance.
+        limit: The largest distance of a neighbour.
         like: Rows like all of the right side, for the accuracy of products.
         block_bytes: Bytes of vectors to read at once; a single list may be longer.
     """
-    nearest = ExactSearch(queries, k, metric, block_bytes=block_bytes, like=like)
+    nearest = ExactSearch(queries, k, metric, limit=limit, block_bytes=block_bytes, like=like)
     pairs = 0
     visitors = _visitors(visits, lists)
     rows = partitioned.list_rows

@@ -59,6 +59,20 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
     return products
 
 
+def distance_limit(max_distance: float | None) -> np.float32:
+    """Return the largest distance in float32 that is at most a number; infinity for None.
+
+    Distances are compared as the result shows them: a float32 at most this one is exactly one that
+    is at most `max_distance` when both are widened to double, as in Spark's `_distance <= 0.3D`.
+    """
+    import numpy as np
+
+    distance = np.inf if max_distance is None else max_distance
+    with np.errstate(over="ignore"):
+        limit: np.float32 = np.float32(distance)
+    return np.nextafter(limit, np.float32(-np.inf)) if float(limit) > distance else limit
+
+
 MOST_NEIGHBOURS = 100_000
 DISTANCE = "_distance"
 RANK = "_rank"
@@ -70,7 +84,8 @@ class JoinRequest:
 
     Under `approx` one of `nprobes` (partitions that each left row visits) and `recall` (the share
     of true neighbours to find, above 0 and up to 1) is set. With fewer than `min_right_rows`
-    right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1.
+    right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
+    rows beyond `max_distance` are no neighbours.
     """
 
     k: int
@@ -81,6 +96,12 @@ class JoinRequest:
     recall: float | None = None
     min_right_rows: int = 10_000
     with_rank: bool = False
+    max_distance: float | None = None
+
+    @property
+    def limit(self) -> np.float32:
+        """The largest distance of a neighbour, infinity without a `max_distance`."""
+        return distance_limit(self.max_distance)
 
 
 SUFFIX = "_right"

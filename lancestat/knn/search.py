@@ -45,6 +45,9 @@ def _blocked() -> Iterator[None]:
         faiss.cvar.distance_compute_blas_threshold = before
 
 
+UNLIMITED = np.float32(np.inf)
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbours:
     """The nearest rows of each query, nearest first, equally near ones in row order.
@@ -79,6 +82,17 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
         np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
     )
     return nearest if order.shape[1] == k else _padded(nearest, k)
+
+
+def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
+    """Return neighbours without those that are farther than a limit."""
+    if np.isposinf(limit):
+        return neighbours
+    is_near = neighbours.distances <= limit
+    return Neighbours(
+        np.where(is_near, neighbours.positions, -1),
+        np.where(is_near, neighbours.distances, np.float32(np.inf)),
+    )
 
 
 def _padded(neighbours: Neighbours, k: int) -> Neighbours:
@@ -127,7 +141,7 @@ def search(
 
 
 class ExactSearch:
-    """Finds the k nearest of all rows that are added, for each query.
+    """Finds the k nearest of all rows that are added within a limit, for each query.
 
     A blocked product of matrices in float32 proposes a few more rows than needed; distances of
     those that may be among the nearest are computed anew in float64. A bound on what the product
@@ -148,6 +162,7 @@ class ExactSearch:
         k: int,
         metric: Metric,
         *,
+        limit: np.float32 = UNLIMITED,
         block_bytes: int = BLOCK_BYTES,
         like: NDArray[np.float32] | None = None,
     ) -> None:
@@ -157,6 +172,7 @@ class ExactSearch:
             queries: (n, dim), finite, not zero under cosine.
             k: At least 1.
             metric: The distance.
+            limit: The largest distance of a neighbour.
             block_bytes: Memory that a block of rows, its copy and its proposals may each take.
             like: Rows that are like all that will come, where the first ones are not.
         """
@@ -166,6 +182,7 @@ class ExactSearch:
         self._metric = metric
         self._neighbours = nothing(len(queries), k)
         self._k = k
+        self._limit = limit
         self._block_bytes = block_bytes
         self._seen = np.zeros(len(queries), np.int64)
         self._like = like
@@ -223,7 +240,8 @@ class ExactSearch:
             )
             return
         block = _Block(rows, positions, prepared_rows, frame)
-        is_known = self._neighbours.positions[which, -1] >= 0
+        # Fewer than k rows so far are within the limit, or the k-th is known.
+        is_known = (self._neighbours.positions[which, -1] >= 0) | bool(self._limit < UNLIMITED)
         # Rows may come in some order: then earlier ones predict little of how many are nearer.
         is_known &= (self._like is None) & (len(rows) <= _GROWTH * self._seen[which])
         proposals = min(self._k + _SPARE, len(rows))
@@ -252,19 +270,16 @@ class ExactSearch:
         error = block.frame.error(here, block.prepared)
         scores, proposed = best(here.values, block.prepared.values, proposals, self._metric)
         least = block.frame.distance_lower_bounds(scores, here, error)
-        reach = np.minimum(
-            self._neighbours.distances[part, -1], _narrow(least[:, self._k - 1] + 2 * error)
-        )
+        reach = np.minimum(self._furthest(part)[0], _narrow(least[:, self._k - 1] + 2 * error))
         query, turn = np.nonzero((_narrow(least) <= reach[:, None]) & (proposed >= 0))
         touched, better = self._merged(block, part, query, proposed[query, turn])
-        furthest, unseen = better.distances[:, -1], _narrow(least[:, -1])[touched]
-        is_settled = (unseen > furthest) | (
-            (unseen == furthest) & (block.first_position > better.positions[:, -1])
-        )
+        furthest, last = self._limited(better.distances[:, -1], better.positions[:, -1])
+        unseen = _narrow(least[:, -1])[touched]
+        is_settled = (unseen > furthest) | ((unseen == furthest) & (block.first_position > last))
         # Without a proposal within reach there is nothing unseen within it either.
         self._update(part[touched[is_settled]], better, is_settled)
         left = ~is_settled
-        return _UnsettledQueries(part[touched[left]], furthest[left], better.positions[left, -1])
+        return _UnsettledQueries(part[touched[left]], furthest[left], last[left])
 
     def _screen(
         self,
@@ -291,7 +306,7 @@ class ExactSearch:
         self, part: _Positions, unsettled: _UnsettledQueries | None
     ) -> tuple[NDArray[np.float32], _Positions]:
         """Return the (distance, position) that the k-th neighbours cannot be beyond."""
-        limit, last = self._neighbours.distances[part, -1], self._neighbours.positions[part, -1]
+        limit, last = self._furthest(part)
         last = np.where(last < 0, _LAST, last)
         if unsettled is None:
             return limit, last
@@ -300,6 +315,21 @@ class ExactSearch:
         return np.where(is_nearer, unsettled.distances, limit), np.where(
             is_nearer, unsettled.positions, last
         )
+
+    def _furthest(self, part: _Positions) -> tuple[NDArray[np.float32], _Positions]:
+        """Return the distance and position of the k-th neighbour so far, or the limit's."""
+        return self._limited(
+            self._neighbours.distances[part, -1], self._neighbours.positions[part, -1]
+        )
+
+    def _limited(
+        self, distances: NDArray[np.float32], positions: _Positions
+    ) -> tuple[NDArray[np.float32], _Positions]:
+        # Of rows at the limit itself any may be among the neighbours.
+        is_beyond = distances > self._limit
+        if not is_beyond.any():
+            return distances, positions
+        return np.where(is_beyond, self._limit, distances), np.where(is_beyond, _LAST, positions)
 
     def _merged(
         self, block: _Block, part: _Positions, query: _Positions, row: _Positions
@@ -316,6 +346,7 @@ class ExactSearch:
                     self._queries[numbers[some]], block.rows[row[some]], self._metric
                 )
         touched, added = _by_query(query, exact, block.positions[row], self._k)
+        added = within(added, self._limit)
         before = Neighbours(
             self._neighbours.positions[part[touched]], self._neighbours.distances[part[touched]]
         )

@@ -87,6 +87,7 @@ def request_of(join: KnnJoin) -> JoinRequest:
         recall=join.recall,
         min_right_rows=join.min_right_rows,
         with_rank=join.rank,
+        max_distance=None if join.max_distance is None else float(join.max_distance),
     )
 
 
@@ -95,8 +96,8 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
 
     The last result is extended only if it is what the last run wrote, and only one side has rows
     behind those that the run saw. New right rows need a left side that is a table: the rows of
-    other sides may come in another order, so that neighbours could not be matched to them.
-
+    other sides may come in another order, so that neighbours could not be matched to them. They
+    also need as many neighbours for each left row as there are, up to k, and so no `max_distance`.
     """
     narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
@@ -125,7 +126,8 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
         return None
     if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
         return _appended(Scope.NEW_LEFT, assessment.left, record)
-    is_placed = assessment.left.is_table
+    # With a largest distance nothing tells which rows of the result belong to a left row.
+    is_placed = assessment.left.is_table and assessment.spec.max_distance is None
     if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
         return _appended(Scope.NEW_RIGHT, assessment.right, record)
     # Other sides than those that were recorded have no history.
@@ -327,11 +329,15 @@ def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str
         SideChange.OTHER: "the {} side has changed",
     }
     # Other sides without a digest have notes of their own.
-    return tuple(
+    notes = tuple(
         _unproven_note(name, *sides[name]) or sentences[what].format(name)
         for name, what in changes.items()
         if what in sentences and sides[name][0].digest is not None
     )
+    is_appended = changes == {"left": SideChange.NONE, "right": SideChange.APPENDED}
+    if is_appended and assessment.left.is_table and assessment.spec.max_distance is not None:
+        notes += ("under 'max_distance' new right rows are not merged with the result",)
+    return notes
 
 
 def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:

@@ -45,6 +45,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.files import resolve_uri
+from lancestat.spec.knn_join import distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -105,6 +106,7 @@ class Builder:
     def knn_join(self, item: Item) -> KnnJoin:
         """Return the KNN join that an item declares."""
         self._check_mode(item)
+        self._check_distance(item)
         values = self._values(KnnJoin, item)
         if values["output_format"] == "table":
             values["output_format"] = "lance"
@@ -302,6 +304,16 @@ class Builder:
             message = "'mode: approx' needs 'approx' with 'nprobes' or 'recall'"
             hint = "approx: {recall: 0.95}"
             self.errors.append(item.error(MissingKey, message, "mode", hint=hint))
+
+    def _check_distance(self, item: Item) -> None:
+        distance, metric = item.value.get("max_distance"), item.value.get("metric", "l2")
+        if distance is None:
+            return
+        reason = distance_objection(float(distance), metric)
+        if reason is not None:
+            found = item.quoted(f"{distance:g}", "max_distance")
+            message = f"'max_distance' {reason}, found {found}"
+            self.errors.append(item.error(WrongValue, message, "max_distance"))
 
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
+from math import isfinite
 from typing import ClassVar
 
 from lancestat.errors import Location
@@ -63,6 +64,15 @@ class JoinKind(str, Enum):
 
     INNER = "inner"
     LEFT_OUTER = "left_outer"
+
+
+def distance_objection(distance: float, metric: str) -> str | None:
+    """Return why a number can be no largest distance of a metric, None where it can."""
+    if not isfinite(distance):
+        return "must be finite"
+    if distance < 0 and metric != Metric.DOT.value:
+        return f"must be 0 or more, as every distance by {metric} is"
+    return None
 
 
 def _values(words: type[Enum]) -> tuple[str, ...]:
@@ -189,6 +199,14 @@ class KnnJoin:
         Nested(resource=KnnSide), "The rows that are found.", role=MEANING, risk=ROWS
     )
     k: int = key(TO_100000, "How many neighbours each left row gets.", role=MEANING, risk=ROWS)
+    max_distance: float | None = key(
+        Number(title="a number"),
+        "Right rows that are farther are no neighbours: in the units of _distance, where l2 is the "
+        "squared Euclidean distance.",
+        risk=ROWS,
+        default=None,
+        kw_only=True,
+    )
     metric: str = key(
         Words(title="a metric", choices=_values(Metric)),
         "How distance is measured.",

@@ -331,6 +331,9 @@ class _Joining:
             for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
             if is_usable(vector, metric)
         ]
+        most = self.work.request.max_distance
+        if most is not None:
+            neighbours = [line for line in neighbours if line["_distance"] <= most]
         return sorted(neighbours, key=lambda line: line["_distance"])
 
     def _left(self, number: int) -> Row:

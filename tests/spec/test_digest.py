@@ -109,6 +109,7 @@ JOINS = [
     replace(JOIN, join="left_outer"),
     replace(JOIN, min_right_rows=1),
     replace(JOIN, rank=True),
+    replace(JOIN, max_distance=0.3),
 ]
 
 

@@ -103,6 +103,10 @@ knn_joins:
      right: {table: t, vector: v}}
   - {name: i, k: 1, left: {table: t, vector: v}, output: {lance: r},
      right: {parquet: p, vector: v, where: "a < 1"}}
+  - {name: j, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: q},
+     max_distance: -0.5}
+  - {name: l, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: n},
+     max_distance: near, metric: dot}
 """,
     "unknown_references": """\
 tables:

@@ -99,9 +99,10 @@ class SideFacts:
 def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
     """Terms and what is known of them; `origins` are those of values from the environment."""
     spec, record = report.spec, report.record
-    meaning = f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"
+    near = "" if spec.max_distance is None else f" within {spec.max_distance:g}"
+    meaning = f"{count(spec.k)} nearest{near} by {spec.metric}, {spoken([spec.join])} join"
     facts = [
-        ("Meaning", named(origins, "k", "metric", "join") or meaning),
+        ("Meaning", named(origins, "k", "max_distance", "metric", "join") or meaning),
         ("Mode", named(origins, "mode", "approx") or _mode(spec)),
         ("Output", f"{spec.output_format}: {spec.output_uri}"),
     ]

@@ -25,7 +25,7 @@ from lancestat.knn.partitions import (
     write_partition,
 )
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.search import ExactSearch, Neighbours, merge
+from lancestat.knn.search import ExactSearch, Neighbours, merge, within
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.scratch.folder import require_visible
@@ -117,15 +117,17 @@ class IndexProbe:
     left: VectorReader
     right: VectorReader
     search: IndexSearch
-    k: int
+    request: JoinRequest
 
     def __call__(self, cell: Cell) -> ProbeResult:
         """Search for one chunk."""
         started = time.perf_counter()
         queries = self.left.read(cell.left)
         vectors = queries.values[queries.valid]
-        neighbours = indexed(self.right).search(vectors, self.k, self.search.parameters)
-        pairs = len(vectors) * self.k * self.search.parameters.proposals
+        k, parameters = self.request.k, self.search.parameters
+        nearest = indexed(self.right).search(vectors, k, parameters)
+        neighbours = within(nearest, self.request.limit)
+        pairs = len(vectors) * k * parameters.proposals
         seconds = time.perf_counter() - started
         return ProbeResult(queries.valid, neighbours, self.search.excluded, pairs, seconds)
 
@@ -250,7 +252,7 @@ class PartitionProbe:
     left: VectorReader
     layout: Layout
     parts: tuple[range, ...]
-    k: int
+    request: JoinRequest
 
     def __call__(self, cell: Cell) -> ProbeResult:
         """Search some of the lists for the neighbours of one chunk."""
@@ -264,8 +266,9 @@ class PartitionProbe:
             vectors,
             layout.centroids.nearest_lists(vectors, layout.nprobes),
             self.parts[cell.part],
-            self.k,
-            self.left.metric,
+            self.request.k,
+            self.request.metric,
+            limit=self.request.limit,
             like=layout.like,
         )
         # Every chunk counts them once.
@@ -355,26 +358,27 @@ class Searcher:
 
     def _exact(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
         parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
-        probe = ExactProbe(self.left, self.right, parts, self.request.k)
+        probe = ExactProbe(self.left, self.right, parts, self.request)
         recall = 1.0 if self.request.mode is Mode.APPROX else None
         return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
 
     def _by_spark(self) -> SearchResult:
-        k, threads = self.request.k, self._threads
-        nearest = NearestByJoin(self.spark, self.left, self.right, self.materialize, k, threads)
+        request, threads = self.request, self._threads
+        sides = (self.left, self.right)
+        nearest = NearestByJoin(self.spark, *sides, self.materialize, request, threads)
         parts = cut(self.right.side.all_rows, self.shares.parts)
         return SearchResult(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
 
     def _partitioned(self, layout: Layout, stages: tuple[Probe, CommitResult]) -> SearchResult:
         parts = split_lists(layout.partitioned.list_rows, self.shares.parts)
-        probe = PartitionProbe(self.left, layout, parts, self.request.k)
+        probe = PartitionProbe(self.left, layout, parts, self.request)
         chunks = self._job(stages).run(probe)
         accuracy = Accuracy(layout.recall, layout.nprobes)
         return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
     def _indexed(self, search: IndexSearch, stages: tuple[Probe, CommitResult]) -> SearchResult:
         shares = self.shares.without_parts(self.jobs.cores)
-        probe = IndexProbe(self.left, self.right, search, self.request.k)
+        probe = IndexProbe(self.left, self.right, search, self.request)
         chunks = replace(self._job(stages), shares=shares).run(probe)
         accuracy = Accuracy(search.recall, search.parameters.nprobes)
         return SearchResult(Strategy.INDEX, chunks, accuracy)

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
+from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
@@ -137,14 +138,15 @@ class ExactProbe:
     left: VectorReader
     right: VectorReader
     parts: tuple[Rows, ...]
-    k: int
+    request: JoinRequest
 
     def __call__(self, cell: Cell) -> ProbeResult:
         """Search one part of the right side for the neighbours of one chunk."""
         started = time.perf_counter()
         queries = self.left.read(cell.left)
         vectors = queries.values[queries.valid]
-        nearest = ExactSearch(vectors, self.k, self.left.metric)
+        request = self.request
+        nearest = ExactSearch(vectors, request.k, request.metric, limit=request.limit)
         excluded = compared = 0
         for block in self.right.blocks(self.parts[cell.part]):
             excluded += block.excluded
