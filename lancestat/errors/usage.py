@@ -150,13 +150,13 @@ class SuffixedNameTaken(UsageError):
 
 
 class SideColumnMissing(UsageError):
-    """A side of a KNN join does not have a column that `vector`, `select` or `where` names."""
+    """A side of a KNN join lacks a column that `vector`, `select`, `where` or `on` names."""
 
     code = "LS454"
     merged = ("LS554",)
     remedy = (
-        "Correct the name in `vector`, `select` or `where`; the hint has the columns that there "
-        "are."
+        "Correct the name in `vector`, `select`, `where` or `on`; the hint has the columns that "
+        "there are."
     )
 
 
@@ -215,6 +215,17 @@ class FilterNotPushed(UsageError):
         "Compare columns with literals of their types, joined by AND, OR and NOT; for anything "
         "else, declare the side as a query (`sql`). docs/knn-joins.md has what a filter may hold."
     )
+
+
+class KeysDiffer(UsageError):
+    """Two columns that `on` of a KNN join names cannot be compared.
+
+    They hold values of different kinds, or of a kind that is no key: floating-point numbers,
+    timestamps in nanoseconds, lists and structures.
+    """
+
+    code = "LS462"
+    remedy = "Name columns of one kind, or cast one of them in a side that is a query (`sql`)."
 
 
 class InvalidArgument(UsageError):

@@ -113,6 +113,7 @@ def knn_join(
     left_vector: str,
     right_vector: str,
     k: int,
+    on: Sequence[str | tuple[str, str]] = (),
     metric: str = "l2",
     join: str = "inner",
     mode: str = "exact",
@@ -139,6 +140,8 @@ def knn_join(
         left_vector: The column of vectors: arrays of float or double.
         right_vector: Likewise; all vectors have the same length.
         k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer.
+        on: Only rows are compared that are equal in these columns: names that both sides have, or
+            pairs of a left and a right one. Null equals nothing.
         metric: `l2` (squared Euclidean), `cosine` (1 - cos) or `dot` (1 - dot product).
         join: `inner` drops left rows that match nothing, `left_outer` keeps them with nulls.
         mode: `exact`, or `approx` for a search that may miss some neighbours.
@@ -160,8 +163,8 @@ def knn_join(
 
     Raises:
         InvalidArgument: an argument is wrong.
-        UsageError: names of columns clash, a column is missing or holds no vectors, or vectors
-            differ in length.
+        UsageError: names of columns clash, a column is missing or holds no vectors, vectors
+            differ in length, or keys cannot be compared.
         RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
@@ -173,7 +176,12 @@ def knn_join(
     options = dict(storage_options or {})
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
-    sides = (SideSource(left_vector, on_left), SideSource(right_vector, on_right))
+    keys = _keys(on)
+    request = replace(request, has_keys=bool(keys))
+    sides = (
+        SideSource(left_vector, on_left, keys=tuple(left for left, _ in keys)),
+        SideSource(right_vector, on_right, keys=tuple(right for _, right in keys)),
+    )
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
     frames = {"left": left, "right": right}
     run_join(
@@ -260,6 +268,16 @@ def _request(
         with_rank=rank,
         max_distance=max_distance,
     )
+
+
+def _keys(on: Sequence[str | tuple[str, str]]) -> list[tuple[str, str]]:
+    if isinstance(on, str):
+        raise InvalidArgument(f"on is {on!r}; expected a list", hint=f"on=[{on!r}]")
+    pairs = [(key, key) if isinstance(key, str) else tuple(key) for key in on]
+    for pair in pairs:
+        if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise InvalidArgument(f"on has {pair!r}; expected a column, or a left and a right one")
+    return [(left, right) for left, right in pairs]
 
 
 def _check(name: str, value: object, is_right: bool, expected: str) -> None:

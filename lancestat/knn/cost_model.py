@@ -88,6 +88,11 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         size: Unknown sizes count as large.
         cores: The number of tasks that run at once.
     """
+    if request.has_keys:
+        why = "only rows with equal keys are compared, which the run counts"
+        if request.mode is Mode.APPROX:
+            why = "rows with equal keys are few enough to compare every pair of them"
+        return Decision(Strategy.EXACT, why)
     few = f"fewer than {request.min_right_rows:,} right rows"
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
     is_for_spark = is_small and size.has_nearest_by_join

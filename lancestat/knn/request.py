@@ -85,7 +85,8 @@ class JoinRequest:
     Under `approx` one of `nprobes` (partitions that each left row visits) and `recall` (the share
     of true neighbours to find, above 0 and up to 1) is set. With fewer than `min_right_rows`
     right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
-    rows beyond `max_distance` are no neighbours.
+    rows beyond `max_distance` are no neighbours. With `has_keys` only rows whose keys are equal are
+    compared.
     """
 
     k: int
@@ -97,6 +98,7 @@ class JoinRequest:
     min_right_rows: int = 10_000
     with_rank: bool = False
     max_distance: float | None = None
+    has_keys: bool = False
 
     @property
     def limit(self) -> np.float32:

@@ -63,7 +63,7 @@ class VectorSide:
     what `take` understands, and the order of positions is row order. With a `selection` it is that
     among the rows which pass the filter, counted from the first fragment that takes part.
     `fragments` are those that take part, ascending and without gaps in their positions; `columns`
-    those that the output shows.
+    those that the output shows, and `keys` those that are compared with the other side's.
     """
 
     pin: Pin
@@ -72,6 +72,7 @@ class VectorSide:
     fragments: tuple[FragmentRows, ...]
     storage_options: Mapping[str, str] = field(repr=False)
     selection: Selection | None = None
+    keys: tuple[str, ...] = ()
 
     @property
     def all_rows(self) -> Rows:
@@ -145,7 +146,7 @@ class SideSource:
     `format` goes with `uri` and `options`, `sql` with `views`, the tables that it may name, and
     `location`, the place of its declaration. `options` may hold secrets. `select` is None for all
     columns where they are not known before the rows are read; of a table it never is. `filter`, in
-    Lance's SQL, goes with `table`.
+    Lance's SQL, goes with `table`. `keys` are columns that have to be equal on both sides.
     """
 
     vector: str
@@ -158,6 +159,7 @@ class SideSource:
     views: tuple[PinnedTable, ...] = ()
     location: Location | None = None
     filter: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 class OutputFormat(str, Enum):

@@ -6,7 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lancestat.errors import LakeError, LancestatError, OverlappingOutputs, VectorLengthMismatch
+from lancestat.errors import (
+    KeysDiffer,
+    LakeError,
+    LancestatError,
+    OverlappingOutputs,
+    VectorLengthMismatch,
+)
 from lancestat.knn.request import output_names
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.files import store_of
@@ -151,8 +157,17 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     Raises:
         UsageError: names of columns clash, as `output_names`.
         VectorLengthMismatch: the sides have vectors of different lengths.
+        KeysDiffer: keys cannot be compared.
     """
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
+    if left.key_types is not None and right.key_types is not None:
+        from lancestat.knn.groups import compared_key_types
+
+        try:
+            keys = JoinSide(join, "left").keys, JoinSide(join, "right").keys
+            compared_key_types(*keys, left.key_types, right.key_types)
+        except KeysDiffer as error:
+            raise error.placed(join.on_location) from None
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
         raise JoinSide(join, "left").error(

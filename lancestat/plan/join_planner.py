@@ -22,6 +22,7 @@ from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import JoinInput, SideChange, appended, change
 from lancestat.plan.stages import (
     CommitResult,
+    GroupRows,
     JoinStages,
     LayOut,
     MeasureIndex,
@@ -87,6 +88,7 @@ def request_of(join: KnnJoin) -> JoinRequest:
         recall=join.recall,
         min_right_rows=join.min_right_rows,
         with_rank=join.rank,
+        has_keys=bool(join.on),
         max_distance=None if join.max_distance is None else float(join.max_distance),
     )
 
@@ -97,7 +99,7 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
     The last result is extended only if it is what the last run wrote, and only one side has rows
     behind those that the run saw. New right rows need a left side that is a table: the rows of
     other sides may come in another order, so that neighbours could not be matched to them. They
-    also need as many neighbours for each left row as there are, up to k, and so no `max_distance`.
+    also need as many neighbours for each left row as there are right rows, up to k (`_varies`).
     """
     narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
@@ -126,8 +128,7 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
         return None
     if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
         return _appended(Scope.NEW_LEFT, assessment.left, record)
-    # With a largest distance nothing tells which rows of the result belong to a left row.
-    is_placed = assessment.left.is_table and assessment.spec.max_distance is None
+    is_placed = assessment.left.is_table and not _varies(assessment.spec)
     if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
         return _appended(Scope.NEW_RIGHT, assessment.right, record)
     # Other sides than those that were recorded have no history.
@@ -136,6 +137,16 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
         reasons |= {Reason.INPUT_CHANGED} if changes else set()
         reasons |= {Reason.ROWS_APPENDED} if SideChange.APPENDED in changes else set()
     return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in reasons))
+
+
+def _varies(join: KnnJoin) -> str | None:
+    """Return the key by which left rows have different numbers of neighbours, None without one.
+
+    Then nothing tells which rows of the last result belong to which left row.
+    """
+    if join.max_distance is not None:
+        return "max_distance"
+    return "on" if join.on else None
 
 
 def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
@@ -287,7 +298,7 @@ def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> Jo
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
     may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT
     unless_light = ("right",) if may_be_light and "right" in written else ()
-    search: list[SearchStage] = []
+    search: list[SearchStage] = [GroupRows()] if work.request.has_keys else []
     match decision.strategy:
         case Strategy.PARTITIONED:
             search += [] if decision.lists is None else [LayOut(decision.lists)]
@@ -335,8 +346,9 @@ def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str
         if what in sentences and sides[name][0].digest is not None
     )
     is_appended = changes == {"left": SideChange.NONE, "right": SideChange.APPENDED}
-    if is_appended and assessment.left.is_table and assessment.spec.max_distance is not None:
-        notes += ("under 'max_distance' new right rows are not merged with the result",)
+    key = _varies(assessment.spec)
+    if is_appended and assessment.left.is_table and key is not None:
+        notes += (f"under '{key}' new right rows are not merged with the result",)
     return notes
 
 

@@ -52,7 +52,8 @@ class JoinInput:
     and the content of the tables that it may name are the same. Of a Lance table
     `fragments` are known too, None of other sides. `columns` are those that the output shows and
     `rows` how many there are, None where only a run can tell. `index` is the metric of a vector
-    index. `notes` are for people.
+    index. `key_types` are those of the columns that have to be equal, None where only a run can
+    tell. `notes` are for people.
     """
 
     work: SideSource
@@ -63,6 +64,7 @@ class JoinInput:
     dimension: int | None = None
     index: str | None = None
     notes: tuple[str, ...] = ()
+    key_types: tuple[pa.DataType, ...] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -124,6 +126,12 @@ class JoinSide:
     def declared(self) -> KnnSide:
         return side_of(self.join, self.name)
 
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that have to be equal to the other side's."""
+        at = 0 if self.name == "left" else 1
+        return tuple(pair[at] for pair in self.join.on)
+
     def error(
         self,
         kind: type[UsageError],
@@ -150,6 +158,9 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
     for column in (declared.vector, *(declared.select or ())):
         if column not in types:
             raise _missing(side, uri, column, types)
+    for column in side.keys:
+        if column not in types:
+            raise _missing(side, uri, column, types, side.join.on_location)
     type = types[declared.vector]
     if not is_vector(type):
         raise side.error(
@@ -231,7 +242,7 @@ def observe_files(
     declared = side.declared
     redacted_uri = redact_line(uri, secret_values(declared.options))
     vector, select, options = declared.vector, declared.select, declared.options
-    work = SideSource(vector, select, format=format, uri=uri, options=options)
+    work = SideSource(vector, select, format=format, uri=uri, options=options, keys=side.keys)
     reads_files = format.lower() in _FILE_FORMATS
     is_local = local_path(uri) is not None
     files: Sequence[ListedFile] | None = None
@@ -353,7 +364,8 @@ class SideReader:
         dimension = check_columns(side, dataset.uri, types)
         filter = pushed_filter(side, dataset.uri, snapshot.fields)
         select = tuple(types) if declared.select is None else declared.select
-        read = {declared.vector, *select, *(filter.columns if filter is not None else ())}
+        read = {declared.vector, *select, *side.keys}
+        read |= filter.columns if filter is not None else frozenset()
         with self._opened(snapshot) as opened:
             contents = fragment_contents(snapshot, leaves(opened, read))
             # An index proposes rows of the whole table.
@@ -365,6 +377,7 @@ class SideReader:
                 select,
                 table=PinnedTable.at(snapshot, dataset.name),
                 filter=None if filter is None else filter.sql,
+                keys=side.keys,
             ),
             digest=rows_digest(contents),
             fragments=contents,
@@ -372,6 +385,7 @@ class SideReader:
             rows=snapshot.rows if filter is None else None,
             dimension=dimension,
             index=index,
+            key_types=tuple(types[key] for key in side.keys),
         )
 
     def _query(self, side: JoinSide, sql: str, datasets: Sequence[Dataset]) -> JoinInput:
@@ -393,7 +407,12 @@ class SideReader:
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
         location = declared.sql_location or side.join.location
         work = SideSource(
-            declared.vector, declared.select, sql=sql, views=tuple(views), location=location
+            declared.vector,
+            declared.select,
+            sql=sql,
+            views=tuple(views),
+            location=location,
+            keys=side.keys,
         )
         return JoinInput(work, digest.hexdigest(), columns=declared.select)
 

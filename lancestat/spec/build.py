@@ -45,7 +45,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.files import resolve_uri
-from lancestat.spec.knn_join import distance_objection
+from lancestat.spec.knn_join import KeyPair, distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -110,7 +110,10 @@ class Builder:
         values = self._values(KnnJoin, item)
         if values["output_format"] == "table":
             values["output_format"] = "lance"
-        return KnnJoin(**values, location=item.location)
+        on = values["on"]
+        values["on"] = tuple((key, key) if isinstance(key, str) else key for key in on)
+        place = item.at("on") if on else None
+        return KnnJoin(**values, location=item.location, on_location=place)
 
     def source(self, item: Item, scope: TemplateScope, origins: Mapping[str, Origin]) -> Source:
         """Return the source that an item declares.
@@ -208,6 +211,9 @@ class Builder:
                 return tuple(parts) if is_ordered else frozenset(parts)
             case Settings():
                 return item.settings(*map(str, steps))
+            case Nested(resource=resource) if resource is KeyPair:
+                pair = self._values(KeyPair, item, *steps)
+                return (pair["left"], pair["right"])
             case Nested(resource=resource):
                 return self._nested(resource, item, *map(str, steps))
             case Either(shapes=shapes):

@@ -15,6 +15,7 @@ from lancestat.spec.declaration import (
     MEANING,
     REMARK,
     Chosen,
+    Either,
     Flag,
     Key,
     Listed,
@@ -180,13 +181,36 @@ class KnnSide:
     )
 
 
+@resource
+class KeyPair:
+    """Two columns that have to be equal for rows to be compared."""
+
+    left: str = key(FILLED, "The left column.", role=MEANING)
+    right: str = key(FILLED, "The right column.", role=MEANING)
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping with 'left' and 'right'",
+        "Columns of different names.",
+        noun="pair of keys",
+        definition="key_pair",
+    )
+
+
+def keys_text(pairs: tuple[tuple[str, str], ...]) -> str:
+    """Return pairs of keys as people read them: `tenant, shop_id = store_id`."""
+    return ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs)
+
+
 def _output(form: str, about: str) -> Key:
     return Key(("output", form), FILLED_PATH, about, role=MEANING, risk=Risk.OUTPUT_MOVED)
 
 
 @resource
 class KnnJoin:
-    """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set."""
+    """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set.
+
+    `on` are pairs of a left and a right column, and `on_location` is where they are declared.
+    """
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
     description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
@@ -199,6 +223,24 @@ class KnnJoin:
         Nested(resource=KnnSide), "The rows that are found.", role=MEANING, risk=ROWS
     )
     k: int = key(TO_100000, "How many neighbours each left row gets.", role=MEANING, risk=ROWS)
+    on: tuple[tuple[str, str], ...] = key(
+        Listed(
+            title="a list of columns, or of {left: a, right: b}",
+            items=Either(
+                title="a column, or {left: a, right: b}",
+                shapes=(
+                    Text(title="a column", limits={"minLength": 1}),
+                    Nested(resource=KeyPair),
+                ),
+            ),
+            is_filled=True,
+        ),
+        "Only rows whose columns of these names are equal are compared; null equals nothing.",
+        words=keys_text,
+        risk=ROWS,
+        default=(),
+        kw_only=True,
+    )
     max_distance: float | None = key(
         Number(title="a number"),
         "Right rows that are farther are no neighbours: in the units of _distance, where l2 is the "
@@ -287,6 +329,7 @@ class KnnJoin:
         ),
     )
     location: Location
+    on_location: Location | None = field(default=None, compare=False, kw_only=True)
     declared: KnnJoin | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     kind = NodeKind.KNN_JOIN

@@ -225,6 +225,9 @@ class _Session:
     def lay_out(self, stage: LayOut) -> PreparedJoin:
         return self
 
+    def group_rows(self) -> PreparedJoin:
+        return self
+
     def measure_index(self) -> PreparedJoin:
         return self
 
@@ -329,12 +332,20 @@ class _Joining:
         neighbours = [
             {**self._right(other), "_distance": distance(query, vector, metric)}
             for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
-            if is_usable(vector, metric)
+            if is_usable(vector, metric) and self._are_equal(number, other)
         ]
         most = self.work.request.max_distance
         if most is not None:
             neighbours = [line for line in neighbours if line["_distance"] <= most]
         return sorted(neighbours, key=lambda line: line["_distance"])
+
+    def _are_equal(self, number: int, other: int) -> bool:
+        pairs = zip(self.work.left.keys, self.work.right.keys, strict=True)
+        values = [
+            (self.left.column(left)[number].as_py(), self.right.column(right)[other].as_py())
+            for left, right in pairs
+        ]
+        return all(left is not None and left == right for left, right in values)
 
     def _left(self, number: int) -> Row:
         return {name: self.left.column(source)[number].as_py()

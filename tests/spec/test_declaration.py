@@ -65,6 +65,7 @@ DERIVED = {
     "refs",
     "sql_location",
     "where_location",
+    "on_location",
     "declared",
     "package_location",
     "source",

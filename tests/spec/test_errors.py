@@ -107,6 +107,10 @@ knn_joins:
      max_distance: -0.5}
   - {name: l, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: n},
      max_distance: near, metric: dot}
+  - {name: m, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: m},
+     on: [a, {left: b}, {left: c, right: d, middle: e}]}
+  - {name: n, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: l},
+     on: tenant}
 """,
     "unknown_references": """\
 tables:

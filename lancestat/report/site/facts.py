@@ -19,6 +19,7 @@ from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.text import NOTHING, ago, instant, shorten
 from lancestat.report.values import JoinReport, TableReport
 from lancestat.spec.catalog import shown_uri, table_name_of
+from lancestat.spec.knn_join import keys_text
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnSelection,
@@ -103,6 +104,7 @@ def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS)
     meaning = f"{count(spec.k)} nearest{near} by {spec.metric}, {spoken([spec.join])} join"
     facts = [
         ("Meaning", named(origins, "k", "max_distance", "metric", "join") or meaning),
+        *([("Keys", named(origins, "on") or keys_text(spec.on))] if spec.on else []),
         ("Mode", named(origins, "mode", "approx") or _mode(spec)),
         ("Output", f"{spec.output_format}: {spec.output_uri}"),
     ]

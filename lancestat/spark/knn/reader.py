@@ -82,9 +82,14 @@ class VectorReader:
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of rows at ascending positions that can match."""
-        column = take(self.side, positions, (self.side.vector,)).column(0)
-        taken = vectors(column, self.dimension, self.metric, source=f"the {self.name} side")
+        taken = self.look_up(positions)
         return taken.values[taken.valid]
+
+    def look_up(self, positions: NDArray[np.int64]) -> Vectors:
+        """Return the vectors of rows at ascending positions."""
+        column = take(self.side, positions, (self.side.vector,)).column(0)
+        source = f"the {self.name} side"
+        return vectors(column, self.dimension, self.metric, source=source)
 
     def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
         """Return vectors of evenly spread rows that can match, the same in every run.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lancestat.errors import (
@@ -187,6 +187,19 @@ def opened_table(
         selection=selection,
     )
     return OpenedSide(side, known or first_dimension(side, name))
+
+
+def with_keys(opened: OpenedSide, keys: Sequence[str]) -> OpenedSide:
+    """Return a side whose columns of those names are its keys."""
+    return replace(opened, side=replace(opened.side, keys=tuple(keys)))
+
+
+def with_last_columns_as_keys(opened: OpenedSide, count: int) -> OpenedSide:
+    """Return a side whose last columns are keys, which the output does not show."""
+    side = opened.side
+    shown = len(side.columns) - count
+    keys = side.columns[shown:]
+    return replace(opened, side=replace(side, columns=side.columns[:shown], keys=keys))
 
 
 def first_dimension(side: Side, name: str) -> int | None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
@@ -30,6 +31,7 @@ from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.grid import Grid, cut
+from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
 from lancestat.spark.knn.reader import Block, VectorReader
@@ -322,6 +324,12 @@ class Searcher:
     shares: Grid
     materialize: Materializer
     on_stage: OnStage
+    key_types: tuple[pa.DataType, ...] = ()
+
+    def group_rows(self, left_uri: str, right_uri: str, *, counts_all: bool) -> GroupLayout:
+        """Lay both sides out by their keys; `counts_all` asks for all rows that cannot match."""
+        grouping = Grouping(self.jobs, self.left, self.right, self.key_types, counts_all)
+        return grouping.lay_out(left_uri, right_uri)
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
@@ -334,14 +342,18 @@ class Searcher:
         return indexing.search()
 
     def search(
-        self, probe: Probe, commit: CommitResult, method: Layout | IndexSearch | None
+        self,
+        probe: Probe,
+        commit: CommitResult,
+        method: Layout | IndexSearch | GroupLayout | None,
     ) -> SearchResult:
         """Search neighbours, and write the rows of the result.
 
         Args:
             probe: The stage of the search; Spark's own join is taken where it says so.
             commit: The stage that commits what is written here.
-            method: What `lay_out` or `measure_index` returned; every pair is compared without it.
+            method: What `lay_out`, `measure_index` or `group_rows` returned; every pair is
+                compared without it.
         """
         stages = (probe, commit)
         match method:
@@ -349,6 +361,8 @@ class Searcher:
                 return self._partitioned(method, stages)
             case IndexSearch():
                 return self._indexed(method, stages)
+            case GroupLayout():
+                return self._grouped(method, stages)
             case None if probe.strategy is Strategy.SPARK:
                 return self._by_spark()
             case None:
@@ -361,6 +375,20 @@ class Searcher:
         probe = ExactProbe(self.left, self.right, parts, self.request)
         recall = 1.0 if self.request.mode is Mode.APPROX else None
         return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
+
+    def _grouped(self, layout: GroupLayout, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        job = GroupedJob(
+            self.jobs,
+            self.shares.without_parts(self.jobs.cores).chunks,
+            self.materialize,
+            self.request,
+            self.left.dimension,
+            self._threads,
+            stages,
+            self.on_stage,
+        )
+        recall = 1.0 if self.request.mode is Mode.APPROX else None
+        return SearchResult(Strategy.EXACT, job.run(layout), Accuracy(recall))
 
     def _by_spark(self) -> SearchResult:
         request, threads = self.request, self._threads
