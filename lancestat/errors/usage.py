@@ -228,6 +228,17 @@ class KeysDiffer(UsageError):
     remedy = "Name columns of one kind, or cast one of them in a side that is a query (`sql`)."
 
 
+class SidesDiffer(UsageError):
+    """`exclude_self` or `pairs: unordered` is asked of sides that are not the same rows.
+
+    Both sides have to be one Lance table at one version, or one DataFrame: a row is itself by its
+    identity, and not by an equal vector.
+    """
+
+    code = "LS463"
+    remedy = "Name the same table on both sides, or leave the key out."
+
+
 class InvalidArgument(UsageError):
     """An argument of `lancestat.knn_join` or `explain` is out of range, or excludes another one."""
 

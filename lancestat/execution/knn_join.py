@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lancestat.errors import InvalidArgument, did_you_mean
+from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.execution.evaluator import JoinEvaluation
 from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import (
@@ -43,7 +43,7 @@ from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
-from lancestat.spec.knn_join import distance_objection
+from lancestat.spec.knn_join import Pairs, distance_objection
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -120,6 +120,8 @@ def knn_join(
     nprobes: int | None = None,
     recall: float | None = None,
     max_distance: float | None = None,
+    exclude_self: bool = False,
+    pairs: str = "ordered",
     select_left: Sequence[str] | None = None,
     select_right: Sequence[str] | None = None,
     rank: bool = False,
@@ -149,6 +151,10 @@ def knn_join(
         recall: Under `approx`: the share of neighbours to find, 0.95 unless `nprobes` is given.
         max_distance: Right rows that are farther are no neighbours, as if the result were filtered
             by `_distance <= max_distance`; in the units of `_distance`.
+        exclude_self: Whether a row is no neighbour of itself; `left` and `right` are then one
+            DataFrame, and so are their vectors.
+        pairs: `unordered` joins each pair of rows of one DataFrame once: a row looks for neighbours
+            among the rows behind it, so that it is none of its own either.
         select_left: Columns that the result shows, all when None; others are never read.
         select_right: Likewise. A name that the left side shows too gets the suffix `_right`.
         rank: Whether there is a column `_rank`, from 1.
@@ -164,7 +170,8 @@ def knn_join(
     Raises:
         InvalidArgument: an argument is wrong.
         UsageError: names of columns clash, a column is missing or holds no vectors, vectors
-            differ in length, or keys cannot be compared.
+            differ in length, keys cannot be compared, or the sides are not the same rows where
+            they have to be.
         RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
@@ -177,7 +184,12 @@ def knn_join(
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
     keys = _keys(on)
-    request = replace(request, has_keys=bool(keys))
+    pairs_once = _word(Pairs, "pairs", pairs) is Pairs.UNORDERED
+    request = replace(
+        request, has_keys=bool(keys), excludes_self=exclude_self, pairs_once=pairs_once
+    )
+    if request.is_self_join:
+        _check_same(left, right, left_vector, right_vector, exclude_self=exclude_self)
     sides = (
         SideSource(left_vector, on_left, keys=tuple(left for left, _ in keys)),
         SideSource(right_vector, on_right, keys=tuple(right for _, right in keys)),
@@ -268,6 +280,21 @@ def _request(
         with_rank=rank,
         max_distance=max_distance,
     )
+
+
+def _check_same(
+    left: DataFrame, right: DataFrame, left_vector: str, right_vector: str, *, exclude_self: bool
+) -> None:
+    asked = "exclude_self=True" if exclude_self else "pairs='unordered'"
+    if left is not right:
+        raise SidesDiffer(
+            f"{asked} needs one DataFrame on both sides",
+            hint="pass the same object as left and right",
+        )
+    if left_vector != right_vector:
+        raise SidesDiffer(
+            f"{asked} needs one column of vectors, found '{left_vector}' and '{right_vector}'"
+        )
 
 
 def _keys(on: Sequence[str | tuple[str, str]]) -> list[tuple[str, str]]:

@@ -194,6 +194,7 @@ def search_lists(
     metric: Metric,
     *,
     limit: np.float32 = UNLIMITED,
+    behind: NDArray[np.int64] | None = None,
     like: NDArray[np.float32] | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> ListSearchResult:
@@ -210,10 +211,13 @@ def search_lists(
         k: The number of neighbours.
         metric: The distance.
         limit: The largest distance of a neighbour.
+        behind: (n,) the least position of a neighbour of each query; None for any position.
         like: Rows like all of the right side, for the accuracy of products.
         block_bytes: Bytes of vectors to read at once; a single list may be longer.
     """
-    nearest = ExactSearch(queries, k, metric, limit=limit, block_bytes=block_bytes, like=like)
+    nearest = ExactSearch(
+        queries, k, metric, limit=limit, behind=behind, block_bytes=block_bytes, like=like
+    )
     pairs = 0
     visitors = _visitors(visits, lists)
     rows = partitioned.list_rows
@@ -224,6 +228,8 @@ def search_lists(
         for number, positions, list_vectors in lists_read:
             nearest.add(list_vectors, positions, visitors[number])
             pairs += len(list_vectors) * len(visitors[number])
+            if behind is not None:
+                pairs -= int(np.searchsorted(positions, behind[visitors[number]]).sum())
     return ListSearchResult(nearest.neighbours(), pairs)
 
 

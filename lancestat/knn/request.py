@@ -86,7 +86,8 @@ class JoinRequest:
     of true neighbours to find, above 0 and up to 1) is set. With fewer than `min_right_rows`
     right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
     rows beyond `max_distance` are no neighbours. With `has_keys` only rows whose keys are equal are
-    compared.
+    compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
+    with `pairs_once` a left row's neighbours are among the rows behind it.
     """
 
     k: int
@@ -99,6 +100,18 @@ class JoinRequest:
     with_rank: bool = False
     max_distance: float | None = None
     has_keys: bool = False
+    excludes_self: bool = False
+    pairs_once: bool = False
+
+    @property
+    def is_self_join(self) -> bool:
+        """Whether both sides are the same rows, which the search has to tell apart."""
+        return self.excludes_self or self.pairs_once
+
+    @property
+    def searched(self) -> int:
+        """How many neighbours to search for: the row itself may be one of them, and is dropped."""
+        return self.k + 1 if self.excludes_self and not self.pairs_once else self.k
 
     @property
     def limit(self) -> np.float32:

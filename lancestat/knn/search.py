@@ -95,6 +95,22 @@ def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
     )
 
 
+def without(neighbours: Neighbours, own: NDArray[np.int64]) -> Neighbours:
+    """Return neighbours, one fewer for each query, without the row at the query's own position.
+
+    Args:
+        neighbours: (queries, k + 1).
+        own: (queries,) the position, -1 where a query is no row.
+    """
+    is_own = (neighbours.positions == own[:, None]) & (own >= 0)[:, None]
+    # Without itself among them a query has one more than it needs.
+    is_own[:, -1] |= ~is_own.any(axis=1)
+    kept = (len(own), neighbours.positions.shape[1] - 1)
+    return Neighbours(
+        neighbours.positions[~is_own].reshape(kept), neighbours.distances[~is_own].reshape(kept)
+    )
+
+
 def _padded(neighbours: Neighbours, k: int) -> Neighbours:
     padded = nothing(len(neighbours.positions), k)
     width = neighbours.positions.shape[1]
@@ -163,6 +179,7 @@ class ExactSearch:
         metric: Metric,
         *,
         limit: np.float32 = UNLIMITED,
+        behind: _Positions | None = None,
         block_bytes: int = BLOCK_BYTES,
         like: NDArray[np.float32] | None = None,
     ) -> None:
@@ -173,6 +190,7 @@ class ExactSearch:
             k: At least 1.
             metric: The distance.
             limit: The largest distance of a neighbour.
+            behind: (n,) the least position of a neighbour of each query; None for any position.
             block_bytes: Memory that a block of rows, its copy and its proposals may each take.
             like: Rows that are like all that will come, where the first ones are not.
         """
@@ -183,6 +201,7 @@ class ExactSearch:
         self._neighbours = nothing(len(queries), k)
         self._k = k
         self._limit = limit
+        self._behind = behind
         self._block_bytes = block_bytes
         self._seen = np.zeros(len(queries), np.int64)
         self._like = like
@@ -229,7 +248,9 @@ class ExactSearch:
         frame: Frame,
         prepared: PreparedQueries,
     ) -> None:
-        if not len(rows):
+        if self._behind is not None and len(rows):
+            which = which[self._behind[which] <= int(np.max(positions))]
+        if not len(rows) or not len(which):
             return
         prepared_rows = frame.prepare_rows(rows)
         if prepared_rows.outliers is not None:
@@ -247,6 +268,9 @@ class ExactSearch:
         proposals = min(self._k + _SPARE, len(rows))
         if 2 * proposals > len(rows):
             is_known[:] = True
+        if self._behind is not None:
+            # Products propose rows at any position.
+            is_known |= self._behind[which] > block.first_position
         self._screen(block, which[is_known], prepared, None)
         new = which[~is_known]
         step = max(32, self._block_bytes // (_PROPOSED_BYTES * (proposals + self._k)))
@@ -297,7 +321,8 @@ class ExactSearch:
             for first in range(0, len(block.rows), _TILE_ROWS):
                 tile = slice(first, first + _TILE_ROWS)
                 limit, last = self._limits(part, unsettled and unsettled.some(some))
-                query, row = block.candidates(tile, here, error, limit, last, self._k)
+                behind = None if self._behind is None else self._behind[part]
+                query, row = block.candidates(tile, here, error, (limit, last, behind), self._k)
                 if len(query):
                     touched, better = self._merged(block, part, query, row)
                     self._update(part[touched], better)
@@ -393,13 +418,21 @@ class _Block:
         tile: slice,
         prepared: PreparedQueries,
         error: NDArray[np.float64],
-        limit: NDArray[np.float32],
-        last: _Positions,
+        bounds: tuple[NDArray[np.float32], _Positions, _Positions | None],
         k: int,
     ) -> tuple[_Positions, _Positions]:
-        """Return pairs of queries and rows of a tile that may be within a limit, by products."""
+        """Return pairs of queries and rows of a tile that may be within bounds, by products.
+
+        `bounds` are the distance and position that a pair cannot be beyond, and the position that
+        it cannot be before.
+        """
+        limit, last, behind = bounds
         near = self.frame.nearness(prepared, self.prepared, tile)
         rows = near.shape[1]
+        is_before = None
+        if behind is not None and int(np.max(behind)) > int(np.min(self.positions[tile])):
+            is_before = self.positions[tile] < behind[:, None]
+            near[is_before] = -np.inf
         open_ended = np.flatnonzero(np.isinf(limit))
         if len(open_ended) and rows >= k:
             kth = np.partition(near[open_ended], rows - k, axis=1)[:, rows - k]
@@ -412,7 +445,10 @@ class _Block:
             last = last.copy()
             last[open_ended] = _LAST
         threshold = self.frame.nearness_threshold(limit, prepared, error)
-        query, row = np.divmod(np.flatnonzero(near >= threshold[:, None]), rows)
+        is_near = near >= threshold[:, None]
+        if is_before is not None:
+            is_near &= ~is_before
+        query, row = np.divmod(np.flatnonzero(is_near), rows)
         least = _narrow(self.frame.pair_lower_bounds(near[query, row], query, prepared, error))
         row += tile.start
         within = least < limit[query]

@@ -31,6 +31,7 @@ from lancestat.plan.stages import (
     Probe,
     SearchStage,
 )
+from lancestat.spec.knn_join import Pairs
 from lancestat.spec.model import KnnJoin
 from lancestat.state.join_counts import Accuracy
 from lancestat.state.values import InputRecord, JoinRecord
@@ -89,6 +90,8 @@ def request_of(join: KnnJoin) -> JoinRequest:
         min_right_rows=join.min_right_rows,
         with_rank=join.rank,
         has_keys=bool(join.on),
+        excludes_self=join.exclude_self,
+        pairs_once=join.pairs == Pairs.UNORDERED.value,
         max_distance=None if join.max_distance is None else float(join.max_distance),
     )
 

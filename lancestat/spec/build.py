@@ -12,6 +12,7 @@ from typing_extensions import assert_never
 
 from lancestat.errors import (
     LancestatError,
+    Location,
     MissingKey,
     NotPlainQuery,
     SpecError,
@@ -45,7 +46,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.files import resolve_uri
-from lancestat.spec.knn_join import KeyPair, distance_objection
+from lancestat.spec.knn_join import KeyPair, Pairs, distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -113,7 +114,12 @@ class Builder:
         on = values["on"]
         values["on"] = tuple((key, key) if isinstance(key, str) else key for key in on)
         place = item.at("on") if on else None
-        return KnnJoin(**values, location=item.location, on_location=place)
+        return KnnJoin(
+            **values,
+            location=item.location,
+            on_location=place,
+            self_location=_self_location(item, values),
+        )
 
     def source(self, item: Item, scope: TemplateScope, origins: Mapping[str, Origin]) -> Source:
         """Return the source that an item declares.
@@ -375,6 +381,13 @@ def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     for step in steps:
         value = value[step]
     return value
+
+
+def _self_location(item: Item, values: Mapping[str, Any]) -> Location | None:
+    """Return where a join declares that its sides are the same rows."""
+    if values["exclude_self"]:
+        return item.at("exclude_self")
+    return item.at("pairs") if values["pairs"] == Pairs.UNORDERED.value else None
 
 
 def _has(mapping: Mapping[str, Any], path: tuple[str, ...]) -> bool:

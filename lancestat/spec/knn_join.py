@@ -67,6 +67,13 @@ class JoinKind(str, Enum):
     LEFT_OUTER = "left_outer"
 
 
+class Pairs(str, Enum):
+    """Whether a pair of rows of one table counts for both rows, or once for the first of them."""
+
+    ORDERED = "ordered"
+    UNORDERED = "unordered"
+
+
 def distance_objection(distance: float, metric: str) -> str | None:
     """Return why a number can be no largest distance of a metric, None where it can."""
     if not isfinite(distance):
@@ -209,7 +216,8 @@ def _output(form: str, about: str) -> Key:
 class KnnJoin:
     """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set.
 
-    `on` are pairs of a left and a right column, and `on_location` is where they are declared.
+    `on` are pairs of a left and a right column, and `on_location` is where they are declared, as
+    `self_location` is of `exclude_self` or `pairs`.
     """
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
@@ -303,6 +311,20 @@ class KnnJoin:
         default=False,
         kw_only=True,
     )
+    exclude_self: bool = key(
+        Flag(),
+        "Whether a row is no neighbour of itself, where both sides are the same table.",
+        risk=ROWS,
+        default=False,
+        kw_only=True,
+    )
+    pairs: str = key(
+        Words(title="a word", choices=_values(Pairs)),
+        "unordered joins each pair of rows of one table once: a row with rows behind it.",
+        risk=ROWS,
+        default=Pairs.ORDERED.value,
+        kw_only=True,
+    )
     min_right_rows: int = key(
         AT_LEAST_0,
         "Below this many right rows Spark joins by itself.",
@@ -330,6 +352,7 @@ class KnnJoin:
     )
     location: Location
     on_location: Location | None = field(default=None, compare=False, kw_only=True)
+    self_location: Location | None = field(default=None, compare=False, kw_only=True)
     declared: KnnJoin | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     kind = NodeKind.KNN_JOIN

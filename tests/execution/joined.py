@@ -332,19 +332,26 @@ class _Joining:
         neighbours = [
             {**self._right(other), "_distance": distance(query, vector, metric)}
             for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
-            if is_usable(vector, metric) and self._are_equal(number, other)
+            if is_usable(vector, metric) and self._may_match(number, other)
         ]
         most = self.work.request.max_distance
         if most is not None:
             neighbours = [line for line in neighbours if line["_distance"] <= most]
         return sorted(neighbours, key=lambda line: line["_distance"])
 
-    def _are_equal(self, number: int, other: int) -> bool:
+    def _may_match(self, number: int, other: int) -> bool:
         pairs = zip(self.work.left.keys, self.work.right.keys, strict=True)
         values = [
             (self.left.column(left)[number].as_py(), self.right.column(right)[other].as_py())
             for left, right in pairs
         ]
+        request = self.work.request
+        if request.is_self_join:
+            # Rows are numbered in their order.
+            own, theirs = (side.column("id")[at].as_py() for side, at in
+                           ((self.left, number), (self.right, other)))  # fmt: skip
+            if theirs == own or (request.pairs_once and theirs < own):
+                return False
         return all(left is not None and left == right for left, right in values)
 
     def _left(self, number: int) -> Row:

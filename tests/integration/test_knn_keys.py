@@ -72,8 +72,9 @@ def expected(
 
 
 def joined(left: DataFrame, right: DataFrame, k: int, **options: Any) -> list[Line]:
-    chosen = {"select_left": ["id"], "select_right": ["id"], "min_right_rows": 0} | options
-    result = lancestat.knn_join(left, right, left_vector="emb", right_vector="emb", k=k, **chosen)
+    chosen = {"select_left": ["id"], "select_right": ["id"], "min_right_rows": 0}
+    chosen |= {"left_vector": "emb", "right_vector": "emb"} | options
+    result = lancestat.knn_join(left, right, k=k, **chosen)
     return [(row.id, row.id_right, row._distance) for row in result.collect()]
 
 

@@ -66,6 +66,7 @@ DERIVED = {
     "sql_location",
     "where_location",
     "on_location",
+    "self_location",
     "declared",
     "package_location",
     "source",

@@ -110,6 +110,8 @@ JOINS = [
     replace(JOIN, min_right_rows=1),
     replace(JOIN, rank=True),
     replace(JOIN, max_distance=0.3),
+    replace(JOIN, exclude_self=True),
+    replace(JOIN, pairs="unordered"),
     replace(JOIN, on=(("a", "a"),)),
     replace(JOIN, on=(("a", "b"),)),
 ]
@@ -122,7 +124,7 @@ def test_every_change_of_the_definition_changes_the_digest() -> None:
 
 def test_every_field_of_the_model_is_tested() -> None:
     remarks = {"name", "location", "description", "tags", "owner", "freshness"}
-    remarks |= {"storage_options", "declared", "source", "on_location"}
+    remarks |= {"storage_options", "declared", "source", "on_location", "self_location"}
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}

@@ -19,7 +19,7 @@ from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.text import NOTHING, ago, instant, shorten
 from lancestat.report.values import JoinReport, TableReport
 from lancestat.spec.catalog import shown_uri, table_name_of
-from lancestat.spec.knn_join import keys_text
+from lancestat.spec.knn_join import Pairs, keys_text
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnSelection,
@@ -102,6 +102,10 @@ def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS)
     spec, record = report.spec, report.record
     near = "" if spec.max_distance is None else f" within {spec.max_distance:g}"
     meaning = f"{count(spec.k)} nearest{near} by {spec.metric}, {spoken([spec.join])} join"
+    if spec.exclude_self:
+        meaning += ", without the row itself"
+    if spec.pairs == Pairs.UNORDERED.value:
+        meaning += ", each pair once"
     facts = [
         ("Meaning", named(origins, "k", "max_distance", "metric", "join") or meaning),
         *([("Keys", named(origins, "on") or keys_text(spec.on))] if spec.on else []),

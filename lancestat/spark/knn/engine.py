@@ -112,10 +112,18 @@ class SparkJoin:
                 left.all_rows,
                 len(right.all_rows),
                 dimension=dimension,
-                k=request.k,
+                k=request.searched,
                 cores=engine.cores,
             ),
-            Materializer(left, right, self.names, request.kind, schema, writer),
+            Materializer(
+                left,
+                right,
+                self.names,
+                request.kind,
+                schema,
+                writer,
+                drops_self=request.searched > request.k,
+            ),
             engine.on_stage,
             self.key_types,
         )
@@ -257,7 +265,12 @@ class Engine:
         folder: _LazyScratch,
         stage: PrepareSides,
     ) -> tuple[OpenedSide, OpenedSide]:
-        """Open both sides; those that have to be written are written side by side."""
+        """Open both sides; those that have to be written are written side by side.
+
+        Where both are the same rows of no table these are written once, in one order.
+        """
+        if request.is_self_join and left.table is None:
+            return self._opened_once(left, right, request, folder, stage)
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
             open_side = self.jobs.inherited(self._opened)
@@ -276,6 +289,27 @@ class Engine:
             # A side that was cancelled because of the other says nothing about the cause.
             raise min(failures, key=_is_cancelled)
         return sides[0].result(), sides[1].result()
+
+    def _opened_once(
+        self,
+        left: _Source,
+        right: _Source,
+        request: JoinRequest,
+        folder: _LazyScratch,
+        stage: PrepareSides,
+    ) -> tuple[OpenedSide, OpenedSide]:
+        both = replace(left, select=(*left.select, *left.keys, *right.select), keys=right.keys)
+        opened = self._opened(both, request, folder, stage, None)
+        side, shown, keys = opened.side, len(left.select), len(left.keys)
+        first, among, second = (
+            side.columns[:shown],
+            side.columns[shown : shown + keys],
+            side.columns[shown + keys :],
+        )
+        return (
+            replace(opened, side=replace(side, columns=first, keys=among)),
+            replace(opened, side=replace(side, columns=second)),
+        )
 
     def _cancel(self, sides: Sequence[Future[OpenedSide]]) -> None:
         # The other side's job may be yet to come.

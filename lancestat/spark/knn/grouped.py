@@ -28,7 +28,7 @@ from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
 from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES, cut
 from lancestat.spark.knn.materialize import Materializer
-from lancestat.spark.knn.reader import VectorReader, read_columns
+from lancestat.spark.knn.reader import Side, VectorReader, read_columns, row_places
 from lancestat.spark.knn.tasks import (
     SEARCHING,
     WRITING,
@@ -214,7 +214,8 @@ def merge_grouped(left: GroupedNeighbours, right: GroupedNeighbours) -> GroupedN
 class GroupProbe:
     """Searches groups for the neighbours of their left rows; travels to Spark's workers.
 
-    `starts` are the positions at which the chunks of left rows start.
+    `starts` are the positions at which the chunks of left rows start, and `sides` those that were
+    laid out.
     """
 
     left: PartitionedDataset
@@ -223,6 +224,7 @@ class GroupProbe:
     request: JoinRequest
     dimension: int
     starts: NDArray[np.int64]
+    sides: tuple[Side, Side]
 
     def __call__(self, cell: GroupCell) -> Iterator[tuple[int, GroupedNeighbours]]:
         """Yield the neighbours of a cell's left rows, by chunk of the left side."""
@@ -236,9 +238,10 @@ class GroupProbe:
             queries,
             groups[:, None],
             cell.groups,
-            request.k,
+            request.searched,
             request.metric,
             limit=request.limit,
+            behind=self._behind(positions),
             like=self.like,
         )
         pairs, found = searched.pairs, searched.neighbours
@@ -252,6 +255,14 @@ class GroupProbe:
             part = Neighbours(found.positions[some], found.distances[some])
             yield number, GroupedNeighbours(positions[some], part, pairs)
             pairs = 0
+
+    def _behind(self, positions: NDArray[np.int64]) -> NDArray[np.int64] | None:
+        if not self.request.pairs_once:
+            return None
+        order = np.argsort(positions)
+        behind = np.empty(len(positions), np.int64)
+        _, behind[order] = row_places(*self.sides, positions[order])
+        return behind
 
     def _left_rows(
         self, cell: GroupCell
@@ -300,7 +311,7 @@ class GroupedJob:
         left, right = layout.left, layout.right
         if left is None or right is None:
             return {}
-        row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.k
+        row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.searched
         largest = max(1, CHUNK_BYTES // row_bytes)
         cells = list(
             group_cells(
@@ -314,10 +325,11 @@ class GroupedJob:
         if not cells:
             return {}
         chunks, materialize, threads, k = (
-            self.chunks, self.materialize, self.threads, self.request.k
+            self.chunks, self.materialize, self.threads, self.request.searched
         )  # fmt: skip
         starts = np.array([chunk.start for chunk in chunks], np.int64)
-        probe = GroupProbe(left, right, layout.like, self.request, self.dimension, starts)
+        sides = (materialize.left, materialize.right)
+        probe = GroupProbe(left, right, layout.like, self.request, self.dimension, starts, sides)
         options, (probing, committing) = materialize.writer.storage_options, self.stages
         excluded = layout.excluded
 
@@ -357,7 +369,7 @@ class GroupedJob:
         if not numbers:
             return {}
         chunks, materialize, threads, k = (
-            self.chunks, self.materialize, self.threads, self.request.k
+            self.chunks, self.materialize, self.threads, self.request.searched
         )  # fmt: skip
 
         def write(chunk_numbers: Iterable[int]) -> Iterator[tuple[WrittenChunk, tuple[()]]]:

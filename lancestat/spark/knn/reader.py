@@ -14,7 +14,7 @@ from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.lake.open import pinned_reads
 from lancestat.spark.knn.parquet_side import ParquetSide
-from lancestat.spark.knn.selected_rows import live_positions, read_selected
+from lancestat.spark.knn.selected_rows import live_positions, places_of, read_selected
 from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
 # The rows of a side: a Lance dataset, or Parquet files that it goes through once.
@@ -132,6 +132,17 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
         return dataset.take(positions, columns=list(columns))
+
+
+def row_places(
+    left: Side, right: Side, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the right positions of left rows of the same dataset, and those of the rows behind.
+
+    The first are -1 for rows that are not on the right side.
+    """
+    assert isinstance(left, VectorSide) and isinstance(right, VectorSide)
+    return places_of(left, right, positions)
 
 
 def read_schema(side: Side) -> pa.Schema:

@@ -73,6 +73,44 @@ def live_positions(
     return live
 
 
+def places_of(
+    left: VectorSide, right: VectorSide, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where left rows are among the rows of the right side, which is the same dataset.
+
+    Args:
+        left: A side.
+        right: The other one, over the same fragments before its filter.
+        positions: Ascending positions of left rows.
+
+    Returns:
+        The position of each row on the right side, -1 for one that its filter does not pass; and
+        the position of the first right row behind it.
+    """
+    live = positions
+    if left.selection is not None:
+        live = live_positions(left, left.selection, positions)
+    if right.selection is None:
+        return live, live + 1
+    own, behind = np.full(len(live), -1, np.int64), np.empty(len(live), np.int64)
+    # Fragments of which no row passes are not among those of the selection.
+    firsts = np.array([part.start for part in right.selection.live], np.int64)
+    starts = np.array([*(part.start for part in right.fragments), right.all_rows.stop], np.int64)
+    at = np.searchsorted(firsts, live, side="right") - 1
+    behind[:] = starts[at + 1]
+    for number, part in enumerate(right.selection.live):
+        here = np.flatnonzero((at == number) & (live < part.start + part.rows))
+        if not len(here):
+            continue
+        _, offsets = _matches(right, right.selection, part.id)
+        inside = live[here] - part.start
+        place = np.searchsorted(offsets, inside)
+        passes = offsets[np.minimum(place, len(offsets) - 1)] == inside
+        own[here] = np.where(passes, starts[number] + place, -1)
+        behind[here] = starts[number] + place + passes
+    return own, behind
+
+
 def _matches(
     side: VectorSide, selection: Selection, fragment_id: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

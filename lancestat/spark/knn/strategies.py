@@ -416,7 +416,7 @@ class Searcher:
             self.jobs,
             self.shares,
             self.materialize,
-            self.request.k,
+            self.request.searched,
             self._threads,
             stages,
             self.on_stage,

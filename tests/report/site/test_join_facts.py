@@ -16,6 +16,10 @@ def test_keys_distances_and_filters_are_shown() -> None:
     report = join_report(spec=replace(spec, left=left))
     facts = dict(join_facts(report, NOW))
     assert facts["Meaning"] == "10 nearest within 0.3 by cosine, inner join"
+    once = join_report(spec=replace(spec, exclude_self=True, pairs="unordered"))
+    assert dict(join_facts(once, NOW))["Meaning"] == (
+        "10 nearest within 0.3 by cosine, inner join, without the row itself, each pair once"
+    )
     assert facts["Keys"] == "tenant, shop_id = store_id"
     sides = [dict(side.facts) for side in side_facts(report)]
     assert sides[0]["Where"] == "lang = 'en'"
