@@ -18,6 +18,7 @@ from lancestat.execution.evaluator import JoinEvaluation
 from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import (
     MOST_NEIGHBOURS,
+    RANGE_NEIGHBOURS,
     JoinKind,
     JoinRequest,
     Metric,
@@ -43,7 +44,7 @@ from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
-from lancestat.spec.knn_join import Pairs, distance_objection
+from lancestat.spec.knn_join import ALL, MOST_PAIRS, Pairs, distance_objection
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -112,7 +113,7 @@ def knn_join(
     *,
     left_vector: str,
     right_vector: str,
-    k: int,
+    k: int | str,
     on: Sequence[str | tuple[str, str]] = (),
     metric: str = "l2",
     join: str = "inner",
@@ -120,6 +121,7 @@ def knn_join(
     nprobes: int | None = None,
     recall: float | None = None,
     max_distance: float | None = None,
+    max_pairs: int = MOST_PAIRS,
     exclude_self: bool = False,
     pairs: str = "ordered",
     select_left: Sequence[str] | None = None,
@@ -141,7 +143,8 @@ def knn_join(
         right: The rows that are found.
         left_vector: The column of vectors: arrays of float or double.
         right_vector: Likewise; all vectors have the same length.
-        k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer.
+        k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer. `"all"`
+            is every right row within `max_distance`.
         on: Only rows are compared that are equal in these columns: names that both sides have, or
             pairs of a left and a right one. Null equals nothing.
         metric: `l2` (squared Euclidean), `cosine` (1 - cos) or `dot` (1 - dot product).
@@ -151,6 +154,7 @@ def knn_join(
         recall: Under `approx`: the share of neighbours to find, 0.95 unless `nprobes` is given.
         max_distance: Right rows that are farther are no neighbours, as if the result were filtered
             by `_distance <= max_distance`; in the units of `_distance`.
+        max_pairs: Under `k="all"`, the most rows that the result may have.
         exclude_self: Whether a row is no neighbour of itself; `left` and `right` are then one
             DataFrame, and so are their vectors.
         pairs: `unordered` joins each pair of rows of one DataFrame once: a row looks for neighbours
@@ -175,7 +179,13 @@ def knn_join(
         RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
-    request = _request(k, metric, join, mode, nprobes, recall, max_distance, min_right_rows, rank)
+    is_range = k == ALL
+    if isinstance(k, str) and not is_range:
+        raise InvalidArgument(f"k is {k!r}; expected a number, or 'all'")
+    most = RANGE_NEIGHBOURS if isinstance(k, str) else k
+    request = _request(
+        most, metric, join, mode, nprobes, recall, max_distance, min_right_rows, rank
+    )
     on_left = tuple(left.columns if select_left is None else select_left)
     on_right = tuple(right.columns if select_right is None else select_right)
     names = output_names(on_left, on_right, with_rank=rank)
@@ -184,6 +194,8 @@ def knn_join(
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
     keys = _keys(on)
+    if is_range:
+        request = _range_request(request, max_pairs, has_keys=bool(keys))
     pairs_once = _word(Pairs, "pairs", pairs) is Pairs.UNORDERED
     request = replace(
         request, has_keys=bool(keys), excludes_self=exclude_self, pairs_once=pairs_once
@@ -280,6 +292,15 @@ def _request(
         with_rank=rank,
         max_distance=max_distance,
     )
+
+
+def _range_request(request: JoinRequest, max_pairs: int, *, has_keys: bool) -> JoinRequest:
+    if request.max_distance is None:
+        raise InvalidArgument("k is 'all'; expected max_distance with it")
+    if has_keys:
+        raise InvalidArgument("k is 'all'; expected a number, since on is given")
+    _check("max_pairs", max_pairs, max_pairs >= 0, "0 or more")
+    return replace(request, is_range=True, max_pairs=max_pairs)
 
 
 def _check_same(

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
+from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.knn_join import JoinKind as JoinKind
 from lancestat.spec.knn_join import Metric as Metric
 from lancestat.spec.knn_join import Mode as Mode
@@ -74,6 +75,8 @@ def distance_limit(max_distance: float | None) -> np.float32:
 
 
 MOST_NEIGHBOURS = 100_000
+# What a row of a join of all pairs within a distance is expected to have.
+RANGE_NEIGHBOURS = 64
 DISTANCE = "_distance"
 RANK = "_rank"
 
@@ -87,7 +90,9 @@ class JoinRequest:
     right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
     rows beyond `max_distance` are no neighbours. With `has_keys` only rows whose keys are equal are
     compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
-    with `pairs_once` a left row's neighbours are among the rows behind it.
+    with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
+    right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
+    them an error.
     """
 
     k: int
@@ -102,6 +107,8 @@ class JoinRequest:
     has_keys: bool = False
     excludes_self: bool = False
     pairs_once: bool = False
+    is_range: bool = False
+    max_pairs: int = MOST_PAIRS
 
     @property
     def is_self_join(self) -> bool:

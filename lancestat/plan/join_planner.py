@@ -8,7 +8,7 @@ from typing_extensions import assert_never
 
 from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
+from lancestat.knn.request import RANGE_NEIGHBOURS, JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import (
     Increment,
     JoinWork,
@@ -31,7 +31,7 @@ from lancestat.plan.stages import (
     Probe,
     SearchStage,
 )
-from lancestat.spec.knn_join import Pairs
+from lancestat.spec.knn_join import ALL, Pairs
 from lancestat.spec.model import KnnJoin
 from lancestat.state.join_counts import Accuracy
 from lancestat.state.values import InputRecord, JoinRecord
@@ -81,7 +81,9 @@ class _Narrowing:
 def request_of(join: KnnJoin) -> JoinRequest:
     """Return the request that a declared join makes."""
     return JoinRequest(
-        k=join.k,
+        k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
+        is_range=join.k == ALL,
+        max_pairs=join.max_pairs,
         metric=Metric(join.metric),
         mode=Mode(join.mode),
         kind=JoinKind(join.join),

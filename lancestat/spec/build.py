@@ -46,7 +46,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.files import resolve_uri
-from lancestat.spec.knn_join import KeyPair, Pairs, distance_objection
+from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -319,6 +319,16 @@ class Builder:
 
     def _check_distance(self, item: Item) -> None:
         distance, metric = item.value.get("max_distance"), item.value.get("metric", "l2")
+        is_range = item.value["k"] == ALL
+        if is_range and distance is None:
+            message = "'k: all' needs a 'max_distance', within which all rows are neighbours"
+            self.errors.append(item.error(MissingKey, message, "k", hint="max_distance: 0.3"))
+        if is_range and "on" in item.value:
+            message = "'k: all' cannot be combined with 'on': give the most neighbours of a row"
+            self.errors.append(item.error(WrongValue, message, "k"))
+        if not is_range and "max_pairs" in item.value:
+            message = "'max_pairs' needs 'k: all'"
+            self.errors.append(item.error(WrongValue, message, "max_pairs"))
         if distance is None:
             return
         reason = distance_objection(float(distance), metric)
@@ -374,7 +384,13 @@ class Builder:
 
 
 # The types of values among which a shape of `Either` is chosen.
-_JSON_TYPES: Mapping[type, type] = {Text: str, Flag: bool, Listed: list, Nested: dict}
+_JSON_TYPES: Mapping[type, type | tuple[type, ...]] = {
+    Text: str,
+    Number: (int, float),
+    Flag: bool,
+    Listed: list,
+    Nested: dict,
+}
 
 
 def _at(value: Any, steps: tuple[str | int, ...]) -> Any:

@@ -34,6 +34,7 @@ from lancestat.spec.shapes import (
     FILLED,
     FILLED_PATH,
     NAME,
+    NEIGHBOURS,
     PUBLIC,
     SETTINGS,
     TAGS,
@@ -43,6 +44,9 @@ from lancestat.spec.shapes import (
 from lancestat.spec.table import NodeKind
 
 ROWS = Risk.JOIN_MEANING_CHANGED
+# The `k` of a join of all pairs within a distance, and the most of them that are written.
+ALL = "all"
+MOST_PAIRS = 100_000_000
 
 
 class Metric(str, Enum):
@@ -230,7 +234,12 @@ class KnnJoin:
     right: KnnSide = key(
         Nested(resource=KnnSide), "The rows that are found.", role=MEANING, risk=ROWS
     )
-    k: int = key(TO_100000, "How many neighbours each left row gets.", role=MEANING, risk=ROWS)
+    k: int | str = key(
+        NEIGHBOURS,
+        "How many neighbours each left row gets; all of those within 'max_distance' for 'all'.",
+        role=MEANING,
+        risk=ROWS,
+    )
     on: tuple[tuple[str, str], ...] = key(
         Listed(
             title="a list of columns, or of {left: a, right: b}",
@@ -309,6 +318,12 @@ class KnnJoin:
         "Whether the result has a column _rank: 1 for the nearest right row, and so on.",
         risk=ROWS,
         default=False,
+        kw_only=True,
+    )
+    max_pairs: int = key(
+        AT_LEAST_0,
+        "Under 'k: all', the most pairs that the result may have: with more of them the run fails.",
+        default=MOST_PAIRS,
         kw_only=True,
     )
     exclude_self: bool = key(

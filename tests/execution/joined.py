@@ -317,7 +317,8 @@ class _Joining:
         return pa.Table.from_pylist(rows, self._schema())
 
     def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
-        nearest = list(ranked)[: self.work.request.k]
+        request = self.work.request
+        nearest = list(ranked) if request.is_range else list(ranked)[: request.k]
         if not nearest and self.work.request.kind is JoinKind.LEFT_OUTER:
             return [self._left(number)]
         with_rank = self.work.request.with_rank

@@ -71,7 +71,7 @@ def expected(
     return lines
 
 
-def joined(left: DataFrame, right: DataFrame, k: int, **options: Any) -> list[Line]:
+def joined(left: DataFrame, right: DataFrame, k: int | str, **options: Any) -> list[Line]:
     chosen = {"select_left": ["id"], "select_right": ["id"], "min_right_rows": 0}
     chosen |= {"left_vector": "emb", "right_vector": "emb"} | options
     result = lancestat.knn_join(left, right, k=k, **chosen)

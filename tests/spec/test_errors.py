@@ -111,6 +111,11 @@ knn_joins:
      on: [a, {left: b}, {left: c, right: d, middle: e}]}
   - {name: n, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: l},
      on: tenant}
+  - {name: o, k: all, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: k}}
+  - {name: p, k: all, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: j},
+     max_distance: 1, on: [a]}
+  - {name: q, k: 3, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: i},
+     max_pairs: 1}
 """,
     "unknown_references": """\
 tables:

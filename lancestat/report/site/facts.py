@@ -101,7 +101,8 @@ def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS)
     """Terms and what is known of them; `origins` are those of values from the environment."""
     spec, record = report.spec, report.record
     near = "" if spec.max_distance is None else f" within {spec.max_distance:g}"
-    meaning = f"{count(spec.k)} nearest{near} by {spec.metric}, {spoken([spec.join])} join"
+    some = "all" if isinstance(spec.k, str) else f"{count(spec.k)} nearest"
+    meaning = f"{some}{near} by {spec.metric}, {spoken([spec.join])} join"
     if spec.exclude_self:
         meaning += ", without the row itself"
     if spec.pairs == Pairs.UNORDERED.value:

@@ -122,7 +122,7 @@ class SparkJoin:
                 request.kind,
                 schema,
                 writer,
-                drops_self=request.searched > request.k,
+                drops_self=request.searched > request.k and not request.is_range,
             ),
             engine.on_stage,
             self.key_types,

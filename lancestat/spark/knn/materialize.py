@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -88,6 +88,11 @@ class Materializer:
     def write(self, chunk: ProbedChunk) -> Written:
         """Write the rows of one chunk, in left row order, the nearest first."""
         return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
+
+    def write_parts(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
+        """Write the rows of a chunk, of which each part holds some consecutive left rows."""
+        batches = (batch for part in parts for batch in self._batches(part))
+        return output.write(self.writer, number, self.schema, batches)
 
     def _known(self, previous: PreviousResult, chunk: ProbedChunk) -> Neighbours:
         lines = self.lines(chunk.is_valid, previous.width)

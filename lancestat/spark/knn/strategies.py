@@ -34,6 +34,7 @@ from lancestat.spark.knn.grid import Grid, cut
 from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
+from lancestat.spark.knn.ranges import RangeJob
 from lancestat.spark.knn.reader import Block, VectorReader
 from lancestat.spark.knn.tasks import (
     Cell,
@@ -363,6 +364,8 @@ class Searcher:
                 return self._indexed(method, stages)
             case GroupLayout():
                 return self._grouped(method, stages)
+            case None if self.request.is_range:
+                return self._within_distance(stages)
             case None if probe.strategy is Strategy.SPARK:
                 return self._by_spark()
             case None:
@@ -375,6 +378,20 @@ class Searcher:
         probe = ExactProbe(self.left, self.right, parts, self.request)
         recall = 1.0 if self.request.mode is Mode.APPROX else None
         return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
+
+    def _within_distance(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        job = RangeJob(
+            self.jobs,
+            self.left,
+            self.right,
+            self.shares.without_parts(self.jobs.cores).chunks,
+            self.materialize,
+            self.request,
+            self._threads,
+            stages,
+            self.on_stage,
+        )
+        return SearchResult(Strategy.EXACT, job.run())
 
     def _grouped(self, layout: GroupLayout, stages: tuple[Probe, CommitResult]) -> SearchResult:
         job = GroupedJob(
