@@ -255,6 +255,16 @@ class OutputNotReplaceable(OutputError):
     remedy = "Use `output: {lance: ...}` there, or a local folder for Parquet."
 
 
+class TooManyPairs(OutputError):
+    """A KNN join with `k: all` has more pairs within `max_distance` than `max_pairs` allows.
+
+    Nothing is committed: readers see the old result.
+    """
+
+    code = "LS573"
+    remedy = "Lower `max_distance`, give a number as `k`, or raise `max_pairs`."
+
+
 class ScratchNotShared(RunError):
     """Spark's workers are on other machines, and no scratch folder is declared that all share."""
 

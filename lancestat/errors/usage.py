@@ -150,11 +150,14 @@ class SuffixedNameTaken(UsageError):
 
 
 class SideColumnMissing(UsageError):
-    """A side of a KNN join does not have a column that `vector` or `select` names."""
+    """A side of a KNN join lacks a column that `vector`, `select`, `where` or `on` names."""
 
     code = "LS454"
     merged = ("LS554",)
-    remedy = "Correct the name in `vector` or `select`; the hint has the columns that there are."
+    remedy = (
+        "Correct the name in `vector`, `select`, `where` or `on`; the hint has the columns that "
+        "there are."
+    )
 
 
 class NotVectors(UsageError):
@@ -198,6 +201,42 @@ class NotPlainQuery(UsageError):
         "Write one SELECT that writes nothing and runs no program, and remove options that run "
         "statements."
     )
+
+
+class FilterNotPushed(UsageError):
+    """The `where` of a side of a KNN join cannot be applied by Lance's scan.
+
+    It is no filter that compares columns with literals, a literal does not suit its column, the
+    side is no Lance dataset, or Lance would compare otherwise than Spark.
+    """
+
+    code = "LS461"
+    remedy = (
+        "Compare columns with literals of their types, joined by AND, OR and NOT; for anything "
+        "else, declare the side as a query (`sql`). docs/knn-joins.md has what a filter may hold."
+    )
+
+
+class KeysDiffer(UsageError):
+    """Two columns that `on` of a KNN join names cannot be compared.
+
+    They hold values of different kinds, or of a kind that is no key: floating-point numbers,
+    timestamps in nanoseconds, lists and structures.
+    """
+
+    code = "LS462"
+    remedy = "Name columns of one kind, or cast one of them in a side that is a query (`sql`)."
+
+
+class SidesDiffer(UsageError):
+    """`exclude_self` or `pairs: unordered` is asked of sides that are not the same rows.
+
+    Both sides have to be one Lance table at one version, or one DataFrame: a row is itself by its
+    identity, and not by an equal vector.
+    """
+
+    code = "LS463"
+    remedy = "Name the same table on both sides, or leave the key out."
 
 
 class InvalidArgument(UsageError):

@@ -38,6 +38,7 @@ from lancestat.plan.join_planner import JoinFacts, in_full, revise, without_appr
 from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.plan.stages import (
     CommitResult,
+    GroupRows,
     LayOut,
     MeasureIndex,
     MergeNeighbours,
@@ -88,6 +89,10 @@ class PreparedJoin(Protocol):
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         """Write the right side to scratch in lists; None where no right row can match."""
+        ...
+
+    def group_rows(self) -> PreparedJoin:
+        """Write the rows of both sides to scratch by the keys that they share."""
         ...
 
     def measure_index(self) -> PreparedJoin | None:
@@ -186,6 +191,8 @@ def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin 
     match stage:
         case LayOut():
             return join.lay_out(stage), "no right row can match"
+        case GroupRows():
+            return join.group_rows(), ""
         case MeasureIndex():
             return join.measure_index(), "the index does not reach the recall"
         case Probe():

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from lancestat.errors import InvalidArgument, did_you_mean
+from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.execution.evaluator import JoinEvaluation
 from lancestat.knn.cost_model import JoinSize
 from lancestat.knn.request import (
     MOST_NEIGHBOURS,
+    RANGE_NEIGHBOURS,
     JoinKind,
     JoinRequest,
     Metric,
@@ -43,6 +44,7 @@ from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
+from lancestat.spec.knn_join import ALL, MOST_PAIRS, Pairs, distance_objection
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -111,12 +113,17 @@ def knn_join(
     *,
     left_vector: str,
     right_vector: str,
-    k: int,
+    k: int | str,
+    on: Sequence[str | tuple[str, str]] = (),
     metric: str = "l2",
     join: str = "inner",
     mode: str = "exact",
     nprobes: int | None = None,
     recall: float | None = None,
+    max_distance: float | None = None,
+    max_pairs: int = MOST_PAIRS,
+    exclude_self: bool = False,
+    pairs: str = "ordered",
     select_left: Sequence[str] | None = None,
     select_right: Sequence[str] | None = None,
     rank: bool = False,
@@ -136,12 +143,22 @@ def knn_join(
         right: The rows that are found.
         left_vector: The column of vectors: arrays of float or double.
         right_vector: Likewise; all vectors have the same length.
-        k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer.
+        k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer. `"all"`
+            is every right row within `max_distance`.
+        on: Only rows are compared that are equal in these columns: names that both sides have, or
+            pairs of a left and a right one. Null equals nothing.
         metric: `l2` (squared Euclidean), `cosine` (1 - cos) or `dot` (1 - dot product).
         join: `inner` drops left rows that match nothing, `left_outer` keeps them with nulls.
         mode: `exact`, or `approx` for a search that may miss some neighbours.
         nprobes: Under `approx`: how many partitions each left row visits.
         recall: Under `approx`: the share of neighbours to find, 0.95 unless `nprobes` is given.
+        max_distance: Right rows that are farther are no neighbours, as if the result were filtered
+            by `_distance <= max_distance`; in the units of `_distance`.
+        max_pairs: Under `k="all"`, the most rows that the result may have.
+        exclude_self: Whether a row is no neighbour of itself; `left` and `right` are then one
+            DataFrame, and so are their vectors.
+        pairs: `unordered` joins each pair of rows of one DataFrame once: a row looks for neighbours
+            among the rows behind it, so that it is none of its own either.
         select_left: Columns that the result shows, all when None; others are never read.
         select_right: Likewise. A name that the left side shows too gets the suffix `_right`.
         rank: Whether there is a column `_rank`, from 1.
@@ -156,12 +173,19 @@ def knn_join(
 
     Raises:
         InvalidArgument: an argument is wrong.
-        UsageError: names of columns clash, a column is missing or holds no vectors, or vectors
-            differ in length.
+        UsageError: names of columns clash, a column is missing or holds no vectors, vectors
+            differ in length, keys cannot be compared, or the sides are not the same rows where
+            they have to be.
         RunError: there is no scratch, or Spark failed.
     """
     spark = left.sparkSession
-    request = _request(k, metric, join, mode, nprobes, recall, min_right_rows, rank)
+    is_range = k == ALL
+    if isinstance(k, str) and not is_range:
+        raise InvalidArgument(f"k is {k!r}; expected a number, or 'all'")
+    most = RANGE_NEIGHBOURS if isinstance(k, str) else k
+    request = _request(
+        most, metric, join, mode, nprobes, recall, max_distance, min_right_rows, rank
+    )
     on_left = tuple(left.columns if select_left is None else select_left)
     on_right = tuple(right.columns if select_right is None else select_right)
     names = output_names(on_left, on_right, with_rank=rank)
@@ -169,7 +193,19 @@ def knn_join(
     options = dict(storage_options or {})
     root = scratch_root(scratch, spark)
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
-    sides = (SideSource(left_vector, on_left), SideSource(right_vector, on_right))
+    keys = _keys(on)
+    if is_range:
+        request = _range_request(request, max_pairs, has_keys=bool(keys))
+    pairs_once = _word(Pairs, "pairs", pairs) is Pairs.UNORDERED
+    request = replace(
+        request, has_keys=bool(keys), excludes_self=exclude_self, pairs_once=pairs_once
+    )
+    if request.is_self_join:
+        _check_same(left, right, left_vector, right_vector, exclude_self=exclude_self)
+    sides = (
+        SideSource(left_vector, on_left, keys=tuple(left for left, _ in keys)),
+        SideSource(right_vector, on_right, keys=tuple(right for _, right in keys)),
+    )
     work = JoinWork("knn_join", request, *sides, OutputFormat.LANCE, uri)
     frames = {"left": left, "right": right}
     run_join(
@@ -224,6 +260,7 @@ def _request(
     mode: str,
     nprobes: int | None,
     recall: float | None,
+    max_distance: float | None,
     min_right_rows: int,
     rank: bool,
 ) -> JoinRequest:
@@ -240,6 +277,10 @@ def _request(
         _check("nprobes", nprobes, nprobes >= 1 and recall is None, "1 or more, and no recall")
     if recall is not None:
         _check("recall", recall, 0 < recall <= 1, "above 0 and at most 1")
+    if max_distance is not None:
+        reason = distance_objection(max_distance, metric)
+        if reason is not None:
+            raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
     return JoinRequest(
         k=k,
         metric=_word(Metric, "metric", metric),
@@ -249,7 +290,42 @@ def _request(
         recall=recall,
         min_right_rows=min_right_rows,
         with_rank=rank,
+        max_distance=max_distance,
     )
+
+
+def _range_request(request: JoinRequest, max_pairs: int, *, has_keys: bool) -> JoinRequest:
+    if request.max_distance is None:
+        raise InvalidArgument("k is 'all'; expected max_distance with it")
+    if has_keys:
+        raise InvalidArgument("k is 'all'; expected a number, since on is given")
+    _check("max_pairs", max_pairs, max_pairs >= 0, "0 or more")
+    return replace(request, is_range=True, max_pairs=max_pairs)
+
+
+def _check_same(
+    left: DataFrame, right: DataFrame, left_vector: str, right_vector: str, *, exclude_self: bool
+) -> None:
+    asked = "exclude_self=True" if exclude_self else "pairs='unordered'"
+    if left is not right:
+        raise SidesDiffer(
+            f"{asked} needs one DataFrame on both sides",
+            hint="pass the same object as left and right",
+        )
+    if left_vector != right_vector:
+        raise SidesDiffer(
+            f"{asked} needs one column of vectors, found '{left_vector}' and '{right_vector}'"
+        )
+
+
+def _keys(on: Sequence[str | tuple[str, str]]) -> list[tuple[str, str]]:
+    if isinstance(on, str):
+        raise InvalidArgument(f"on is {on!r}; expected a list", hint=f"on=[{on!r}]")
+    pairs = [(key, key) if isinstance(key, str) else tuple(key) for key in on]
+    for pair in pairs:
+        if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
+            raise InvalidArgument(f"on has {pair!r}; expected a column, or a left and a right one")
+    return [(left, right) for left, right in pairs]
 
 
 def _check(name: str, value: object, is_right: bool, expected: str) -> None:

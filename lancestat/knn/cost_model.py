@@ -88,12 +88,25 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         size: Unknown sizes count as large.
         cores: The number of tasks that run at once.
     """
+    if request.has_keys:
+        why = "only rows with equal keys are compared, which the run counts"
+        if request.mode is Mode.APPROX:
+            why = "rows with equal keys are few enough to compare every pair of them"
+        return Decision(Strategy.EXACT, why)
     few = f"fewer than {request.min_right_rows:,} right rows"
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
-    is_for_spark = is_small and size.has_nearest_by_join
+    is_ours = request.is_self_join or request.is_range
+    is_for_spark = is_small and size.has_nearest_by_join and not is_ours
+    if is_ours:
+        # A sample's recall would count each row as a neighbour of itself, or the nearest few only.
+        request = replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
     why = "every pair is to be compared"
     if is_small and not size.has_nearest_by_join:
         why = f"{few}, but Spark's nearestByJoin cannot be used here"
+    if request.is_self_join:
+        why = "every pair of rows of the table is to be compared"
+    elif request.is_range:
+        why = "every pair within the distance is a row of the result"
     if size.left_rows is None or size.right_rows is None or size.dimension is None:
         if is_for_spark:
             return Decision(Strategy.SPARK, few)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.request import Metric
-from lancestat.knn.search import BLOCK_BYTES, ExactSearch, Neighbours, merge
+from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
@@ -114,6 +114,34 @@ def write_partition(
     )
 
 
+def write_groups(
+    groups: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    rows: NDArray[np.float32],
+    count: int,
+    uri: str,
+    storage_options: Mapping[str, str],
+) -> WrittenPart:
+    """Write rows by group, in lists of which each is a group.
+
+    Args:
+        groups: (n,) the list of each row.
+        positions: (n,) where the rows came from.
+        rows: (n, dim): their vectors.
+        count: The number of lists.
+        uri: The dataset that the fragment will belong to.
+        storage_options: For the store.
+
+    Raises:
+        ScratchUnusable: scratch cannot be written to.
+    """
+    order = np.argsort(groups, kind="stable")
+    offsets = np.searchsorted(groups[order], np.arange(count + 1)).reshape(1, -1)
+    written = _written(rows[order], positions[order], uri, storage_options) if len(rows) else []
+    none = SampledNeighbours(nothing(0, 1), np.empty((0, 1), np.int32))
+    return WrittenPart(tuple(written), offsets[: len(written)], none)
+
+
 def commit(
     parts: Sequence[WrittenPart], uri: str, dimension: int, storage_options: Mapping[str, str]
 ) -> PartitionedDataset:
@@ -165,6 +193,8 @@ def search_lists(
     k: int,
     metric: Metric,
     *,
+    limit: np.float32 = UNLIMITED,
+    behind: NDArray[np.int64] | None = None,
     like: NDArray[np.float32] | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> ListSearchResult:
@@ -180,19 +210,26 @@ def search_lists(
         lists: Those to search here; other tasks search the others.
         k: The number of neighbours.
         metric: The distance.
+        limit: The largest distance of a neighbour.
+        behind: (n,) the least position of a neighbour of each query; None for any position.
         like: Rows like all of the right side, for the accuracy of products.
         block_bytes: Bytes of vectors to read at once; a single list may be longer.
     """
-    nearest = ExactSearch(queries, k, metric, block_bytes=block_bytes, like=like)
+    nearest = ExactSearch(
+        queries, k, metric, limit=limit, behind=behind, block_bytes=block_bytes, like=like
+    )
     pairs = 0
     visitors = _visitors(visits, lists)
     rows = partitioned.list_rows
     visited = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
     for run in _runs(visited, rows, most):
-        for number, positions, list_vectors in _read(dataset, partitioned, run, queries.shape[1]):
+        lists_read = read_lists(dataset, partitioned, run, queries.shape[1], most)
+        for number, positions, list_vectors in lists_read:
             nearest.add(list_vectors, positions, visitors[number])
             pairs += len(list_vectors) * len(visitors[number])
+            if behind is not None:
+                pairs -= int(np.searchsorted(positions, behind[visitors[number]]).sum())
     return ListSearchResult(nearest.neighbours(), pairs)
 
 
@@ -220,10 +257,23 @@ def _runs(numbers: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterato
         yield range(start, stop)
 
 
-def _read(
-    dataset: lance.LanceDataset, partitioned: PartitionedDataset, run: range, dimension: int
+def read_lists(
+    dataset: lance.LanceDataset,
+    partitioned: PartitionedDataset,
+    run: range,
+    dimension: int,
+    most: int,
 ) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield each list of a run: its number, positions and vectors, fragment by fragment."""
+    """Yield each list of a run: its number, positions and vectors, fragment by fragment.
+
+    A run of one list comes in pieces of `most` rows.
+    """
+    if len(run) == 1:
+        count = int(np.sum(partitioned.offsets[:, run.stop] - partitioned.offsets[:, run.start]))
+        for start in range(0, count, most):
+            stop = min(count, start + most)
+            yield run.start, *read_piece(dataset, partitioned, run.start, start, stop, dimension)
+        return
     parts = []
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
@@ -236,6 +286,28 @@ def _read(
         positions = [positions[span] for span, (_, positions, _) in zip(spans, parts, strict=True)]
         rows = [rows[span] for span, (_, _, rows) in zip(spans, parts, strict=True)]
         yield number, np.concatenate(positions), np.concatenate(rows)
+
+
+def read_piece(
+    dataset: lance.LanceDataset,
+    partitioned: PartitionedDataset,
+    number: int,
+    first: int,
+    last: int,
+    dimension: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return positions and vectors of the rows `first` to before `last` of one list."""
+    positions, rows = [np.empty(0, np.int64)], [np.empty((0, dimension), np.float32)]
+    before = 0
+    for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
+        begin, end = int(offsets[number]), int(offsets[number + 1])
+        start, stop = max(first - before, 0), min(last - before, end - begin)
+        before += end - begin
+        if stop > start:
+            table = _scanned(dataset, fragment_id, begin + start, stop - start)
+            positions.append(table.column(PLACE).to_numpy())
+            rows.append(vectors(table.column(VECTOR), dimension, Metric.L2).values)
+    return np.concatenate(positions), np.concatenate(rows)
 
 
 def _scanned(dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int) -> pa.Table:

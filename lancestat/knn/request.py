@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
+from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.knn_join import JoinKind as JoinKind
 from lancestat.spec.knn_join import Metric as Metric
 from lancestat.spec.knn_join import Mode as Mode
@@ -59,7 +60,23 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
     return products
 
 
+def distance_limit(max_distance: float | None) -> np.float32:
+    """Return the largest distance in float32 that is at most a number; infinity for None.
+
+    Distances are compared as the result shows them: a float32 at most this one is exactly one that
+    is at most `max_distance` when both are widened to double, as in Spark's `_distance <= 0.3D`.
+    """
+    import numpy as np
+
+    distance = np.inf if max_distance is None else max_distance
+    with np.errstate(over="ignore"):
+        limit: np.float32 = np.float32(distance)
+    return np.nextafter(limit, np.float32(-np.inf)) if float(limit) > distance else limit
+
+
 MOST_NEIGHBOURS = 100_000
+# What a row of a join of all pairs within a distance is expected to have.
+RANGE_NEIGHBOURS = 64
 DISTANCE = "_distance"
 RANK = "_rank"
 
@@ -70,7 +87,12 @@ class JoinRequest:
 
     Under `approx` one of `nprobes` (partitions that each left row visits) and `recall` (the share
     of true neighbours to find, above 0 and up to 1) is set. With fewer than `min_right_rows`
-    right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1.
+    right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
+    rows beyond `max_distance` are no neighbours. With `has_keys` only rows whose keys are equal are
+    compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
+    with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
+    right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
+    them an error.
     """
 
     k: int
@@ -81,6 +103,27 @@ class JoinRequest:
     recall: float | None = None
     min_right_rows: int = 10_000
     with_rank: bool = False
+    max_distance: float | None = None
+    has_keys: bool = False
+    excludes_self: bool = False
+    pairs_once: bool = False
+    is_range: bool = False
+    max_pairs: int = MOST_PAIRS
+
+    @property
+    def is_self_join(self) -> bool:
+        """Whether both sides are the same rows, which the search has to tell apart."""
+        return self.excludes_self or self.pairs_once
+
+    @property
+    def searched(self) -> int:
+        """How many neighbours to search for: the row itself may be one of them, and is dropped."""
+        return self.k + 1 if self.excludes_self and not self.pairs_once else self.k
+
+    @property
+    def limit(self) -> np.float32:
+        """The largest distance of a neighbour, infinity without a `max_distance`."""
+        return distance_limit(self.max_distance)
 
 
 SUFFIX = "_right"

@@ -45,6 +45,9 @@ def _blocked() -> Iterator[None]:
         faiss.cvar.distance_compute_blas_threshold = before
 
 
+UNLIMITED = np.float32(np.inf)
+
+
 @dataclass(frozen=True, slots=True)
 class Neighbours:
     """The nearest rows of each query, nearest first, equally near ones in row order.
@@ -79,6 +82,33 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
         np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
     )
     return nearest if order.shape[1] == k else _padded(nearest, k)
+
+
+def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
+    """Return neighbours without those that are farther than a limit."""
+    if np.isposinf(limit):
+        return neighbours
+    is_near = neighbours.distances <= limit
+    return Neighbours(
+        np.where(is_near, neighbours.positions, -1),
+        np.where(is_near, neighbours.distances, np.float32(np.inf)),
+    )
+
+
+def without(neighbours: Neighbours, own: NDArray[np.int64]) -> Neighbours:
+    """Return neighbours, one fewer for each query, without the row at the query's own position.
+
+    Args:
+        neighbours: (queries, k + 1).
+        own: (queries,) the position, -1 where a query is no row.
+    """
+    is_own = (neighbours.positions == own[:, None]) & (own >= 0)[:, None]
+    # Without itself among them a query has one more than it needs.
+    is_own[:, -1] |= ~is_own.any(axis=1)
+    kept = (len(own), neighbours.positions.shape[1] - 1)
+    return Neighbours(
+        neighbours.positions[~is_own].reshape(kept), neighbours.distances[~is_own].reshape(kept)
+    )
 
 
 def _padded(neighbours: Neighbours, k: int) -> Neighbours:
@@ -127,7 +157,7 @@ def search(
 
 
 class ExactSearch:
-    """Finds the k nearest of all rows that are added, for each query.
+    """Finds the k nearest of all rows that are added within a limit, for each query.
 
     A blocked product of matrices in float32 proposes a few more rows than needed; distances of
     those that may be among the nearest are computed anew in float64. A bound on what the product
@@ -148,6 +178,8 @@ class ExactSearch:
         k: int,
         metric: Metric,
         *,
+        limit: np.float32 = UNLIMITED,
+        behind: _Positions | None = None,
         block_bytes: int = BLOCK_BYTES,
         like: NDArray[np.float32] | None = None,
     ) -> None:
@@ -157,6 +189,8 @@ class ExactSearch:
             queries: (n, dim), finite, not zero under cosine.
             k: At least 1.
             metric: The distance.
+            limit: The largest distance of a neighbour.
+            behind: (n,) the least position of a neighbour of each query; None for any position.
             block_bytes: Memory that a block of rows, its copy and its proposals may each take.
             like: Rows that are like all that will come, where the first ones are not.
         """
@@ -166,6 +200,8 @@ class ExactSearch:
         self._metric = metric
         self._neighbours = nothing(len(queries), k)
         self._k = k
+        self._limit = limit
+        self._behind = behind
         self._block_bytes = block_bytes
         self._seen = np.zeros(len(queries), np.int64)
         self._like = like
@@ -212,7 +248,9 @@ class ExactSearch:
         frame: Frame,
         prepared: PreparedQueries,
     ) -> None:
-        if not len(rows):
+        if self._behind is not None and len(rows):
+            which = which[self._behind[which] <= int(np.max(positions))]
+        if not len(rows) or not len(which):
             return
         prepared_rows = frame.prepare_rows(rows)
         if prepared_rows.outliers is not None:
@@ -223,12 +261,16 @@ class ExactSearch:
             )
             return
         block = _Block(rows, positions, prepared_rows, frame)
-        is_known = self._neighbours.positions[which, -1] >= 0
+        # Fewer than k rows so far are within the limit, or the k-th is known.
+        is_known = (self._neighbours.positions[which, -1] >= 0) | bool(self._limit < UNLIMITED)
         # Rows may come in some order: then earlier ones predict little of how many are nearer.
         is_known &= (self._like is None) & (len(rows) <= _GROWTH * self._seen[which])
         proposals = min(self._k + _SPARE, len(rows))
         if 2 * proposals > len(rows):
             is_known[:] = True
+        if self._behind is not None:
+            # Products propose rows at any position.
+            is_known |= self._behind[which] > block.first_position
         self._screen(block, which[is_known], prepared, None)
         new = which[~is_known]
         step = max(32, self._block_bytes // (_PROPOSED_BYTES * (proposals + self._k)))
@@ -252,19 +294,16 @@ class ExactSearch:
         error = block.frame.error(here, block.prepared)
         scores, proposed = best(here.values, block.prepared.values, proposals, self._metric)
         least = block.frame.distance_lower_bounds(scores, here, error)
-        reach = np.minimum(
-            self._neighbours.distances[part, -1], _narrow(least[:, self._k - 1] + 2 * error)
-        )
+        reach = np.minimum(self._furthest(part)[0], _narrow(least[:, self._k - 1] + 2 * error))
         query, turn = np.nonzero((_narrow(least) <= reach[:, None]) & (proposed >= 0))
         touched, better = self._merged(block, part, query, proposed[query, turn])
-        furthest, unseen = better.distances[:, -1], _narrow(least[:, -1])[touched]
-        is_settled = (unseen > furthest) | (
-            (unseen == furthest) & (block.first_position > better.positions[:, -1])
-        )
+        furthest, last = self._limited(better.distances[:, -1], better.positions[:, -1])
+        unseen = _narrow(least[:, -1])[touched]
+        is_settled = (unseen > furthest) | ((unseen == furthest) & (block.first_position > last))
         # Without a proposal within reach there is nothing unseen within it either.
         self._update(part[touched[is_settled]], better, is_settled)
         left = ~is_settled
-        return _UnsettledQueries(part[touched[left]], furthest[left], better.positions[left, -1])
+        return _UnsettledQueries(part[touched[left]], furthest[left], last[left])
 
     def _screen(
         self,
@@ -282,7 +321,8 @@ class ExactSearch:
             for first in range(0, len(block.rows), _TILE_ROWS):
                 tile = slice(first, first + _TILE_ROWS)
                 limit, last = self._limits(part, unsettled and unsettled.some(some))
-                query, row = block.candidates(tile, here, error, limit, last, self._k)
+                behind = None if self._behind is None else self._behind[part]
+                query, row = block.candidates(tile, here, error, (limit, last, behind), self._k)
                 if len(query):
                     touched, better = self._merged(block, part, query, row)
                     self._update(part[touched], better)
@@ -291,7 +331,7 @@ class ExactSearch:
         self, part: _Positions, unsettled: _UnsettledQueries | None
     ) -> tuple[NDArray[np.float32], _Positions]:
         """Return the (distance, position) that the k-th neighbours cannot be beyond."""
-        limit, last = self._neighbours.distances[part, -1], self._neighbours.positions[part, -1]
+        limit, last = self._furthest(part)
         last = np.where(last < 0, _LAST, last)
         if unsettled is None:
             return limit, last
@@ -300,6 +340,21 @@ class ExactSearch:
         return np.where(is_nearer, unsettled.distances, limit), np.where(
             is_nearer, unsettled.positions, last
         )
+
+    def _furthest(self, part: _Positions) -> tuple[NDArray[np.float32], _Positions]:
+        """Return the distance and position of the k-th neighbour so far, or the limit's."""
+        return self._limited(
+            self._neighbours.distances[part, -1], self._neighbours.positions[part, -1]
+        )
+
+    def _limited(
+        self, distances: NDArray[np.float32], positions: _Positions
+    ) -> tuple[NDArray[np.float32], _Positions]:
+        # Of rows at the limit itself any may be among the neighbours.
+        is_beyond = distances > self._limit
+        if not is_beyond.any():
+            return distances, positions
+        return np.where(is_beyond, self._limit, distances), np.where(is_beyond, _LAST, positions)
 
     def _merged(
         self, block: _Block, part: _Positions, query: _Positions, row: _Positions
@@ -316,6 +371,7 @@ class ExactSearch:
                     self._queries[numbers[some]], block.rows[row[some]], self._metric
                 )
         touched, added = _by_query(query, exact, block.positions[row], self._k)
+        added = within(added, self._limit)
         before = Neighbours(
             self._neighbours.positions[part[touched]], self._neighbours.distances[part[touched]]
         )
@@ -362,13 +418,21 @@ class _Block:
         tile: slice,
         prepared: PreparedQueries,
         error: NDArray[np.float64],
-        limit: NDArray[np.float32],
-        last: _Positions,
+        bounds: tuple[NDArray[np.float32], _Positions, _Positions | None],
         k: int,
     ) -> tuple[_Positions, _Positions]:
-        """Return pairs of queries and rows of a tile that may be within a limit, by products."""
+        """Return pairs of queries and rows of a tile that may be within bounds, by products.
+
+        `bounds` are the distance and position that a pair cannot be beyond, and the position that
+        it cannot be before.
+        """
+        limit, last, behind = bounds
         near = self.frame.nearness(prepared, self.prepared, tile)
         rows = near.shape[1]
+        is_before = None
+        if behind is not None and int(np.max(behind)) > int(np.min(self.positions[tile])):
+            is_before = self.positions[tile] < behind[:, None]
+            near[is_before] = -np.inf
         open_ended = np.flatnonzero(np.isinf(limit))
         if len(open_ended) and rows >= k:
             kth = np.partition(near[open_ended], rows - k, axis=1)[:, rows - k]
@@ -381,7 +445,10 @@ class _Block:
             last = last.copy()
             last[open_ended] = _LAST
         threshold = self.frame.nearness_threshold(limit, prepared, error)
-        query, row = np.divmod(np.flatnonzero(near >= threshold[:, None]), rows)
+        is_near = near >= threshold[:, None]
+        if is_before is not None:
+            is_near &= ~is_before
+        query, row = np.divmod(np.flatnonzero(is_near), rows)
         least = _narrow(self.frame.pair_lower_bounds(near[query, row], query, prepared, error))
         row += tile.start
         within = least < limit[query]

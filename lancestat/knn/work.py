@@ -45,13 +45,25 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
+class Selection:
+    """The rows of a dataset that a side's filter passes; `filter` is in Lance's SQL.
+
+    `live` are the fragments with all their live rows, the ones that some row of the side is in.
+    """
+
+    filter: str
+    live: tuple[FragmentRows, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class VectorSide:
     """Rows with vectors, of a pinned dataset.
 
     A row's *position* is that in a scan of the whole dataset, deleted rows not counted: it is
-    what `take` understands, and the order of positions is row order. `fragments` are those that
-    take part, ascending and without gaps in their positions; `columns` those that the output
-    shows.
+    what `take` understands, and the order of positions is row order. With a `selection` it is that
+    among the rows which pass the filter, counted from the first fragment that takes part.
+    `fragments` are those that take part, ascending and without gaps in their positions; `columns`
+    those that the output shows, and `keys` those that are compared with the other side's.
     """
 
     pin: Pin
@@ -59,6 +71,8 @@ class VectorSide:
     columns: tuple[str, ...]
     fragments: tuple[FragmentRows, ...]
     storage_options: Mapping[str, str] = field(repr=False)
+    selection: Selection | None = None
+    keys: tuple[str, ...] = ()
 
     @property
     def all_rows(self) -> Rows:
@@ -131,7 +145,8 @@ class SideSource:
 
     `format` goes with `uri` and `options`, `sql` with `views`, the tables that it may name, and
     `location`, the place of its declaration. `options` may hold secrets. `select` is None for all
-    columns where they are not known before the rows are read; of a table it never is.
+    columns where they are not known before the rows are read; of a table it never is. `filter`, in
+    Lance's SQL, goes with `table`. `keys` are columns that have to be equal on both sides.
     """
 
     vector: str
@@ -143,6 +158,8 @@ class SideSource:
     sql: str | None = None
     views: tuple[PinnedTable, ...] = ()
     location: Location | None = None
+    filter: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 class OutputFormat(str, Enum):

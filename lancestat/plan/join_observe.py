@@ -6,9 +6,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from lancestat.errors import LakeError, LancestatError, OverlappingOutputs, VectorLengthMismatch
+from lancestat.errors import (
+    KeysDiffer,
+    LakeError,
+    LancestatError,
+    OverlappingOutputs,
+    SidesDiffer,
+    VectorLengthMismatch,
+)
 from lancestat.knn.request import output_names
-from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.knn.work import OutputFormat, OutputState, PinnedTable
 from lancestat.lake.files import store_of
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
@@ -151,8 +158,27 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
     Raises:
         UsageError: names of columns clash, as `output_names`.
         VectorLengthMismatch: the sides have vectors of different lengths.
+        KeysDiffer: keys cannot be compared.
+        SidesDiffer: the sides are different rows, though each row is to be told from itself.
     """
     output_names(left.columns or (), right.columns or (), with_rank=join.rank)
+    tables = (left.work.table, right.work.table)
+    if join.self_location is not None and not are_same_table(*tables):
+        key = "exclude_self" if join.exclude_self else "pairs: unordered"
+        raise JoinSide(join, "left").error(
+            SidesDiffer,
+            f"'{key}' of knn join '{join.name}' needs one Lance table on both sides",
+            "declare the same 'table' or 'lance' dataset for both",
+            join.self_location,
+        )
+    if left.key_types is not None and right.key_types is not None:
+        from lancestat.knn.groups import compared_key_types
+
+        try:
+            keys = JoinSide(join, "left").keys, JoinSide(join, "right").keys
+            compared_key_types(*keys, left.key_types, right.key_types)
+        except KeysDiffer as error:
+            raise error.placed(join.on_location) from None
     lengths = (left.dimension, right.dimension)
     if None not in lengths and lengths[0] != lengths[1]:
         raise JoinSide(join, "left").error(
@@ -160,6 +186,11 @@ def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
             f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
             f"and {lengths[1]} on the right",
         )
+
+
+def are_same_table(left: PinnedTable | None, right: PinnedTable | None) -> bool:
+    """Whether two sides are one table at one version."""
+    return left is not None and right is not None and left.pin == right.pin
 
 
 def planned_cores(target: Target) -> int:

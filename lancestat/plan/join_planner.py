@@ -8,7 +8,7 @@ from typing_extensions import assert_never
 
 from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
+from lancestat.knn.request import RANGE_NEIGHBOURS, JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import (
     Increment,
     JoinWork,
@@ -22,6 +22,7 @@ from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import JoinInput, SideChange, appended, change
 from lancestat.plan.stages import (
     CommitResult,
+    GroupRows,
     JoinStages,
     LayOut,
     MeasureIndex,
@@ -30,6 +31,7 @@ from lancestat.plan.stages import (
     Probe,
     SearchStage,
 )
+from lancestat.spec.knn_join import ALL, Pairs
 from lancestat.spec.model import KnnJoin
 from lancestat.state.join_counts import Accuracy
 from lancestat.state.values import InputRecord, JoinRecord
@@ -79,7 +81,9 @@ class _Narrowing:
 def request_of(join: KnnJoin) -> JoinRequest:
     """Return the request that a declared join makes."""
     return JoinRequest(
-        k=join.k,
+        k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
+        is_range=join.k == ALL,
+        max_pairs=join.max_pairs,
         metric=Metric(join.metric),
         mode=Mode(join.mode),
         kind=JoinKind(join.join),
@@ -87,6 +91,10 @@ def request_of(join: KnnJoin) -> JoinRequest:
         recall=join.recall,
         min_right_rows=join.min_right_rows,
         with_rank=join.rank,
+        has_keys=bool(join.on),
+        excludes_self=join.exclude_self,
+        pairs_once=join.pairs == Pairs.UNORDERED.value,
+        max_distance=None if join.max_distance is None else float(join.max_distance),
     )
 
 
@@ -95,8 +103,8 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
 
     The last result is extended only if it is what the last run wrote, and only one side has rows
     behind those that the run saw. New right rows need a left side that is a table: the rows of
-    other sides may come in another order, so that neighbours could not be matched to them.
-
+    other sides may come in another order, so that neighbours could not be matched to them. They
+    also need as many neighbours for each left row as there are right rows, up to k (`_varies`).
     """
     narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
@@ -125,7 +133,7 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
         return None
     if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
         return _appended(Scope.NEW_LEFT, assessment.left, record)
-    is_placed = assessment.left.is_table
+    is_placed = assessment.left.is_table and not _varies(assessment.spec)
     if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
         return _appended(Scope.NEW_RIGHT, assessment.right, record)
     # Other sides than those that were recorded have no history.
@@ -136,10 +144,22 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
     return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in reasons))
 
 
+def _varies(join: KnnJoin) -> str | None:
+    """Return the key by which left rows have different numbers of neighbours, None without one.
+
+    Then nothing tells which rows of the last result belong to which left row.
+    """
+    if join.max_distance is not None:
+        return "max_distance"
+    return "on" if join.on else None
+
+
 def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
     new = appended(side, record.left if scope is Scope.NEW_LEFT else record.right)
     ids = frozenset(fragment.id for fragment in new)
-    return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, sum(fragment.rows for fragment in new))
+    # How many pass a filter only a run can tell.
+    rows = None if side.work.filter is not None else sum(fragment.rows for fragment in new)
+    return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, rows)
 
 
 def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
@@ -283,7 +303,7 @@ def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> Jo
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
     may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT
     unless_light = ("right",) if may_be_light and "right" in written else ()
-    search: list[SearchStage] = []
+    search: list[SearchStage] = [GroupRows()] if work.request.has_keys else []
     match decision.strategy:
         case Strategy.PARTITIONED:
             search += [] if decision.lists is None else [LayOut(decision.lists)]
@@ -305,11 +325,15 @@ def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> Jo
 
 def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:
     rows = narrowing.new_rows
-    if narrowing.scope is Scope.NEW_LEFT and rows is not None:
-        text = count(rows, "new left row is", "new left rows are")
+    if narrowing.scope is Scope.NEW_LEFT:
+        text = "new left rows that pass the filter are"
+        if rows is not None:
+            text = count(rows, "new left row is", "new left rows are")
         return (f"only {text} joined, and put behind the result",)
-    if narrowing.scope is Scope.NEW_RIGHT and rows is not None:
-        text = count(rows, "new right row is", "new right rows are")
+    if narrowing.scope is Scope.NEW_RIGHT:
+        text = "new right rows that pass the filter are"
+        if rows is not None:
+            text = count(rows, "new right row is", "new right rows are")
         return (f"only {text} searched, and merged with the result",)
     record = assessment.record
     if record is None or Reason.INPUT_CHANGED not in narrowing.reasons:
@@ -321,11 +345,16 @@ def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str
         SideChange.OTHER: "the {} side has changed",
     }
     # Other sides without a digest have notes of their own.
-    return tuple(
+    notes = tuple(
         _unproven_note(name, *sides[name]) or sentences[what].format(name)
         for name, what in changes.items()
         if what in sentences and sides[name][0].digest is not None
     )
+    is_appended = changes == {"left": SideChange.NONE, "right": SideChange.APPENDED}
+    key = _varies(assessment.spec)
+    if is_appended and assessment.left.is_table and key is not None:
+        notes += (f"under '{key}' new right rows are not merged with the result",)
+    return notes
 
 
 def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:

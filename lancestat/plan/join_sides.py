@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import (
+    FilterNotPushed,
     LakeError,
+    Location,
     NotVectors,
     ReferenceNotLance,
     SideColumnMissing,
@@ -24,7 +26,14 @@ from lancestat.knn.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import FragmentContent, fragment_contents, leaves, rows_digest
 from lancestat.lake.open import open_pinned, pinned_reads
-from lancestat.lake.snapshot import Snapshot, index_metric
+from lancestat.lake.snapshot import Field, Snapshot, index_metric
+from lancestat.predicates.filter_sql import to_lance
+from lancestat.predicates.parse import (
+    FilterSyntaxError,
+    UnknownColumnError,
+    filter_columns,
+    parse_filter,
+)
 from lancestat.redact import redact_line, secret_values
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
@@ -43,7 +52,8 @@ class JoinInput:
     and the content of the tables that it may name are the same. Of a Lance table
     `fragments` are known too, None of other sides. `columns` are those that the output shows and
     `rows` how many there are, None where only a run can tell. `index` is the metric of a vector
-    index. `notes` are for people.
+    index. `key_types` are those of the columns that have to be equal, None where only a run can
+    tell. `notes` are for people.
     """
 
     work: SideSource
@@ -54,6 +64,7 @@ class JoinInput:
     dimension: int | None = None
     index: str | None = None
     notes: tuple[str, ...] = ()
+    key_types: tuple[pa.DataType, ...] | None = None
 
     @property
     def is_table(self) -> bool:
@@ -115,13 +126,27 @@ class JoinSide:
     def declared(self) -> KnnSide:
         return side_of(self.join, self.name)
 
-    def error(self, kind: type[UsageError], message: str, hint: str | None = None) -> UsageError:
-        """An error about the side, where the join is declared."""
-        return kind(message, location=self.join.location, hint=hint)
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that have to be equal to the other side's."""
+        at = 0 if self.name == "left" else 1
+        return tuple(pair[at] for pair in self.join.on)
+
+    def error(
+        self,
+        kind: type[UsageError],
+        message: str,
+        hint: str | None = None,
+        location: Location | None = None,
+    ) -> UsageError:
+        """An error about the side, at a place or else where the join is declared."""
+        return kind(message, location=location or self.join.location, hint=hint)
 
 
 def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) -> int | None:
     """Check the columns of a side, and return the vectors' length, None where rows may differ.
+
+    Columns of a filter are checked by `pushed_filter`.
 
     Raises:
         SideColumnMissing: a column is missing.
@@ -132,12 +157,10 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
     declared = side.declared
     for column in (declared.vector, *(declared.select or ())):
         if column not in types:
-            known = ", ".join(list(types)[:_SHOWN]) + (", ..." if len(types) > _SHOWN else "")
-            raise side.error(
-                SideColumnMissing,
-                f"{side} names column '{column}', which {redact_line(uri)} does not have",
-                did_you_mean(column, types) or f"its columns: {known or 'none'}",
-            )
+            raise _missing(side, uri, column, types)
+    for column in side.keys:
+        if column not in types:
+            raise _missing(side, uri, column, types, side.join.on_location)
     type = types[declared.vector]
     if not is_vector(type):
         raise side.error(
@@ -146,6 +169,59 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
             "vectors are fixed-size or variable lists of float, double or halffloat",
         )
     return dimension(type)
+
+
+def _missing(
+    side: JoinSide,
+    uri: str,
+    column: str,
+    columns: Iterable[str],
+    location: Location | None = None,
+) -> UsageError:
+    columns = list(columns)
+    known = ", ".join(columns[:_SHOWN]) + (", ..." if len(columns) > _SHOWN else "")
+    return side.error(
+        SideColumnMissing,
+        f"{side} names column '{column}', which {redact_line(uri)} does not have",
+        did_you_mean(column, columns) or f"its columns: {known or 'none'}",
+        location,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilter:
+    """The filter of a side in Lance's SQL, and the columns that it reads."""
+
+    sql: str
+    columns: frozenset[str]
+
+
+_WHERE_HINT = "filter by what Lance can compare exactly, or declare the side as a query (`sql`)"
+
+
+def pushed_filter(side: JoinSide, uri: str, fields: Sequence[Field]) -> PushedFilter | None:
+    """Return the `where` of a side on a dataset, None without one.
+
+    Raises:
+        SideColumnMissing: it names a column that the dataset does not have.
+        FilterNotPushed: Lance's scan cannot apply it exactly.
+    """
+    declared = side.declared
+    if declared.where is None:
+        return None
+    by_name, place = {field.name: field for field in fields}, declared.where_location
+    try:
+        filter = parse_filter(declared.where, by_name)
+    except UnknownColumnError as error:
+        raise _missing(side, uri, error.column, by_name, place) from None
+    except FilterSyntaxError as error:
+        message = f"'where' of {side} {error}"
+        raise side.error(FilterNotPushed, message, _WHERE_HINT, place) from None
+    sql = to_lance(filter, by_name)
+    if sql is None:
+        message = f"'where' of {side} compares what Lance does not compare as Spark does"
+        raise side.error(FilterNotPushed, message, _WHERE_HINT, place)
+    return PushedFilter(sql, filter_columns(filter))
 
 
 # Formats of files whose readers ignore hidden files.
@@ -166,7 +242,7 @@ def observe_files(
     declared = side.declared
     redacted_uri = redact_line(uri, secret_values(declared.options))
     vector, select, options = declared.vector, declared.select, declared.options
-    work = SideSource(vector, select, format=format, uri=uri, options=options)
+    work = SideSource(vector, select, format=format, uri=uri, options=options, keys=side.keys)
     reads_files = format.lower() in _FILE_FORMATS
     is_local = local_path(uri) is not None
     files: Sequence[ListedFile] | None = None
@@ -261,6 +337,7 @@ class SideReader:
             UsageError: about columns, as `check_columns`.
             SideFilesMissing: there are no files.
             ReferenceNotLance: a query names the result of a join that is no Lance dataset.
+            FilterNotPushed: there is a filter that Lance's scan cannot apply.
         """
         declared = side.declared
         datasets, options = datasets_of(self.spec, declared), self.spec.target.storage_options
@@ -269,6 +346,13 @@ class SideReader:
         if datasets:
             return self._table(side, datasets[0])
         node = None if declared.table is None else self.spec.node(declared.table)
+        if declared.where is not None:
+            raise side.error(
+                FilterNotPushed,
+                f"{side} has a 'where', but is no Lance dataset",
+                "give the join that writes it a Lance output",
+                declared.where_location,
+            )
         if node is not None:
             return observe_files(side, node.dataset_uri, node.dataset_format, options)
         assert declared.uri is not None and declared.format is not None
@@ -278,18 +362,30 @@ class SideReader:
         declared, snapshot = side.declared, self._snapshot(dataset)
         types = {field.name: field.type for field in snapshot.fields}
         dimension = check_columns(side, dataset.uri, types)
+        filter = pushed_filter(side, dataset.uri, snapshot.fields)
         select = tuple(types) if declared.select is None else declared.select
+        read = {declared.vector, *select, *side.keys}
+        read |= filter.columns if filter is not None else frozenset()
         with self._opened(snapshot) as opened:
-            contents = fragment_contents(snapshot, leaves(opened, (declared.vector, *select)))
-            index = index_metric(opened, declared.vector) if side.name == "right" else None
+            contents = fragment_contents(snapshot, leaves(opened, read))
+            # An index proposes rows of the whole table.
+            may_search = side.name == "right" and filter is None
+            index = index_metric(opened, declared.vector) if may_search else None
         return JoinInput(
-            work=SideSource(declared.vector, select, table=PinnedTable.at(snapshot, dataset.name)),
+            work=SideSource(
+                declared.vector,
+                select,
+                table=PinnedTable.at(snapshot, dataset.name),
+                filter=None if filter is None else filter.sql,
+                keys=side.keys,
+            ),
             digest=rows_digest(contents),
             fragments=contents,
             columns=select,
-            rows=snapshot.rows,
+            rows=snapshot.rows if filter is None else None,
             dimension=dimension,
             index=index,
+            key_types=tuple(types[key] for key in side.keys),
         )
 
     def _query(self, side: JoinSide, sql: str, datasets: Sequence[Dataset]) -> JoinInput:
@@ -311,7 +407,12 @@ class SideReader:
             digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
         location = declared.sql_location or side.join.location
         work = SideSource(
-            declared.vector, declared.select, sql=sql, views=tuple(views), location=location
+            declared.vector,
+            declared.select,
+            sql=sql,
+            views=tuple(views),
+            location=location,
+            keys=side.keys,
         )
         return JoinInput(work, digest.hexdigest(), columns=declared.select)
 

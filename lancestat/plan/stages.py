@@ -123,6 +123,13 @@ class MeasureIndex:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupRows:
+    """Write the rows of both sides to scratch by the keys that they share."""
+
+    name: ClassVar[str] = "group"
+
+
+@dataclass(frozen=True, slots=True)
 class Probe:
     """Search neighbours for the pairs of a scope; `pairs` is None where it is not known."""
 
@@ -149,7 +156,7 @@ class CommitResult:
     appends: bool
 
 
-SearchStage = LayOut | MeasureIndex | Probe | MergeNeighbours
+SearchStage = LayOut | MeasureIndex | GroupRows | Probe | MergeNeighbours
 JoinStage = PrepareSides | SearchStage | CommitResult
 
 

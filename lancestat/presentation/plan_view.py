@@ -25,6 +25,7 @@ from lancestat.plan.coverage import Coverage
 from lancestat.plan.node_result import planned
 from lancestat.plan.stages import (
     CommitResult,
+    GroupRows,
     JoinStage,
     LayOut,
     MeasureIndex,
@@ -136,6 +137,8 @@ def _explain(stage: TableStage | JoinStage) -> str:
         case LayOut():
             lists = count(stage.lists, "list")
             return f"the right side is written to scratch in {lists} by centroid"
+        case GroupRows():
+            return "the rows of both sides are written to scratch by the keys that they share"
         case MeasureIndex():
             return "how far the index has to be searched, on a sample of left rows"
         case Probe():

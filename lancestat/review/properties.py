@@ -208,7 +208,7 @@ def _json(value: Any) -> Any:
         case ColumnSelection():
             return [_rule(rule) for rule in selection_rules(value)]
         case tuple():
-            return list(value)
+            return [list(item) if isinstance(item, tuple) else item for item in value]
     return value
 
 

@@ -12,6 +12,7 @@ from typing_extensions import assert_never
 
 from lancestat.errors import (
     LancestatError,
+    Location,
     MissingKey,
     NotPlainQuery,
     SpecError,
@@ -45,6 +46,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.files import resolve_uri
+from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -105,10 +107,19 @@ class Builder:
     def knn_join(self, item: Item) -> KnnJoin:
         """Return the KNN join that an item declares."""
         self._check_mode(item)
+        self._check_distance(item)
         values = self._values(KnnJoin, item)
         if values["output_format"] == "table":
             values["output_format"] = "lance"
-        return KnnJoin(**values, location=item.location)
+        on = values["on"]
+        values["on"] = tuple((key, key) if isinstance(key, str) else key for key in on)
+        place = item.at("on") if on else None
+        return KnnJoin(
+            **values,
+            location=item.location,
+            on_location=place,
+            self_location=_self_location(item, values),
+        )
 
     def source(self, item: Item, scope: TemplateScope, origins: Mapping[str, Origin]) -> Source:
         """Return the source that an item declares.
@@ -206,6 +217,9 @@ class Builder:
                 return tuple(parts) if is_ordered else frozenset(parts)
             case Settings():
                 return item.settings(*map(str, steps))
+            case Nested(resource=resource) if resource is KeyPair:
+                pair = self._values(KeyPair, item, *steps)
+                return (pair["left"], pair["right"])
             case Nested(resource=resource):
                 return self._nested(resource, item, *map(str, steps))
             case Either(shapes=shapes):
@@ -303,16 +317,43 @@ class Builder:
             hint = "approx: {recall: 0.95}"
             self.errors.append(item.error(MissingKey, message, "mode", hint=hint))
 
+    def _check_distance(self, item: Item) -> None:
+        distance, metric = item.value.get("max_distance"), item.value.get("metric", "l2")
+        is_range = item.value["k"] == ALL
+        if is_range and distance is None:
+            message = "'k: all' needs a 'max_distance', within which all rows are neighbours"
+            self.errors.append(item.error(MissingKey, message, "k", hint="max_distance: 0.3"))
+        if is_range and "on" in item.value:
+            message = "'k: all' cannot be combined with 'on': give the most neighbours of a row"
+            self.errors.append(item.error(WrongValue, message, "k"))
+        if not is_range and "max_pairs" in item.value:
+            message = "'max_pairs' needs 'k: all'"
+            self.errors.append(item.error(WrongValue, message, "max_pairs"))
+        if distance is None:
+            return
+        reason = distance_objection(float(distance), metric)
+        if reason is not None:
+            found = item.quoted(f"{distance:g}", "max_distance")
+            message = f"'max_distance' {reason}, found {found}"
+            self.errors.append(item.error(WrongValue, message, "max_distance"))
+
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))
         table, has_query = values["table"], values["sql"] is not None
+        has_filter = values["where"] is not None
+        if has_filter and table is None and values["format"] != "lance":
+            message = "'where' is for sides that are a 'table' or a 'lance' dataset"
+            hint = "filter other rows with a 'sql' side"
+            self.errors.append(item.error(WrongValue, message, *steps, "where", hint=hint))
+        where = item.at(*steps, "where") if has_filter else None
         if table is not None and "." in table:
             # The names of nodes have no dots.
             uri = self._catalog_table(item, table, *steps, "table")
-            return KnnSide(**{**values, "table": None, "format": "lance", "uri": uri})
+            values = {**values, "table": None, "format": "lance", "uri": uri}
+            return KnnSide(**values, where_location=where)
         refs = item.refs.get((*item.path, *steps, "sql"), ()) if table is None else (table,)
         location = item.at(*steps, "sql") if has_query else None
-        return KnnSide(**values, refs=refs, sql_location=location)
+        return KnnSide(**values, refs=refs, sql_location=location, where_location=where)
 
     def _columns(self, item: Item, columns: Any, *steps: str) -> ColumnSelection:
         if isinstance(columns, tuple):
@@ -343,13 +384,26 @@ class Builder:
 
 
 # The types of values among which a shape of `Either` is chosen.
-_JSON_TYPES: Mapping[type, type] = {Text: str, Flag: bool, Listed: list, Nested: dict}
+_JSON_TYPES: Mapping[type, type | tuple[type, ...]] = {
+    Text: str,
+    Number: (int, float),
+    Flag: bool,
+    Listed: list,
+    Nested: dict,
+}
 
 
 def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
     for step in steps:
         value = value[step]
     return value
+
+
+def _self_location(item: Item, values: Mapping[str, Any]) -> Location | None:
+    """Return where a join declares that its sides are the same rows."""
+    if values["exclude_self"]:
+        return item.at("exclude_self")
+    return item.at("pairs") if values["pairs"] == Pairs.UNORDERED.value else None
 
 
 def _has(mapping: Mapping[str, Any], path: tuple[str, ...]) -> bool:

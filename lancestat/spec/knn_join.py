@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 from enum import Enum
+from math import isfinite
 from typing import ClassVar
 
 from lancestat.errors import Location
@@ -14,6 +15,7 @@ from lancestat.spec.declaration import (
     MEANING,
     REMARK,
     Chosen,
+    Either,
     Flag,
     Key,
     Listed,
@@ -32,6 +34,7 @@ from lancestat.spec.shapes import (
     FILLED,
     FILLED_PATH,
     NAME,
+    NEIGHBOURS,
     PUBLIC,
     SETTINGS,
     TAGS,
@@ -41,6 +44,9 @@ from lancestat.spec.shapes import (
 from lancestat.spec.table import NodeKind
 
 ROWS = Risk.JOIN_MEANING_CHANGED
+# The `k` of a join of all pairs within a distance, and the most of them that are written.
+ALL = "all"
+MOST_PAIRS = 100_000_000
 
 
 class Metric(str, Enum):
@@ -65,6 +71,22 @@ class JoinKind(str, Enum):
     LEFT_OUTER = "left_outer"
 
 
+class Pairs(str, Enum):
+    """Whether a pair of rows of one table counts for both rows, or once for the first of them."""
+
+    ORDERED = "ordered"
+    UNORDERED = "unordered"
+
+
+def distance_objection(distance: float, metric: str) -> str | None:
+    """Return why a number can be no largest distance of a metric, None where it can."""
+    if not isfinite(distance):
+        return "must be finite"
+    if distance < 0 and metric != Metric.DOT.value:
+        return f"must be 0 or more, as every distance by {metric} is"
+    return None
+
+
 def _values(words: type[Enum]) -> tuple[str, ...]:
     return tuple(word.value for word in words)
 
@@ -85,7 +107,8 @@ class KnnSide:
     """One side of a KNN join: exactly one of `table`, `uri` (with `format`) or `sql` is set.
 
     `refs` are the names of the nodes that the side reads, `select` is None for all columns.
-    `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written.
+    `options` may hold secrets: `repr` omits them. `sql_location` is where the query is written,
+    `where_location` where the filter is.
     """
 
     table: str | None = key(
@@ -147,8 +170,17 @@ class KnnSide:
         risk=ROWS,
         default=None,
     )
+    where: str | None = key(
+        FILLED,
+        "A filter on the rows of a 'table' or 'lance' side, such as p_size < 20; Lance applies it "
+        "in the scan.",
+        risk=ROWS,
+        default=None,
+        kw_only=True,
+    )
     refs: tuple[str, ...] = ()
     sql_location: Location | None = field(default=None, compare=False, kw_only=True)
+    where_location: Location | None = field(default=None, compare=False, kw_only=True)
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'vector' and one of 'table', 'lance', 'parquet', 'format' or 'sql'",
@@ -160,13 +192,37 @@ class KnnSide:
     )
 
 
+@resource
+class KeyPair:
+    """Two columns that have to be equal for rows to be compared."""
+
+    left: str = key(FILLED, "The left column.", role=MEANING)
+    right: str = key(FILLED, "The right column.", role=MEANING)
+
+    declares: ClassVar[Resource] = Resource(
+        "a mapping with 'left' and 'right'",
+        "Columns of different names.",
+        noun="pair of keys",
+        definition="key_pair",
+    )
+
+
+def keys_text(pairs: tuple[tuple[str, str], ...]) -> str:
+    """Return pairs of keys as people read them: `tenant, shop_id = store_id`."""
+    return ", ".join(left if left == right else f"{left} = {right}" for left, right in pairs)
+
+
 def _output(form: str, about: str) -> Key:
     return Key(("output", form), FILLED_PATH, about, role=MEANING, risk=Risk.OUTPUT_MOVED)
 
 
 @resource
 class KnnJoin:
-    """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set."""
+    """A declared nearest-neighbour join. In mode approx one of `nprobes` and `recall` is set.
+
+    `on` are pairs of a left and a right column, and `on_location` is where they are declared, as
+    `self_location` is of `exclude_self` or `pairs`.
+    """
 
     name: str = key(NAME, "The name of the node.", role=LABEL)
     description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
@@ -178,7 +234,38 @@ class KnnJoin:
     right: KnnSide = key(
         Nested(resource=KnnSide), "The rows that are found.", role=MEANING, risk=ROWS
     )
-    k: int = key(TO_100000, "How many neighbours each left row gets.", role=MEANING, risk=ROWS)
+    k: int | str = key(
+        NEIGHBOURS,
+        "How many neighbours each left row gets; all of those within 'max_distance' for 'all'.",
+        role=MEANING,
+        risk=ROWS,
+    )
+    on: tuple[tuple[str, str], ...] = key(
+        Listed(
+            title="a list of columns, or of {left: a, right: b}",
+            items=Either(
+                title="a column, or {left: a, right: b}",
+                shapes=(
+                    Text(title="a column", limits={"minLength": 1}),
+                    Nested(resource=KeyPair),
+                ),
+            ),
+            is_filled=True,
+        ),
+        "Only rows whose columns of these names are equal are compared; null equals nothing.",
+        words=keys_text,
+        risk=ROWS,
+        default=(),
+        kw_only=True,
+    )
+    max_distance: float | None = key(
+        Number(title="a number"),
+        "Right rows that are farther are no neighbours: in the units of _distance, where l2 is the "
+        "squared Euclidean distance.",
+        risk=ROWS,
+        default=None,
+        kw_only=True,
+    )
     metric: str = key(
         Words(title="a metric", choices=_values(Metric)),
         "How distance is measured.",
@@ -233,6 +320,26 @@ class KnnJoin:
         default=False,
         kw_only=True,
     )
+    max_pairs: int = key(
+        AT_LEAST_0,
+        "Under 'k: all', the most pairs that the result may have: with more of them the run fails.",
+        default=MOST_PAIRS,
+        kw_only=True,
+    )
+    exclude_self: bool = key(
+        Flag(),
+        "Whether a row is no neighbour of itself, where both sides are the same table.",
+        risk=ROWS,
+        default=False,
+        kw_only=True,
+    )
+    pairs: str = key(
+        Words(title="a word", choices=_values(Pairs)),
+        "unordered joins each pair of rows of one table once: a row with rows behind it.",
+        risk=ROWS,
+        default=Pairs.ORDERED.value,
+        kw_only=True,
+    )
     min_right_rows: int = key(
         AT_LEAST_0,
         "Below this many right rows Spark joins by itself.",
@@ -259,6 +366,8 @@ class KnnJoin:
         ),
     )
     location: Location
+    on_location: Location | None = field(default=None, compare=False, kw_only=True)
+    self_location: Location | None = field(default=None, compare=False, kw_only=True)
     declared: KnnJoin | None = field(default=None, compare=False, repr=False, kw_only=True)
 
     kind = NodeKind.KNN_JOIN

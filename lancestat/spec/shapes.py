@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from lancestat.spec.declaration import (
     Duration,
+    Either,
     Listed,
     Number,
     PathOrUri,
@@ -81,6 +82,11 @@ TO_100000 = Number(
     title="a whole number from 1 to 100000",
     limits={"minimum": 1, "maximum": 100_000},
     is_whole=True,
+)
+# Of a few neighbours, or all within a distance.
+NEIGHBOURS = Either(
+    title="a whole number from 1 to 100000, or 'all'",
+    shapes=(TO_100000, Text(title="'all'", limits={"pattern": r"^all$(?!\n)"}, is_public=True)),
 )
 SETTINGS = Settings(
     title="a mapping of options",

@@ -225,6 +225,9 @@ class _Session:
     def lay_out(self, stage: LayOut) -> PreparedJoin:
         return self
 
+    def group_rows(self) -> PreparedJoin:
+        return self
+
     def measure_index(self) -> PreparedJoin:
         return self
 
@@ -314,7 +317,8 @@ class _Joining:
         return pa.Table.from_pylist(rows, self._schema())
 
     def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
-        nearest = list(ranked)[: self.work.request.k]
+        request = self.work.request
+        nearest = list(ranked) if request.is_range else list(ranked)[: request.k]
         if not nearest and self.work.request.kind is JoinKind.LEFT_OUTER:
             return [self._left(number)]
         with_rank = self.work.request.with_rank
@@ -329,9 +333,27 @@ class _Joining:
         neighbours = [
             {**self._right(other), "_distance": distance(query, vector, metric)}
             for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
-            if is_usable(vector, metric)
+            if is_usable(vector, metric) and self._may_match(number, other)
         ]
+        most = self.work.request.max_distance
+        if most is not None:
+            neighbours = [line for line in neighbours if line["_distance"] <= most]
         return sorted(neighbours, key=lambda line: line["_distance"])
+
+    def _may_match(self, number: int, other: int) -> bool:
+        pairs = zip(self.work.left.keys, self.work.right.keys, strict=True)
+        values = [
+            (self.left.column(left)[number].as_py(), self.right.column(right)[other].as_py())
+            for left, right in pairs
+        ]
+        request = self.work.request
+        if request.is_self_join:
+            # Rows are numbered in their order.
+            own, theirs = (side.column("id")[at].as_py() for side, at in
+                           ((self.left, number), (self.right, other)))  # fmt: skip
+            if theirs == own or (request.pairs_once and theirs < own):
+                return False
+        return all(left is not None and left == right for left, right in values)
 
     def _left(self, number: int) -> Row:
         return {name: self.left.column(source)[number].as_py()
@@ -370,7 +392,7 @@ def columns_of(side: SideSource, table: pa.Table) -> list[str]:
 def rows_of(side: SideSource, only: frozenset[int] | None) -> pa.Table:
     """The rows of a side, or of some of its fragments."""
     if side.table is not None:
-        return pinned_rows(side.table, only)
+        return pinned_rows(side.table, only, side.filter)
     assert only is None, "rows of other sides have no fragments"
     if side.sql is not None:
         return pinned_rows(side.views[0], None)
@@ -387,11 +409,14 @@ def for_parquet(table: pa.Table) -> pa.Table:
     return table
 
 
-def pinned_rows(table: PinnedTable, only: frozenset[int] | None) -> pa.Table:
+def pinned_rows(
+    table: PinnedTable, only: frozenset[int] | None, filter: str | None = None
+) -> pa.Table:
     dataset = open_pinned(table.pin)
     fragments = [fragment for fragment in table.fragments if only is None or fragment.id in only]
-    tables = [dataset.get_fragment(fragment.id).to_table() for fragment in fragments]
-    assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
+    tables = [dataset.get_fragment(fragment.id).to_table(filter=filter) for fragment in fragments]
+    if filter is None:
+        assert [len(rows) for rows in tables] == [fragment.rows for fragment in fragments]
     return pa.concat_tables(tables) if tables else dataset.schema.empty_table()
 
 

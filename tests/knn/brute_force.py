@@ -25,8 +25,13 @@ def pair_distances(
     return 1.0 - left @ right.T
 
 
-def nearest_by(matrix: NDArray[np.float64], places: NDArray[np.int64], k: int) -> Neighbours:
-    """The k nearest by (distance in float32, place) of all distances."""
+def nearest_by(
+    matrix: NDArray[np.float64],
+    places: NDArray[np.int64],
+    k: int,
+    max_distance: float | None = None,
+) -> Neighbours:
+    """The k nearest by (distance in float32, place) of all distances, or of those up to one."""
     with np.errstate(over="ignore"):
         narrow = matrix.astype(np.float32)
     order = np.lexsort((np.broadcast_to(places, narrow.shape), narrow), axis=1)[:, :k]
@@ -34,6 +39,9 @@ def nearest_by(matrix: NDArray[np.float64], places: NDArray[np.int64], k: int) -
     all_distances = np.full((len(matrix), k), np.inf, np.float32)
     all_places[:, : order.shape[1]] = places[order]
     all_distances[:, : order.shape[1]] = np.take_along_axis(narrow, order, axis=1)
+    if max_distance is not None:
+        is_beyond = all_distances.astype(np.float64) > max_distance
+        all_places[is_beyond], all_distances[is_beyond] = -1, np.inf
     return Neighbours(all_places, all_distances)
 
 

@@ -89,6 +89,8 @@ OTHER_SIDES = [
     replace(SIDE, select=()),
     replace(SIDE, select=None),
     replace(SIDE, table="r"),
+    replace(SIDE, where="a < 1"),
+    replace(SIDE, where="a < 2"),
     replace(SIDE, table=None, sql="select 1"),
     replace(SIDE, table=None, format="csv", uri="/x", options={"a": "1"}),
     replace(SIDE, table=None, format="csv", uri="/x", options={"a": "2"}),
@@ -99,6 +101,8 @@ JOINS = [
     *(replace(JOIN, left=side) for side in OTHER_SIDES),
     *(replace(JOIN, right=side) for side in OTHER_SIDES),
     replace(JOIN, k=11),
+    replace(JOIN, k="all"),
+    replace(JOIN, max_pairs=5),
     replace(JOIN, output_format="parquet"),
     replace(JOIN, output_uri="/wh/o2"),
     replace(JOIN, metric="dot"),
@@ -107,6 +111,11 @@ JOINS = [
     replace(JOIN, join="left_outer"),
     replace(JOIN, min_right_rows=1),
     replace(JOIN, rank=True),
+    replace(JOIN, max_distance=0.3),
+    replace(JOIN, exclude_self=True),
+    replace(JOIN, pairs="unordered"),
+    replace(JOIN, on=(("a", "a"),)),
+    replace(JOIN, on=(("a", "b"),)),
 ]
 
 
@@ -117,7 +126,7 @@ def test_every_change_of_the_definition_changes_the_digest() -> None:
 
 def test_every_field_of_the_model_is_tested() -> None:
     remarks = {"name", "location", "description", "tags", "owner", "freshness"}
-    remarks |= {"storage_options", "declared", "source"}
+    remarks |= {"storage_options", "declared", "source", "on_location", "self_location"}
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):
             values = {repr(getattr(node, field.name)) for node in varied}

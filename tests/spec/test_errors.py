@@ -99,6 +99,23 @@ knn_joins:
      output: {lance: w}, mode: approx, approx: {nprobes: 1, recall: 0}, min_right_rows: -1}
   - {name: g, k: 1, left: {format: csv, path: p, options: {password: [s3cr3t]}, vector: v,
      select: [a, a]}, right: {table: t, vector: ""}, output: {lance: u}}
+  - {name: h, k: 1, left: {table: t, vector: v, where: 1}, output: {lance: s},
+     right: {table: t, vector: v}}
+  - {name: i, k: 1, left: {table: t, vector: v}, output: {lance: r},
+     right: {parquet: p, vector: v, where: "a < 1"}}
+  - {name: j, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: q},
+     max_distance: -0.5}
+  - {name: l, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: n},
+     max_distance: near, metric: dot}
+  - {name: m, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: m},
+     on: [a, {left: b}, {left: c, right: d, middle: e}]}
+  - {name: n, k: 1, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: l},
+     on: tenant}
+  - {name: o, k: all, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: k}}
+  - {name: p, k: all, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: j},
+     max_distance: 1, on: [a]}
+  - {name: q, k: 3, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: i},
+     max_pairs: 1}
 """,
     "unknown_references": """\
 tables:

@@ -19,6 +19,7 @@ from lancestat.report.site.overview import freshness_words
 from lancestat.report.site.text import NOTHING, ago, instant, shorten
 from lancestat.report.values import JoinReport, TableReport
 from lancestat.spec.catalog import shown_uri, table_name_of
+from lancestat.spec.knn_join import Pairs, keys_text
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnSelection,
@@ -99,9 +100,16 @@ class SideFacts:
 def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
     """Terms and what is known of them; `origins` are those of values from the environment."""
     spec, record = report.spec, report.record
-    meaning = f"{count(spec.k)} nearest by {spec.metric}, {spoken([spec.join])} join"
+    near = "" if spec.max_distance is None else f" within {spec.max_distance:g}"
+    some = "all" if isinstance(spec.k, str) else f"{count(spec.k)} nearest"
+    meaning = f"{some}{near} by {spec.metric}, {spoken([spec.join])} join"
+    if spec.exclude_self:
+        meaning += ", without the row itself"
+    if spec.pairs == Pairs.UNORDERED.value:
+        meaning += ", each pair once"
     facts = [
-        ("Meaning", named(origins, "k", "metric", "join") or meaning),
+        ("Meaning", named(origins, "k", "max_distance", "metric", "join") or meaning),
+        *([("Keys", named(origins, "on") or keys_text(spec.on))] if spec.on else []),
         ("Mode", named(origins, "mode", "approx") or _mode(spec)),
         ("Output", f"{spec.output_format}: {spec.output_uri}"),
     ]
@@ -156,6 +164,8 @@ def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> Si
     facts = [("Vector", side.vector), ("Columns", selected)]
     if side.uri is not None:
         facts.insert(0, ("Read from", f"{side.format or 'lance'}: {shown_uri(side.uri)}"))
+    if side.where is not None:
+        facts.append(("Where", side.where))
     if side.options:
         facts.append(("Options", ", ".join(sorted(side.options))))
     if made is not None:

@@ -10,9 +10,11 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
 
-from lancestat.errors import Cancelled, VectorLengthMismatch
+from lancestat.errors import Cancelled, SideColumnMissing, VectorLengthMismatch, did_you_mean
 from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.groups import compared_key_types
 from lancestat.knn.request import JoinRequest, Mode, OutputNames, output_names
 from lancestat.knn.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
 from lancestat.lake.snapshot import index_metric
@@ -32,16 +34,24 @@ from lancestat.spark.knn.sides import (
     opened_table,
     read_in_place,
     source_rows,
+    with_keys,
+    with_last_columns_as_keys,
 )
 from lancestat.spark.knn.strategies import Searcher
-from lancestat.spark.knn.written_side import SideWriteOptions, with_numbered_columns, write_side
+from lancestat.spark.knn.written_side import (
+    SideWriteOptions,
+    column_index,
+    with_numbered_columns,
+    write_side,
+)
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.jobs import Jobs, jobs_of
 from lancestat.spark.session.start import is_connect
-from lancestat.spark.session.versions import has_nearest_by_join
+from lancestat.spark.session.versions import has_nearest_by_join, to_arrow_schema
 from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -59,6 +69,7 @@ class SparkJoin:
     unproven: Mapping[str, tuple[str, ...]]
     folder: _LazyScratch
     cleanup: ExitStack
+    key_types: tuple[pa.DataType, ...] = ()
 
     def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
         engine, work = self.engine, self.work
@@ -84,7 +95,7 @@ class SparkJoin:
             self._searcher(left.side, right.side, dimension, writer),
             right.excluded,
             self.unproven,
-            lambda: self.folder.path("partitions"),
+            self.folder.path,
             rollback,
             Probe(Strategy.EXACT, work.scope, None),
         )
@@ -101,17 +112,28 @@ class SparkJoin:
                 left.all_rows,
                 len(right.all_rows),
                 dimension=dimension,
-                k=request.k,
+                k=request.searched,
                 cores=engine.cores,
             ),
-            Materializer(left, right, self.names, request.kind, schema, writer),
+            Materializer(
+                left,
+                right,
+                self.names,
+                request.kind,
+                schema,
+                writer,
+                drops_self=request.searched > request.k and not request.is_range,
+            ),
             engine.on_stage,
+            self.key_types,
         )
 
     def _has_index(self, opened: OpenedSide) -> bool:
         """Whether the right side is a table with a vector index of the metric."""
         right = self.work.right
-        if right.table is None or self.work.request.mode is Mode.EXACT:
+        if right.table is None or right.filter is not None:
+            return False
+        if self.work.request.mode is Mode.EXACT:
             return False
         side = opened.side
         assert isinstance(side, VectorSide)
@@ -190,6 +212,7 @@ class Engine:
         given = {**(frames or {}), **{name: rows for name, (rows, _) in read.items()}}
         left = self._source("left", work.left, given.get("left"))
         right = self._source("right", work.right, given.get("right"))
+        key_types = self._key_types(left, right)
         if names is None:
             names = output_names(left.select, right.select, with_rank=work.request.with_rank)
         unproven = {name: reasons for name, (_, reasons) in read.items()}
@@ -198,7 +221,8 @@ class Engine:
             self.jobs.group(self.run_id, f"lancestat: {work.node}"),
         ):
             scratch = _LazyScratch(self, stack)
-            yield SparkJoin(self, work, (left, right), names, unproven, scratch, stack)
+            sources = (left, right)
+            yield SparkJoin(self, work, sources, names, unproven, scratch, stack, key_types)
 
     def _source(self, name: str, side: SideSource, frame: DataFrame | None) -> _Source:
         if side.table is None and frame is None:
@@ -207,7 +231,31 @@ class Engine:
         if select is None:
             assert frame is not None
             select = tuple(frame.columns)
-        return _Source(name, side.vector, select, side.table, frame)
+        return _Source(name, side.vector, select, side.table, frame, side.filter, side.keys)
+
+    def _key_types(self, left: _Source, right: _Source) -> tuple[pa.DataType, ...]:
+        """Return the types in which keys are compared; nothing is read for it."""
+        if not left.keys:
+            return ()
+        types = [self._types_of_keys(side) for side in (left, right)]
+        return compared_key_types(left.keys, right.keys, *types)
+
+    def _types_of_keys(self, source: _Source) -> list[pa.DataType]:
+        if source.table is not None:
+            options = self.options.of(source.table.pin.uri)
+            schema = pinned_dataset(source.table.pin, options).schema
+        else:
+            assert source.frame is not None
+            zone = self.spark.conf.get("spark.sql.session.timeZone") or "UTC"
+            numbers = [column_index(source.frame.columns, k, source.name) for k in source.keys]
+            fields = [source.frame.schema.fields[number] for number in numbers]
+            return [to_arrow_schema(StructType([f]), zone).field(0).type for f in fields]
+        for key in source.keys:
+            if key not in schema.names:
+                hint = did_you_mean(key, schema.names)
+                message = f"the {source.name} side has no column '{key}'"
+                raise SideColumnMissing(message, hint=hint)
+        return [schema.field(key).type for key in source.keys]
 
     def open_sides(
         self,
@@ -217,7 +265,12 @@ class Engine:
         folder: _LazyScratch,
         stage: PrepareSides,
     ) -> tuple[OpenedSide, OpenedSide]:
-        """Open both sides; those that have to be written are written side by side."""
+        """Open both sides; those that have to be written are written side by side.
+
+        Where both are the same rows of no table these are written once, in one order.
+        """
+        if request.is_self_join and left.table is None:
+            return self._opened_once(left, right, request, folder, stage)
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
             open_side = self.jobs.inherited(self._opened)
@@ -237,6 +290,27 @@ class Engine:
             raise min(failures, key=_is_cancelled)
         return sides[0].result(), sides[1].result()
 
+    def _opened_once(
+        self,
+        left: _Source,
+        right: _Source,
+        request: JoinRequest,
+        folder: _LazyScratch,
+        stage: PrepareSides,
+    ) -> tuple[OpenedSide, OpenedSide]:
+        both = replace(left, select=(*left.select, *left.keys, *right.select), keys=right.keys)
+        opened = self._opened(both, request, folder, stage, None)
+        side, shown, keys = opened.side, len(left.select), len(left.keys)
+        first, among, second = (
+            side.columns[:shown],
+            side.columns[shown : shown + keys],
+            side.columns[shown + keys :],
+        )
+        return (
+            replace(opened, side=replace(side, columns=first, keys=among)),
+            replace(opened, side=replace(side, columns=second)),
+        )
+
     def _cancel(self, sides: Sequence[Future[OpenedSide]]) -> None:
         # The other side's job may be yet to come.
         self.jobs.cancel(self.run_id, lambda: all(side.done() for side in sides))
@@ -253,12 +327,13 @@ class Engine:
         name, vector, select = source.name, source.vector, source.select
         if source.table is not None:
             options = self.options.of(source.table.pin.uri)
-            return opened_table(source.table, vector, select, options, name)
+            opened = opened_table(source.table, vector, select, options, name, source.filter)
+            return with_keys(opened, source.keys)
         assert source.frame is not None
-        rows = with_numbered_columns(source.frame, vector, select, name)
+        rows = with_numbered_columns(source.frame, vector, (*select, *source.keys), name)
         # What Spark would read of files is known in its JVM alone.
         scan = None if is_connect(self.spark) else parquet_scan(rows)
-        if scan is not None and left is not None:
+        if scan is not None and left is not None and not source.keys:
             in_place = read_in_place(scan, request, left.result(), self.cores)
             if in_place is not None:
                 note = f"the {name} side is read where it is"
@@ -270,18 +345,23 @@ class Engine:
         opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)
         self.on_stage(StageProgress(stage, count, count))
-        return opened
+        return with_last_columns_as_keys(opened, len(source.keys))
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """The source of a side's rows: a table, else a DataFrame that is not computed yet."""
+    """The source of a side's rows: a table, else a DataFrame that is not computed yet.
+
+    `filter` is that of a table. `keys` are compared with the other side's.
+    """
 
     name: str
     vector: str
     select: Sequence[str]
     table: PinnedTable | None
     frame: DataFrame | None
+    filter: str | None = None
+    keys: tuple[str, ...] = ()
 
 
 def _is_cancelled(error: BaseException) -> bool:

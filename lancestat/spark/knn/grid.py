@@ -18,7 +18,7 @@ SHUFFLE_SECONDS, DRIVER_SECONDS = 0.15, 0.02
 # Neighbours that the driver merges and fetches itself.
 DRIVER_LINES = 4096
 # A left row's neighbours are held as position and distance, and once more while they are merged.
-_NEIGHBOUR_BYTES = 2 * (8 + 4)
+NEIGHBOUR_BYTES = 2 * (8 + 4)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     with fewer the right side is split, and the neighbours are merged, unless one task is through
     before that would be worth it.
     """
-    row_bytes = 4 * dimension + _NEIGHBOUR_BYTES * min(k, max(1, right_rows))
+    row_bytes = 4 * dimension + NEIGHBOUR_BYTES * min(k, max(1, right_rows))
     largest = max(1, CHUNK_BYTES // row_bytes)
     fewest = -(-len(left) // largest)
     for_all_cores = min(cores, len(left) // SMALLEST_CHUNK)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,12 +10,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.knn.request import DISTANCE, JoinKind, OutputNames
-from lancestat.knn.search import Neighbours, merge
+from lancestat.knn.search import Neighbours, merge, without
 from lancestat.knn.work import OutputState, Rows
 from lancestat.output import result as output
 from lancestat.output.result import read_rows
 from lancestat.output.writer import OutputWriter, Written
-from lancestat.spark.knn.reader import Side, read_columns, read_schema, take
+from lancestat.spark.knn.reader import Side, read_columns, read_schema, row_places, take
 from lancestat.spark.session.arrow_types import PROBE_ROWS, fitting_rows
 
 
@@ -49,7 +49,8 @@ class PreviousResult:
 class Materializer:
     """Builds rows of the result and writes them; pickled for Spark's workers.
 
-    `schema` is the result's.
+    `schema` is the result's. With `drops_self` one neighbour more than is wanted was searched for,
+    since each row may be among its own.
     """
 
     left: Side
@@ -59,6 +60,7 @@ class Materializer:
     schema: pa.Schema
     writer: OutputWriter
     previous: PreviousResult | None = None
+    drops_self: bool = False
 
     def completed(self, chunk: ProbedChunk) -> ProbedChunk:
         """Merge the neighbours of the previous result, if there is one, into the chunk.
@@ -75,9 +77,22 @@ class Materializer:
         added = Neighbours(shifted, chunk.neighbours.distances)
         return replace(chunk, neighbours=merge([known, added], k))
 
+    def without_self(self, chunk: ProbedChunk) -> ProbedChunk:
+        """Drop each row from its own neighbours, where these may hold it."""
+        if not self.drops_self:
+            return chunk
+        positions = chunk.rows.start + np.flatnonzero(chunk.is_valid)
+        own, _ = row_places(self.left, self.right, positions)
+        return replace(chunk, neighbours=without(chunk.neighbours, own))
+
     def write(self, chunk: ProbedChunk) -> Written:
         """Write the rows of one chunk, in left row order, the nearest first."""
         return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
+
+    def write_parts(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
+        """Write the rows of a chunk, of which each part holds some consecutive left rows."""
+        batches = (batch for part in parts for batch in self._batches(part))
+        return output.write(self.writer, number, self.schema, batches)
 
     def _known(self, previous: PreviousResult, chunk: ProbedChunk) -> Neighbours:
         lines = self.lines(chunk.is_valid, previous.width)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from lancestat.knn.request import Metric
-from lancestat.knn.search import nothing
+from lancestat.knn.request import JoinRequest, Metric
+from lancestat.knn.search import nothing, within
 from lancestat.knn.work import Rows
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.reader import VectorReader
@@ -46,7 +46,7 @@ class NearestByJoin:
     left: VectorReader
     right: VectorReader
     materialize: Materializer
-    k: int
+    request: JoinRequest
     threads: int
 
     def search(self, chunks: Sequence[Rows], right: Sequence[Rows]) -> list[WrittenChunk]:
@@ -54,7 +54,7 @@ class NearestByJoin:
         left_rows = self._frame(self.left, chunks)
         right_rows = self._frame(self.right, right)
         distance = _distance(self.left.metric)
-        neighbours = _ranked(left_rows, right_rows, distance, self.k)
+        neighbours = _ranked(left_rows, right_rows, distance, self.request.k)
         valid = sum(count_valid(self._jobs, self.right, right))
         excluded = sum(map(len, right)) - valid
         written = self._written(neighbours, chunks, excluded, valid)
@@ -83,12 +83,12 @@ class NearestByJoin:
     def _written(
         self, neighbours: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
     ) -> dict[int, WrittenChunk]:
-        materialize, k, threads = self.materialize, self.k, self.threads
+        materialize, request, threads = self.materialize, self.request, self.threads
 
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with worker_task(threads, materialize.writer.storage_options, WRITING):
                 for number, table in _by_chunk(batches):
-                    probed = _probed(table, chunks[number], k, excluded, valid)
+                    probed = _probed(table, chunks[number], request, excluded, valid)
                     done = written_chunk(materialize, number, chunks[number], probed)
                     yield pa.RecordBatch.from_pylist(
                         [{"chunk": number, "done": pickle.dumps(done)}], _WRITTEN
@@ -107,7 +107,7 @@ class NearestByJoin:
         """Write chunks in which no row matches anything, which Spark's join does not return."""
         if not numbers:
             return {}
-        materialize, k, threads = self.materialize, self.k, self.threads
+        materialize, k, threads = self.materialize, self.request.k, self.threads
 
         def write(chunk_numbers: Iterable[int]) -> Iterator[tuple[WrittenChunk, tuple[()]]]:
             with worker_task(threads, materialize.writer.storage_options, WRITING):
@@ -206,7 +206,9 @@ def _batch(
     )
 
 
-def _probed(table: pa.Table, rows: Rows, k: int, excluded: int, compared: int) -> ProbeResult:
+def _probed(
+    table: pa.Table, rows: Rows, request: JoinRequest, excluded: int, compared: int
+) -> ProbeResult:
     """Convert the rows of Spark's join for one chunk, in any order, to neighbours."""
     queries, positions, distances = (
         table.column(name).to_numpy() for name in ("query", "place", "distance")
@@ -214,10 +216,11 @@ def _probed(table: pa.Table, rows: Rows, k: int, excluded: int, compared: int) -
     order = np.lexsort((positions, distances, queries))
     matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
     rank = np.arange(len(order)) - np.repeat(firsts, counts)
-    neighbours = nothing(len(matched), k)
+    neighbours = nothing(len(matched), request.k)
     line = np.repeat(np.arange(len(matched)), counts)
     neighbours.positions[line, rank] = positions[order]
     neighbours.distances[line, rank] = distances[order]
     is_valid = np.zeros(len(rows), np.bool_)
     is_valid[matched - rows.start] = True
+    neighbours = within(neighbours, request.limit)
     return ProbeResult(is_valid, neighbours, excluded, len(matched) * compared)

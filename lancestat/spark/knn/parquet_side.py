@@ -288,6 +288,7 @@ class ParquetSide:
     vector: str
     columns: tuple[str, ...]
     storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
+    keys: tuple[str, ...] = ()
 
     @property
     def all_rows(self) -> Rows:

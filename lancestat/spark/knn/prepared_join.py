@@ -13,6 +13,7 @@ from lancestat.output import result as output
 from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.stages import CommitResult, LayOut, Probe, StageProgress
 from lancestat.redact import secret_values
+from lancestat.spark.knn.grouped import GroupLayout
 from lancestat.spark.knn.materialize import PreviousResult
 from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
@@ -30,7 +31,7 @@ class PreparedJoin:
         searcher: Searches both sides.
         excluded: The right rows that were left out when that side was written.
         unproven: As in `JoinOutcome`.
-        layout_uri: Makes a place in scratch for the right side by list.
+        place: Makes a place in scratch of that name.
         rollback: Removes what was written, when it is closed.
         probing: The stage that searches.
         method: How to search; every pair is compared without it.
@@ -41,15 +42,22 @@ class PreparedJoin:
     searcher: Searcher
     excluded: int
     unproven: Mapping[str, tuple[str, ...]]
-    layout_uri: Callable[[], str]
+    place: Callable[[str], str]
     rollback: ExitStack
     probing: Probe
-    method: Layout | IndexSearch | None = None
+    method: Layout | IndexSearch | GroupLayout | None = None
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         with self._task_errors():
-            layout = self.searcher.lay_out(self.layout_uri(), stage.lists)
+            layout = self.searcher.lay_out(self.place("partitions"), stage.lists)
         return None if layout is None else replace(self, method=layout)
+
+    def group_rows(self) -> PreparedJoin:
+        counts_all = self.work.increment is None
+        places = (self.place("left-groups"), self.place("right-groups"))
+        with self._task_errors():
+            layout = self.searcher.group_rows(*places, counts_all=counts_all)
+        return replace(self, method=layout)
 
     def measure_index(self) -> PreparedJoin | None:
         with self._task_errors():

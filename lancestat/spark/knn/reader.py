@@ -14,6 +14,7 @@ from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.lake.open import pinned_reads
 from lancestat.spark.knn.parquet_side import ParquetSide
+from lancestat.spark.knn.selected_rows import live_positions, places_of, read_selected
 from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
 
 # The rows of a side: a Lance dataset, or Parquet files that it goes through once.
@@ -81,9 +82,14 @@ class VectorReader:
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of rows at ascending positions that can match."""
-        column = take(self.side, positions, (self.side.vector,)).column(0)
-        taken = vectors(column, self.dimension, self.metric, source=f"the {self.name} side")
+        taken = self.look_up(positions)
         return taken.values[taken.valid]
+
+    def look_up(self, positions: NDArray[np.int64]) -> Vectors:
+        """Return the vectors of rows at ascending positions."""
+        column = take(self.side, positions, (self.side.vector,)).column(0)
+        source = f"the {self.name} side"
+        return vectors(column, self.dimension, self.metric, source=source)
 
     def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
         """Return vectors of evenly spread rows that can match, the same in every run.
@@ -109,6 +115,9 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
     if isinstance(side, ParquetSide):
         yield from side.read(rows, columns)
         return
+    if side.selection is not None:
+        yield from read_selected(side, side.selection, rows, columns)
+        return
     dataset = pinned_dataset(side.pin, side.storage_options)
     for part in side.ranges(rows):
         yield from read_range(dataset, part, columns, side.storage_options)
@@ -118,9 +127,22 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
     """Return columns of the rows at ascending positions."""
     if isinstance(side, ParquetSide):
         return side.take(positions, columns)
+    if side.selection is not None:
+        positions = live_positions(side, side.selection, positions)
     dataset = pinned_dataset(side.pin, side.storage_options)
     with pinned_reads(side.pin, side.storage_options):
         return dataset.take(positions, columns=list(columns))
+
+
+def row_places(
+    left: Side, right: Side, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the right positions of left rows of the same dataset, and those of the rows behind.
+
+    The first are -1 for rows that are not on the right side.
+    """
+    assert isinstance(left, VectorSide) and isinstance(right, VectorSide)
+    return places_of(left, right, positions)
 
 
 def read_schema(side: Side) -> pa.Schema:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from lancestat.errors import (
@@ -19,11 +19,13 @@ from lancestat.errors import (
 from lancestat.knn.request import JoinRequest, Metric, Mode
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import PinnedTable, SideSource, VectorSide
+from lancestat.lake.open import pinned_reads
 from lancestat.optimizer.table import open_pinned_table
 from lancestat.redact import secret_values
 from lancestat.spark.knn.grid import grid
 from lancestat.spark.knn.parquet_side import ParquetScan, ParquetSide
 from lancestat.spark.knn.reader import Side, read_columns
+from lancestat.spark.knn.selected_rows import select_rows
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.read.relation import Relation, relate
 from lancestat.spark.session.start import is_connect
@@ -153,29 +155,51 @@ def opened_table(
     select: Sequence[str],
     storage_options: Mapping[str, str],
     name: str,
+    filter: str | None = None,
 ) -> OpenedSide:
-    """Open a Lance table in place; `name` is `left` or `right`, for errors.
+    """Open a Lance table in place, and count the rows that pass a filter in Lance's SQL.
+
+    `name` is `left` or `right`, for errors.
 
     Raises:
         LakeError: the table cannot be opened.
         SideColumnMissing: a column is missing.
         NotVectors: the vector column holds none.
     """
-    schema = pinned_dataset(table.pin, storage_options).schema
+    dataset = pinned_dataset(table.pin, storage_options)
+    schema = dataset.schema
     for column in (vector, *select):
         if column not in schema.names:
             hint = did_you_mean(column, schema.names)
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
     known = vectors(empty, None, Metric.L2, source=f"the {name} side").values.shape[1]
+    fragments, selection = table.fragments, None
+    if filter is not None:
+        with pinned_reads(table.pin, storage_options):
+            fragments, selection = select_rows(dataset, table.fragments, filter)
     side = VectorSide(
         pin=table.pin,
         vector=vector,
         columns=tuple(select),
-        fragments=table.fragments,
+        fragments=fragments,
         storage_options=storage_options,
+        selection=selection,
     )
     return OpenedSide(side, known or first_dimension(side, name))
+
+
+def with_keys(opened: OpenedSide, keys: Sequence[str]) -> OpenedSide:
+    """Return a side whose columns of those names are its keys."""
+    return replace(opened, side=replace(opened.side, keys=tuple(keys)))
+
+
+def with_last_columns_as_keys(opened: OpenedSide, count: int) -> OpenedSide:
+    """Return a side whose last columns are keys, which the output does not show."""
+    side = opened.side
+    shown = len(side.columns) - count
+    keys = side.columns[shown:]
+    return replace(opened, side=replace(side, columns=side.columns[:shown], keys=keys))
 
 
 def first_dimension(side: Side, name: str) -> int | None:

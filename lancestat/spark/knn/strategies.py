@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
@@ -25,13 +26,15 @@ from lancestat.knn.partitions import (
     write_partition,
 )
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.search import ExactSearch, Neighbours, merge
+from lancestat.knn.search import ExactSearch, Neighbours, merge, within
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.grid import Grid, cut
+from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
+from lancestat.spark.knn.ranges import RangeJob
 from lancestat.spark.knn.reader import Block, VectorReader
 from lancestat.spark.knn.tasks import (
     Cell,
@@ -117,15 +120,17 @@ class IndexProbe:
     left: VectorReader
     right: VectorReader
     search: IndexSearch
-    k: int
+    request: JoinRequest
 
     def __call__(self, cell: Cell) -> ProbeResult:
         """Search for one chunk."""
         started = time.perf_counter()
         queries = self.left.read(cell.left)
         vectors = queries.values[queries.valid]
-        neighbours = indexed(self.right).search(vectors, self.k, self.search.parameters)
-        pairs = len(vectors) * self.k * self.search.parameters.proposals
+        k, parameters = self.request.k, self.search.parameters
+        nearest = indexed(self.right).search(vectors, k, parameters)
+        neighbours = within(nearest, self.request.limit)
+        pairs = len(vectors) * k * parameters.proposals
         seconds = time.perf_counter() - started
         return ProbeResult(queries.valid, neighbours, self.search.excluded, pairs, seconds)
 
@@ -250,7 +255,7 @@ class PartitionProbe:
     left: VectorReader
     layout: Layout
     parts: tuple[range, ...]
-    k: int
+    request: JoinRequest
 
     def __call__(self, cell: Cell) -> ProbeResult:
         """Search some of the lists for the neighbours of one chunk."""
@@ -264,8 +269,9 @@ class PartitionProbe:
             vectors,
             layout.centroids.nearest_lists(vectors, layout.nprobes),
             self.parts[cell.part],
-            self.k,
-            self.left.metric,
+            self.request.k,
+            self.request.metric,
+            limit=self.request.limit,
             like=layout.like,
         )
         # Every chunk counts them once.
@@ -319,6 +325,12 @@ class Searcher:
     shares: Grid
     materialize: Materializer
     on_stage: OnStage
+    key_types: tuple[pa.DataType, ...] = ()
+
+    def group_rows(self, left_uri: str, right_uri: str, *, counts_all: bool) -> GroupLayout:
+        """Lay both sides out by their keys; `counts_all` asks for all rows that cannot match."""
+        grouping = Grouping(self.jobs, self.left, self.right, self.key_types, counts_all)
+        return grouping.lay_out(left_uri, right_uri)
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
@@ -331,14 +343,18 @@ class Searcher:
         return indexing.search()
 
     def search(
-        self, probe: Probe, commit: CommitResult, method: Layout | IndexSearch | None
+        self,
+        probe: Probe,
+        commit: CommitResult,
+        method: Layout | IndexSearch | GroupLayout | None,
     ) -> SearchResult:
         """Search neighbours, and write the rows of the result.
 
         Args:
             probe: The stage of the search; Spark's own join is taken where it says so.
             commit: The stage that commits what is written here.
-            method: What `lay_out` or `measure_index` returned; every pair is compared without it.
+            method: What `lay_out`, `measure_index` or `group_rows` returned; every pair is
+                compared without it.
         """
         stages = (probe, commit)
         match method:
@@ -346,6 +362,10 @@ class Searcher:
                 return self._partitioned(method, stages)
             case IndexSearch():
                 return self._indexed(method, stages)
+            case GroupLayout():
+                return self._grouped(method, stages)
+            case None if self.request.is_range:
+                return self._within_distance(stages)
             case None if probe.strategy is Strategy.SPARK:
                 return self._by_spark()
             case None:
@@ -355,26 +375,55 @@ class Searcher:
 
     def _exact(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
         parts = tuple(cut(self.right.side.all_rows, self.shares.parts))
-        probe = ExactProbe(self.left, self.right, parts, self.request.k)
+        probe = ExactProbe(self.left, self.right, parts, self.request)
         recall = 1.0 if self.request.mode is Mode.APPROX else None
         return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
 
+    def _within_distance(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        job = RangeJob(
+            self.jobs,
+            self.left,
+            self.right,
+            self.shares.without_parts(self.jobs.cores).chunks,
+            self.materialize,
+            self.request,
+            self._threads,
+            stages,
+            self.on_stage,
+        )
+        return SearchResult(Strategy.EXACT, job.run())
+
+    def _grouped(self, layout: GroupLayout, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        job = GroupedJob(
+            self.jobs,
+            self.shares.without_parts(self.jobs.cores).chunks,
+            self.materialize,
+            self.request,
+            self.left.dimension,
+            self._threads,
+            stages,
+            self.on_stage,
+        )
+        recall = 1.0 if self.request.mode is Mode.APPROX else None
+        return SearchResult(Strategy.EXACT, job.run(layout), Accuracy(recall))
+
     def _by_spark(self) -> SearchResult:
-        k, threads = self.request.k, self._threads
-        nearest = NearestByJoin(self.spark, self.left, self.right, self.materialize, k, threads)
+        request, threads = self.request, self._threads
+        sides = (self.left, self.right)
+        nearest = NearestByJoin(self.spark, *sides, self.materialize, request, threads)
         parts = cut(self.right.side.all_rows, self.shares.parts)
         return SearchResult(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
 
     def _partitioned(self, layout: Layout, stages: tuple[Probe, CommitResult]) -> SearchResult:
         parts = split_lists(layout.partitioned.list_rows, self.shares.parts)
-        probe = PartitionProbe(self.left, layout, parts, self.request.k)
+        probe = PartitionProbe(self.left, layout, parts, self.request)
         chunks = self._job(stages).run(probe)
         accuracy = Accuracy(layout.recall, layout.nprobes)
         return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
     def _indexed(self, search: IndexSearch, stages: tuple[Probe, CommitResult]) -> SearchResult:
         shares = self.shares.without_parts(self.jobs.cores)
-        probe = IndexProbe(self.left, self.right, search, self.request.k)
+        probe = IndexProbe(self.left, self.right, search, self.request)
         chunks = replace(self._job(stages), shares=shares).run(probe)
         accuracy = Accuracy(search.recall, search.parameters.nprobes)
         return SearchResult(Strategy.INDEX, chunks, accuracy)
@@ -384,7 +433,7 @@ class Searcher:
             self.jobs,
             self.shares,
             self.materialize,
-            self.request.k,
+            self.request.searched,
             self._threads,
             stages,
             self.on_stage,

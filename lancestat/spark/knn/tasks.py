@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
+from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import ExactSearch, Neighbours, merge
 from lancestat.knn.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
@@ -22,7 +23,7 @@ from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe, Stage
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
-from lancestat.spark.knn.reader import VectorReader
+from lancestat.spark.knn.reader import VectorReader, row_places
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.session.jobs import Jobs, Merging
 from lancestat.spark.session.worker import prepare_worker
@@ -137,21 +138,39 @@ class ExactProbe:
     left: VectorReader
     right: VectorReader
     parts: tuple[Rows, ...]
-    k: int
+    request: JoinRequest
 
     def __call__(self, cell: Cell) -> ProbeResult:
         """Search one part of the right side for the neighbours of one chunk."""
         started = time.perf_counter()
         queries = self.left.read(cell.left)
         vectors = queries.values[queries.valid]
-        nearest = ExactSearch(vectors, self.k, self.left.metric)
-        excluded = compared = 0
-        for block in self.right.blocks(self.parts[cell.part]):
+        request = self.request
+        rows, behind = self.parts[cell.part], None
+        if request.pairs_once:
+            positions = cell.left.start + np.flatnonzero(queries.valid)
+            _, behind = row_places(self.left.side, self.right.side, positions)
+            rows = _rows_behind(rows, cell, behind)
+        nearest = ExactSearch(
+            vectors, request.searched, request.metric, limit=request.limit, behind=behind
+        )
+        excluded = pairs = 0
+        for block in self.right.blocks(rows):
             excluded += block.excluded
-            compared += len(block.rows)
+            pairs += len(block.rows) * len(vectors)
+            if behind is not None:
+                pairs -= int(np.searchsorted(block.positions, behind).sum())
             nearest.add(block.rows, block.positions)
-        pairs, seconds = compared * len(vectors), time.perf_counter() - started
+        seconds = time.perf_counter() - started
         return ProbeResult(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
+
+
+def _rows_behind(rows: Rows, cell: Cell, behind: NDArray[np.int64]) -> Rows:
+    """Return the rows of a part that some query may have as a neighbour."""
+    # The first chunk also counts the rows that cannot match.
+    if cell.chunk == 0 or not len(behind):
+        return rows
+    return Rows(min(max(rows.start, int(behind[0])), rows.stop), rows.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +284,8 @@ def written_chunk(
     materialize: Materializer, number: int, rows: Rows, done: ProbeResult
 ) -> WrittenChunk:
     """Write a chunk of the result from the neighbours in `done`."""
-    chunk = materialize.completed(ProbedChunk(number, rows, done.is_valid, done.neighbours))
+    probed = ProbedChunk(number, rows, done.is_valid, done.neighbours)
+    chunk = materialize.completed(materialize.without_self(probed))
     matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
     return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
 

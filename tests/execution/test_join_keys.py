@@ -1,0 +1,107 @@
+"""Joins with `on`: how they are planned and refused."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from lancestat.errors import LancestatError, Location
+from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
+from lancestat.presentation.plan_view import explain_stages
+from tests.execution.joined import JoinWorld, for_parquet, vectors
+
+ON = Location("specs/near.yml", 9, 5)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> JoinWorld:
+    for name, column in (("l", "v"), ("r", "w")):
+        uri = str(tmp_path / f"{name}.lance")
+        lance.write_dataset(keyed(0, 20, column), uri, max_rows_per_file=7)
+    world = JoinWorld(tmp_path)
+    world.declare(on=(("shop", "shop"),), on_location=ON)
+    return world
+
+
+def keyed(start: int, count: int, name: str) -> pa.Table:
+    shops = [None if n % 10 == 9 else n % 3 for n in range(start, start + count)]
+    rows = vectors(start, count, name=name).append_column("shop", pa.array(shops, pa.int32()))
+    return rows.append_column("half", pa.array([0.5] * count, pa.float32()))
+
+
+def refused(world: JoinWorld) -> LancestatError:
+    action = world.action()
+    assert isinstance(action, Blocked), action
+    return action.error
+
+
+def test_a_plan_says_that_rows_are_grouped(world: JoinWorld) -> None:
+    action = world.action()
+    assert isinstance(action, JoinAction)
+    assert explain_stages(action) == [
+        "strategy: exact, only rows with equal keys are compared, which the run counts",
+        "group: the rows of both sides are written to scratch by the keys that they share",
+        "probe: left rows against right rows",
+        f"commit: written to {world.uri('near')} as lance",
+    ]
+    assert (action.decision.pairs, action.decision.seconds) == (None, None)
+
+
+def test_an_approximate_join_with_keys_compares_every_pair_of_a_group(world: JoinWorld) -> None:
+    world.declare(mode="approx", recall=0.9)
+    action = world.action()
+    assert isinstance(action, JoinAction)
+    assert action.decision.strategy.value == "exact"
+    assert (
+        action.decision.why == "rows with equal keys are few enough to compare every pair of them"
+    )
+
+
+def test_what_may_change_groups_is_joined(world: JoinWorld) -> None:
+    world.run()
+    assert world.rows() == world.expected() != []
+    assert isinstance(world.action(), Skip)
+    lance.write_dataset(keyed(30, 5, "v"), world.uri("l"), mode="append")
+    world.run()
+    assert world.rows() == world.expected()
+    lance.write_dataset(keyed(30, 5, "w"), world.uri("r"), mode="append")
+    world.run()
+    assert world.rows() == world.expected()
+    lance.dataset(world.uri("l")).update({"shop": "1"}, where="id = 3")
+    action = world.action()
+    assert isinstance(action, JoinAction) and action.reasons == (Reason.INPUT_CHANGED,)
+    world.run()
+    assert world.rows() == world.expected()
+    assert world.scopes == ["full", "new_left", "full", "full"]
+
+
+def test_a_missing_key_is_refused_with_its_place(world: JoinWorld) -> None:
+    world.declare(on=(("shop", "shp"),))
+    assert str(refused(world)) == (
+        f"LS454 {ON}  the right side of knn join 'near' names column 'shp', which "
+        f"{world.uri('r')} does not have\n      hint: did you mean 'shop'?"
+    )
+
+
+def test_a_missing_key_of_files_is_refused_with_its_place(world: JoinWorld) -> None:
+    path = world.folder / "rows.parquet"
+    parquet.write_table(for_parquet(vectors(0, 5, name="w")), path)
+    side = replace(world.join.right, table=None, refs=(), format="parquet", uri=str(path))
+    world.declare(right=side)
+    error = refused(world)
+    assert (error.code, error.location) == ("LS454", ON)
+
+
+@pytest.mark.parametrize(("left", "right"), [("shop", "key"), ("half", "half")])
+def test_keys_that_cannot_be_compared_are_refused_with_their_place(
+    world: JoinWorld, left: str, right: str
+) -> None:
+    world.declare(on=((left, right),))
+    error = refused(world)
+    assert (error.code, error.location) == ("LS462", ON)
+    assert f"the left key '{left}' is of type" in error.message
