@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lancestat.spark.session.compiler import compile_jar, load
-from lancestat.spark.session.versions import java_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,8 +21,7 @@ class Fakes:
     """The sources of `FakeSource.java`, each a nested class, on the class path of a session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        sources = {SOURCE.name: SOURCE.read_text(encoding="utf-8")}
-        jar = compile_jar(spark, java_sources(spark, sources))
+        jar = compile_jar(spark, {SOURCE.name: SOURCE.read_text(encoding="utf-8")})
         with zipfile.ZipFile(jar, "a") as file:
             file.writestr(_REGISTER, self.name("Bare"))
         self._java: Any = load(spark, jar, "lancestat.fake.FakeSource")
