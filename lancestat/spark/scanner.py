@@ -72,7 +72,6 @@ class SparkScanner:
         self._is_cancelled = False
 
     def __enter__(self) -> SparkScanner:
-        self._quiet.enter_context(silent_query_logger())
         if self._given is None and "pyspark" in sys.modules:
             # Other threads, in which nodes are worked on, do not see a session of this one.
             self._given = running_session()
@@ -170,6 +169,7 @@ class SparkScanner:
                     self._target, APP_NAME, is_short_lived=not self._has_joins
                 )
                 self._is_own_session = running is None
+                self._quiet.enter_context(silent_query_logger())
             return self._session
 
     def _refuse_when_cancelled(self, what: str) -> None:

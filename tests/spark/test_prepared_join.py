@@ -95,7 +95,7 @@ def prepared(search: Search, **changes: Any) -> Iterator[PreparedJoin]:
             search,  # type: ignore[arg-type]
             excluded=5,
             unproven={"left": ("names 'now'",)},
-            layout_uri=lambda: "partitions.lance",
+            place=lambda name: f"{name}.lance",
             rollback=rollback,
             probing=Probe(Strategy.EXACT, Scope.FULL, None),
         )
