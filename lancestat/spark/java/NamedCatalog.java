@@ -21,7 +21,7 @@ import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A catalog of a project's target, whose tables lancestat reads. It cannot be written to. */
-@SuppressWarnings({"rawtypes", "unchecked"})
+@SuppressWarnings({"rawtypes", "unchecked", "deprecation"})
 final class NamedCatalog implements TableCatalog, SupportsNamespaces {
   final String name;
   final Catalogs.Names names;
@@ -127,7 +127,7 @@ final class NamedCatalog implements TableCatalog, SupportsNamespaces {
     throw refusal();
   }
 
-  public Table alterTable(Identifier identifier, TableChange[] changes) {
+  public Table alterTable(Identifier identifier, TableChange... changes) {
     throw refusal();
   }
 
@@ -147,7 +147,7 @@ final class NamedCatalog implements TableCatalog, SupportsNamespaces {
     throw refusal();
   }
 
-  public void alterNamespace(String[] namespace, NamespaceChange[] changes) {
+  public void alterNamespace(String[] namespace, NamespaceChange... changes) {
     throw refusal();
   }
 

@@ -42,7 +42,7 @@ final class TemporaryViews extends AbstractFunction1 {
     if (view.isEmpty() || ((TemporaryViewRelation) view.get()).plan().isEmpty()) {
       return false;
     }
-    LogicalPlan plan = (LogicalPlan) ((TemporaryViewRelation) view.get()).plan().get();
+    Object plan = ((TemporaryViewRelation) view.get()).plan().get();
     if (!isOwn(plan instanceof View ? ((View) plan).child() : plan)) {
       return false;
     }
@@ -50,7 +50,7 @@ final class TemporaryViews extends AbstractFunction1 {
     return true;
   }
 
-  static boolean isOwn(LogicalPlan plan) {
+  static boolean isOwn(Object plan) {
     if (!(plan instanceof DataSourceV2Relation)) {
       return false;
     }
