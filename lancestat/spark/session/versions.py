@@ -221,8 +221,8 @@ def query_contexts(error: Any) -> list[Any]:
     """Return where in queries Spark met an error, as its JVM has them."""
     if hasattr(error, "getQueryContext"):
         return list(error.getQueryContext())
-    # PySpark 3.5 hands on everything else that the JVM's exception has.
+    # PySpark 3.5 hands on everything else that the JVM's exceptions with a condition have.
     java = getattr(error, "_origin", None)
-    if java is None or not hasattr(java, "getQueryContext"):
+    if java is None or condition(error) is None:
         return []
     return list(java.getQueryContext())
