@@ -554,15 +554,20 @@ class Project:
 
     def _observer_for(self, session: SparkSession | None) -> Observer:
         from lancestat.plan.observe import Observer
+        from lancestat.scratch.layouts import LayoutStore
+        from lancestat.spark.knn.scratch_root import known_roots
         from lancestat.spark.session.choice import in_process_bytes, joins_by_nearest_by
 
         target = self.spec.target
+        # The first is the one that a run of this target uses.
+        roots = known_roots(target.scratch, target.spark_conf)
         return Observer(
             self.spec,
             self.state,
             self._clock,
             in_process_bytes=in_process_bytes(target) if session is None else 0,
             has_nearest_by_join=joins_by_nearest_by(target, session),
+            layouts=LayoutStore(roots[0], target.storage_options) if roots else None,
         )
 
     @property

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from lancestat.execution.result import Progress, SilentProgress, TableProgress
 from lancestat.formats import count, large, size, visible
 from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.stages import LayOut, Probe, StageProgress
+from lancestat.plan.stages import ExtendLayout, LayOut, Probe, ReuseLayout, StageProgress
 
 if TYPE_CHECKING:
     import rich.progress as bars
@@ -153,7 +153,7 @@ def stage_text(progress: StageProgress) -> str:
     parts = [stage.name]
     if isinstance(stage, Probe):
         parts.append(stage.strategy.value)
-    elif isinstance(stage, LayOut):
+    elif isinstance(stage, LayOut | ReuseLayout | ExtendLayout):
         parts.append(count(stage.lists, "list"))
     if progress.rows_total is not None:
         parts.append(f"{count(progress.rows_done)} of {count(progress.rows_total, 'row')}")

@@ -12,7 +12,13 @@ from typing import Protocol
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LancestatError, Location, StaleBase, TableKeepsChanging
+from lancestat.errors import (
+    LancestatError,
+    Location,
+    PartitionsLost,
+    StaleBase,
+    TableKeepsChanging,
+)
 from lancestat.execution.assembly import (
     PartialsGoneError,
     ScanTable,
@@ -34,10 +40,17 @@ from lancestat.plan.actions import (
     Skip,
     TableAction,
 )
-from lancestat.plan.join_planner import JoinFacts, in_full, revise, without_approximation
+from lancestat.plan.join_planner import (
+    JoinFacts,
+    in_full,
+    revise,
+    without_approximation,
+    without_kept_layout,
+)
 from lancestat.plan.node_result import NodeResult, Status, planned
 from lancestat.plan.stages import (
     CommitResult,
+    ExtendLayout,
     GroupRows,
     LayOut,
     MeasureIndex,
@@ -49,6 +62,7 @@ from lancestat.plan.stages import (
     PublishStatistics,
     ReadFragments,
     RestampStatistics,
+    ReuseLayout,
     ReusePartials,
     SearchStage,
     StageProgress,
@@ -89,6 +103,18 @@ class PreparedJoin(Protocol):
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         """Write the right side to scratch in lists; None where no right row can match."""
+        ...
+
+    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin | None:
+        """Take the kept layout of the right side; None where it has gone.
+
+        Raises:
+            PartitionsLost: it cannot be read.
+        """
+        ...
+
+    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin | None:
+        """Put new rows into the kept layout, and take it, as `reuse_layout`."""
         ...
 
     def group_rows(self) -> PreparedJoin:
@@ -158,6 +184,13 @@ class JoinEvaluation:
         """
         try:
             return self._run(action)
+        except PartitionsLost as error:
+            if action.work.is_fresh:
+                raise
+            _log.warning(
+                "'%s' is planned again, without the kept layout: %s", action.node, error.message
+            )
+            return self._run(without_kept_layout(action))
         except StaleBase as error:
             if action.work.scope is Scope.FULL:
                 raise
@@ -191,6 +224,10 @@ def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin 
     match stage:
         case LayOut():
             return join.lay_out(stage), "no right row can match"
+        case ReuseLayout():
+            return _in_kept_layout(join.reuse_layout(stage)), ""
+        case ExtendLayout():
+            return _in_kept_layout(join.extend_layout(stage)), ""
         case GroupRows():
             return join.group_rows(), ""
         case MeasureIndex():
@@ -203,10 +240,16 @@ def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin 
             assert_never(stage)
 
 
+def _in_kept_layout(join: PreparedJoin | None) -> PreparedJoin:
+    if join is None:
+        raise PartitionsLost("the kept layout has gone")
+    return join
+
+
 def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
     """Return the revised action; log where it contradicts what was planned."""
     before, after = action.decision, revised.decision
-    if (before.strategy, before.lists) != (after.strategy, after.lists):
+    if (before.strategy, before.lists, before.kept) != (after.strategy, after.lists, after.kept):
         # A decision that was made without knowing the sides is expected to change.
         is_known = None not in (action.sides.left_rows, action.sides.right_rows)
         level = logging.WARNING if is_known else logging.INFO

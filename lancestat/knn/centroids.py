@@ -44,6 +44,20 @@ class Centroids:
         """Return the list that each row (n, dim) belongs to."""
         return self._nearest(self._of_rows(rows), 1)[:, 0]
 
+    def assign_with_errors(
+        self, rows: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the list that each row belongs to, and how far the row is from its centroid.
+
+        The error is the squared distance under `l2`, in the scale of the lists, and else one less
+        the cosine of the angle.
+        """
+        scores, lists = best(self._of_rows(rows), self.values, 1, self.metric)
+        errors = scores[:, 0].astype(np.float64)
+        if self.metric is not Metric.L2:
+            errors = 1.0 - errors / (self.length or 1.0)
+        return lists[:, 0].astype(np.int32), np.maximum(errors, 0.0)
+
     def nearest_lists(self, queries: NDArray[np.float32], nprobes: int) -> NDArray[np.int32]:
         """Return the lists that each query (n, dim) visits, (n, nprobes), the nearest first."""
         projected = _projected(queries, self.metric, self.scale)

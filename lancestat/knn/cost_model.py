@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from math import ceil, sqrt
 
+from lancestat.formats import count
+from lancestat.knn.layout import KeptLists
 from lancestat.knn.request import JoinRequest, Mode
 
 
@@ -55,7 +57,7 @@ class JoinSize:
     """The sizes of the sides; None where they are not counted yet.
 
     `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
-    so has Spark, since 4.2.
+    so has Spark, since 4.2. `kept` is the layout of the right side that is kept from other runs.
     """
 
     left_rows: int | None
@@ -63,6 +65,7 @@ class JoinSize:
     dimension: int | None
     has_index: bool = False
     has_nearest_by_join: bool = True
+    kept: KeptLists | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,8 @@ class Decision:
     """A strategy, the reason for it, and its estimate.
 
     `pairs` are distances to compute and `seconds` their estimated time on `cores` cores, both None
-    where sizes are unknown. `lists` is the number of partitions of the right side.
+    where sizes are unknown. `lists` is the number of partitions of the right side, which are those
+    of the layout `kept` if there is one.
     """
 
     strategy: Strategy
@@ -78,6 +82,7 @@ class Decision:
     pairs: int | None = None
     seconds: float | None = None
     lists: int | None = None
+    kept: KeptLists | None = None
 
 
 def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
@@ -140,6 +145,9 @@ def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: i
         return replace(exact, why="a recall of 1 asks for every pair")
     partitioned = _partitioned(request, left, right, dimension, cores)
     others = [] if partitioned is None else [partitioned]
+    in_kept = _in_kept_lists(request, left, right, dimension, cores, size.kept)
+    if in_kept is not None:
+        others.insert(0, in_kept)
     if size.has_index:
         others.append(_indexed(request, left, dimension, cores))
     best = min(others, key=lambda decision: decision.seconds or 0.0, default=None)
@@ -153,8 +161,24 @@ def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: i
     return replace(
         best,
         why=f"about {_duration_text(best.seconds)}, where comparing every pair takes "
-        f"{_duration_text(exact.seconds)}",
+        f"{_duration_text(exact.seconds)}{_kept_text(best, size.kept)}",
     )
+
+
+def _kept_text(best: Decision, kept: KeptLists | None) -> str:
+    """Return what becomes of a kept layout, as the end of a sentence."""
+    if kept is None or best.strategy is not Strategy.PARTITIONED:
+        return ""
+    layout = f"a kept layout of {count(kept.rows, 'row')}"
+    if best.kept is None:
+        why = kept.why_anew or f"{count(best.lists or 0, 'list')} suit this join better than its "
+        if kept.why_anew is None:
+            why += count(kept.lists)
+        return f"; {layout} is trained anew, since {why}"
+    if not kept.new_rows:
+        return f"; {layout} is searched"
+    put = count(kept.new_rows, "new row is", "new rows are")
+    return f"; {put} put into the lists of {layout}"
 
 
 def _is_too_slow(spark: Decision, exact: Decision) -> bool:
@@ -195,6 +219,23 @@ def _partitioned(
     return min(options, key=lambda decision: decision.seconds or 0.0, default=None)
 
 
+def _in_kept_lists(
+    request: JoinRequest,
+    left: int,
+    right: int,
+    dimension: int,
+    cores: int,
+    kept: KeptLists | None,
+) -> Decision | None:
+    """Return the cost with a kept layout; None where there is none, or its lists do not do."""
+    if kept is None or kept.why_anew is not None:
+        return None
+    probes = request.nprobes or estimated_nprobes(kept.lists)
+    if 2 * probes > kept.lists:
+        return None
+    return _in_lists(request, left, right, dimension, cores, kept.lists, probes, kept)
+
+
 def estimated_nprobes(lists: int) -> int:
     """Estimate the number of lists that a query visits, before it is measured."""
     return ceil(1 + sqrt(lists) / 4)
@@ -208,19 +249,24 @@ def _in_lists(
     cores: int,
     lists: int,
     probes: int,
+    kept: KeptLists | None = None,
 ) -> Decision:
     share = min(1.0, IMBALANCE * probes / lists)
     compared = int(left * right * share)
     sampled = min(left, SAMPLE_ROWS) * right
-    assigned = (left + right) * lists
+    new = right if kept is None else kept.new_rows
+    assigned = (left + new) * lists
     # Training runs in the driver, on as many threads as there are cores.
-    trained = min(right, TRAIN_ROWS * lists) * lists * TRAIN_ROUNDS
+    trained = min(right, TRAIN_ROWS * lists) * lists * TRAIN_ROUNDS if kept is None else 0
     seconds = 2 * dimension * (sampled + assigned + trained) / BLOCK_FLOPS
     seconds += 2 * dimension * compared / LIST_FLOPS
     seconds += left * request.k * dimension * WIDE_ELEMENT_SECONDS
-    seconds += 4 * dimension * right * (2 / READ_BYTES + 1 / WRITE_BYTES)
-    total = 3 * JOB_SECONDS + seconds / cores
-    return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists)
+    # The sample of a kept layout is compared with what is read of its lists.
+    read = 2 * right if kept is None else 2 * right + new
+    seconds += 4 * dimension * (read / READ_BYTES + new / WRITE_BYTES)
+    jobs = 3 if kept is None or kept.new_rows else 2
+    total = jobs * JOB_SECONDS + seconds / cores
+    return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists, kept)
 
 
 def _duration_text(seconds: float | None) -> str:

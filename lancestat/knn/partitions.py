@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,9 +14,11 @@ from numpy.typing import NDArray
 
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
+from lancestat.knn.layout import LiveRows
 from lancestat.knn.request import Metric
 from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
@@ -40,25 +43,29 @@ class WrittenPart:
     """Fragments with some right rows by list, not yet committed.
 
     `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) are the rows of a fragment at
-    which lists start. `sampled` counts these rows alone.
+    which lists start. `sampled` counts these rows alone, and `error` is the sum of their distances
+    from the centroids of their lists.
     """
 
     fragments: tuple[str, ...]
     offsets: NDArray[np.int64]
     sampled: SampledNeighbours
+    error: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionedDataset:
     """A dataset in scratch with right rows by list: vectors, and the positions they came from.
 
-    `fragment_ids` go with the lines of `offsets`.
+    `fragment_ids` go with the lines of `offsets`. With `live` rows are known by their keys instead
+    of positions, and those that are none any more are left out (`layout.LiveRows`).
     """
 
     pin: Pin
     fragment_ids: tuple[int, ...]
     offsets: NDArray[np.int64]
     storage_options: Mapping[str, str] = field(repr=False)
+    live: LiveRows | None = None
 
     @property
     def list_rows(self) -> NDArray[np.int64]:
@@ -95,10 +102,12 @@ def write_partition(
     fragments: list[str] = []
     offsets: list[NDArray[np.int64]] = []
     known: NDArray[np.int32] = np.full((len(sample), k), -1, np.int32)
+    error = 0.0
     for positions, rows in blocks:
         if not len(rows):
             continue
-        lists = centroids.assign(rows)
+        lists, errors = centroids.assign_with_errors(rows)
+        error += float(errors.sum())
         before = nearest.neighbours().positions.copy()
         nearest.add(rows, positions)
         known = _lists_of(nearest.neighbours().positions, (before, known), positions, lists)
@@ -111,6 +120,7 @@ def write_partition(
         tuple(fragments),
         np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1),
         SampledNeighbours(nearest.neighbours(), known),
+        error,
     )
 
 
@@ -153,7 +163,7 @@ def commit(
     import lance
 
     made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
-    operation = lance.LanceOperation.Overwrite(_schema(dimension), made)
+    operation = lance.LanceOperation.Overwrite(layout_schema(dimension), made)
     options = store_options(uri, storage_options)
     try:
         dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
@@ -164,6 +174,39 @@ def commit(
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
         np.concatenate([part.offsets for part in parts]),
         storage_options,
+    )
+
+
+def commit_more(before: PartitionedDataset, parts: Sequence[WrittenPart]) -> PartitionedDataset:
+    """Commit parts behind the fragments that a dataset has.
+
+    Others may do so at the same time: each of them counts its own fragments alone.
+
+    Raises:
+        ScratchUnusable: scratch cannot be written to.
+    """
+    import lance
+
+    made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
+    if not made:
+        return before
+    uri, options = before.pin.uri, store_options(before.pin.uri, before.storage_options)
+    operation = lance.LanceOperation.Append(made)
+    try:
+        dataset = lance.LanceDataset.commit(
+            uri, operation, read_version=before.pin.version, storage_options=options
+        )
+    except Exception as error:
+        raise _not_laid_out(error, before.storage_options) from error
+    ids = {
+        fragment.metadata.files[0].path: fragment.fragment_id
+        for fragment in dataset.get_fragments()
+    }
+    return replace(
+        before,
+        pin=pin_of(dataset, uri),
+        fragment_ids=(*before.fragment_ids, *(ids[item.files[0].path] for item in made)),
+        offsets=np.concatenate([before.offsets, *(part.offsets for part in parts)]),
     )
 
 
@@ -278,14 +321,14 @@ def read_lists(
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
         if stop > start:
-            table = _scanned(dataset, fragment_id, start, stop - start)
-            run_vectors = vectors(table.column(VECTOR), dimension, Metric.L2).values
-            parts.append((offsets - start, table.column(PLACE).to_numpy(), run_vectors))
+            places, rows = _scanned(dataset, fragment_id, start, stop - start, dimension)
+            parts.append((offsets - start, places, rows))
     for number in run:
         spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
-        positions = [positions[span] for span, (_, positions, _) in zip(spans, parts, strict=True)]
-        rows = [rows[span] for span, (_, _, rows) in zip(spans, parts, strict=True)]
-        yield number, np.concatenate(positions), np.concatenate(rows)
+        places = np.concatenate([p[span] for span, (_, p, _) in zip(spans, parts, strict=True)])
+        rows = np.concatenate([r[span] for span, (_, _, r) in zip(spans, parts, strict=True)])
+        keys, which = _live(partitioned, places)
+        yield number, keys, rows[which]
 
 
 def read_piece(
@@ -304,17 +347,111 @@ def read_piece(
         start, stop = max(first - before, 0), min(last - before, end - begin)
         before += end - begin
         if stop > start:
-            table = _scanned(dataset, fragment_id, begin + start, stop - start)
-            positions.append(table.column(PLACE).to_numpy())
-            rows.append(vectors(table.column(VECTOR), dimension, Metric.L2).values)
-    return np.concatenate(positions), np.concatenate(rows)
+            places, read = _scanned(dataset, fragment_id, begin + start, stop - start, dimension)
+            positions.append(places)
+            rows.append(read)
+    keys, which = _live(partitioned, np.concatenate(positions))
+    return keys, np.concatenate(rows)[which]
 
 
-def _scanned(dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int) -> pa.Table:
+def sample_lists(
+    dataset: lance.LanceDataset,
+    partitioned: PartitionedDataset,
+    pieces: Iterable[LaidPiece],
+    queries: NDArray[np.float32],
+    k: int,
+    metric: Metric,
+    like: NDArray[np.float32] | None = None,
+) -> SampledNeighbours:
+    """Find the true neighbours of some queries among laid out rows, and the lists of these.
+
+    Args:
+        dataset: `partitioned` at its version.
+        partitioned: The positions of the lists.
+        pieces: The rows to compare.
+        queries: (queries, dim).
+        k: The number of neighbours of each query.
+        metric: The distance.
+        like: Rows like all of the right side, for the accuracy of products.
+    """
+    nearest = ExactSearch(queries, k, metric, like=like)
+    known: NDArray[np.int32] = np.full((len(queries), k), -1, np.int32)
+    step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
+    for piece in pieces:
+        offsets = partitioned.offsets[piece.number]
+        for start in range(piece.start, piece.stop, step):
+            stop = min(start + step, piece.stop)
+            places, rows = _scanned(
+                dataset,
+                partitioned.fragment_ids[piece.number],
+                start,
+                stop - start,
+                queries.shape[1],
+            )
+            lists = np.searchsorted(offsets, np.arange(start, stop), side="right") - 1
+            keys, which = _live(partitioned, places)
+            before = nearest.neighbours().positions.copy()
+            nearest.add(rows[which], keys)
+            found = nearest.neighbours().positions
+            known = _lists_of(found, (before, known), keys, lists[which].astype(np.int32))
+    return SampledNeighbours(nearest.neighbours(), known)
+
+
+@dataclass(frozen=True, slots=True)
+class LaidPiece:
+    """Consecutive rows of the fragment of that number of a partitioned dataset."""
+
+    number: int
+    start: int
+    stop: int
+
+
+def laid_pieces(partitioned: PartitionedDataset, count: int) -> list[list[LaidPiece]]:
+    """Split all rows into `count` shares of about as many rows each; none is without rows."""
+    ends = np.cumsum(partitioned.offsets[:, -1])
+    total = int(ends[-1]) if len(ends) else 0
+    edges = [total * number // count for number in range(count + 1)]
+    shares = []
+    for first, last in pairwise(edges):
+        share = []
+        for number, end in enumerate(ends.tolist()):
+            begin = end - int(partitioned.offsets[number, -1])
+            start, stop = max(first, begin), min(last, end)
+            if stop > start:
+                share.append(LaidPiece(number, start - begin, stop - begin))
+        if share:
+            shares.append(share)
+    return shares
+
+
+def _live(
+    partitioned: PartitionedDataset, places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_] | slice]:
+    """Return the keys of the rows that are live, and which rows these are."""
+    if partitioned.live is None:
+        return places, slice(None)
+    keys = partitioned.live.keys(places)
+    is_live = keys >= 0
+    return (keys, slice(None)) if is_live.all() else (keys[is_live], is_live)
+
+
+def _scanned(
+    dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int, dimension: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return places and vectors of rows of a fragment."""
     fragment = dataset.get_fragment(fragment_id)
     if fragment is None:
         raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
-    return fragment.scanner(columns=[VECTOR, PLACE], offset=start, limit=rows).to_table()
+    try:
+        table = fragment.scanner(columns=[VECTOR, PLACE], offset=start, limit=rows).to_table()
+    except BaseException as error:
+        if not is_error_or_panic(error) or isinstance(error, MemoryError):
+            raise
+        raise PartitionsLost(f"scratch at {dataset.uri} cannot be read: {error}") from None
+    if table.num_rows != rows:
+        raise PartitionsLost(f"scratch at {dataset.uri} has lost rows of fragment {fragment_id}")
+    read = vectors(table.column(VECTOR), dimension, Metric.L2).values
+    return table.column(PLACE).to_numpy(), read
 
 
 def _lists_of(
@@ -346,7 +483,8 @@ def _look_up(
     out[is_known] = values[order][at][is_known]
 
 
-def _schema(dimension: int) -> pa.Schema:
+def layout_schema(dimension: int) -> pa.Schema:
+    """Return the schema of a dataset with rows by list."""
     return pa.schema(
         [pa.field(VECTOR, pa.list_(pa.float32(), dimension)), pa.field(PLACE, pa.int64())]
     )
@@ -362,7 +500,7 @@ def _written(
 
     dimension = rows.shape[1]
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
-    table = pa.Table.from_arrays([column, pa.array(positions)], schema=_schema(dimension))
+    table = pa.Table.from_arrays([column, pa.array(positions)], schema=layout_schema(dimension))
     try:
         fragments = lance.fragment.write_fragments(
             table,

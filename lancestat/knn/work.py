@@ -9,6 +9,7 @@ from enum import Enum
 from itertools import accumulate
 
 from lancestat.errors import Location
+from lancestat.knn.layout import RightContent
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
@@ -147,6 +148,7 @@ class SideSource:
     `location`, the place of its declaration. `options` may hold secrets. `select` is None for all
     columns where they are not known before the rows are read; of a table it never is. `filter`, in
     Lance's SQL, goes with `table`. `keys` are columns that have to be equal on both sides.
+    `content` is that of a right side whose layout may be kept.
     """
 
     vector: str
@@ -160,6 +162,7 @@ class SideSource:
     location: Location | None = None
     filter: str | None = None
     keys: tuple[str, ...] = ()
+    content: RightContent | None = None
 
 
 class OutputFormat(str, Enum):
@@ -203,7 +206,10 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class JoinWork:
-    """One join to run: all rows, or an increment. `remembered` is as for `output.begin`."""
+    """One join to run: all rows, or an increment. `remembered` is as for `output.begin`.
+
+    With `is_fresh` layouts that are kept from other runs are left aside.
+    """
 
     node: str
     request: JoinRequest
@@ -213,6 +219,7 @@ class JoinWork:
     output_uri: str
     increment: Increment | None = None
     remembered: str | None = None
+    is_fresh: bool = False
 
     @property
     def scope(self) -> Scope:

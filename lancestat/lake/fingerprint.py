@@ -204,6 +204,19 @@ def fragment_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[Fra
     )
 
 
+def stored_contents(snapshot: Snapshot, columns: Sequence[Field]) -> tuple[FragmentContent, ...]:
+    """Return the same as `fragment_contents` as if no row were deleted, `rows` being physical ones.
+
+    Fragments without live rows are left out here, too.
+    """
+    whole = tuple(
+        replace(fragment, deletion_file=None, deleted_rows=0)
+        for fragment in snapshot.fragments
+        if fragment.rows
+    )
+    return fragment_contents(replace(snapshot, fragments=whole), columns)
+
+
 def _content_digest(groups: Iterable[ColumnGroup], keys: dict[frozenset[str], bytes]) -> bytes:
     parts = []
     for group in groups:

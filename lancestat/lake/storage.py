@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,10 @@ class Storage(Protocol):
 
     def read(self, path: str) -> str | None:
         """Return a small file's text, None where there is no such file."""
+        ...
+
+    def has_file(self, path: str, size_bytes: int) -> bool:
+        """Return whether a file is there, of that size where the listing tells sizes."""
         ...
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
@@ -135,6 +140,14 @@ class FolderStorage:
             return file.read_text(encoding="utf-8", errors="replace")
         except FileNotFoundError:
             return None
+
+    def has_file(self, path: str, size_bytes: int) -> bool:
+        """See `Storage`."""
+        try:
+            status = (self.root / path).lstat()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
         """See `Storage`."""
@@ -258,6 +271,10 @@ class ObjectStorage:
             copy = folder / "copy"
             self._session.download_file(path, copy)
             return copy.read_text(encoding="utf-8", errors="replace")
+
+    def has_file(self, path: str, size_bytes: int) -> bool:
+        """See `Storage`: sizes are not told."""
+        return bool(self._session.contains(path))
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
         """See `Storage`."""

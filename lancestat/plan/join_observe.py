@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -11,9 +12,11 @@ from lancestat.errors import (
     LakeError,
     LancestatError,
     OverlappingOutputs,
+    ScratchUnusable,
     SidesDiffer,
     VectorLengthMismatch,
 )
+from lancestat.knn.layout import KeptLists, cover, kept_lists
 from lancestat.knn.request import output_names
 from lancestat.knn.work import OutputFormat, OutputState, PinnedTable
 from lancestat.lake.files import store_of
@@ -23,12 +26,15 @@ from lancestat.output.result import current
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
 from lancestat.plan.join_sides import JoinInput, JoinSide, SideReader, datasets_of, side_of
+from lancestat.scratch.layouts import LayoutStore
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
 from lancestat.spec.spark_master import local_cores
 from lancestat.state.identity import canonical_uri
 from lancestat.state.values import JoinRecord
+
+_log = logging.getLogger("lancestat.plan")
 
 SIDES = ("left", "right")
 
@@ -110,12 +116,16 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
-    """Plans joins by the snapshots of the Lance datasets that they read, by URI."""
+    """Plans joins by the snapshots of the Lance datasets that they read, by URI.
+
+    `layouts` are those that earlier runs have kept, None where that is not known.
+    """
 
     spec: ProjectSpec
     snapshots: Mapping[str, Snapshot | LakeError]
     records: Mapping[str, JoinRecord]
     has_nearest_by_join: bool = True
+    layouts: LayoutStore | None = None
 
     def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
         """Plan one join; one that cannot run is blocked."""
@@ -139,7 +149,23 @@ class JoinObserver:
             output=self._output(join, remembered_result(record, digest)),
             cores=planned_cores(self.spec.target),
             has_nearest_by_join=self.has_nearest_by_join,
+            kept=self._kept(join, right),
         )
+
+    def _kept(self, join: KnnJoin, right: JoinInput) -> KeptLists | None:
+        """Return the layout of the right side that is kept; a run looks again."""
+        content = right.work.content
+        if content is None or self.layouts is None:
+            return None
+        try:
+            kept = self.layouts.find(content.key)
+        except ScratchUnusable as error:
+            _log.warning("'%s' is planned without a kept layout: %s", join.name, error.message)
+            return None
+        if kept is None:
+            return None
+        record = kept.manifest.record
+        return kept_lists(record, cover(record, content))
 
     def _output(self, join: KnnJoin, remembered: str | None) -> OutputState | None:
         if table_name_of(join.output_uri) is not None:

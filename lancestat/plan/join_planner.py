@@ -8,6 +8,7 @@ from typing_extensions import assert_never
 
 from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.knn.layout import KeptLists
 from lancestat.knn.request import RANGE_NEIGHBOURS, JoinKind, JoinRequest, Metric, Mode
 from lancestat.knn.work import (
     Increment,
@@ -22,6 +23,7 @@ from lancestat.plan.actions import JoinAction, JoinFigures, Reason, Skip
 from lancestat.plan.join_sides import JoinInput, SideChange, appended, change
 from lancestat.plan.stages import (
     CommitResult,
+    ExtendLayout,
     GroupRows,
     JoinStages,
     LayOut,
@@ -29,6 +31,7 @@ from lancestat.plan.stages import (
     MergeNeighbours,
     PrepareSides,
     Probe,
+    ReuseLayout,
     SearchStage,
 )
 from lancestat.spec.knn_join import ALL, Pairs
@@ -42,7 +45,8 @@ class JoinAssessment:
     """One join as it is now, next to what was last made of it.
 
     `digest` is that of its meaning, `output` what readers see now, `cores` how many tasks will run
-    at once, 0 where that is not known, and `has_nearest_by_join` what Spark has.
+    at once, 0 where that is not known, and `has_nearest_by_join` what Spark has. `kept` is the
+    layout of the right side that earlier runs have left.
     """
 
     spec: KnnJoin
@@ -53,6 +57,7 @@ class JoinAssessment:
     output: OutputState | None
     cores: int = 0
     has_nearest_by_join: bool = True
+    kept: KeptLists | None = None
 
     @property
     def is_intact(self) -> bool:
@@ -113,7 +118,7 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
         return Skip(
             assessment.spec.name, (Reason.UNCHANGED,), figures, notes, assessment.spec.kind.value
         )
-    return _join(assessment, narrowing)
+    return _join(assessment, narrowing, is_fresh=full_refresh)
 
 
 def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None:
@@ -162,7 +167,7 @@ def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
     return _Narrowing(scope, (Reason.ROWS_APPENDED,), ids, rows)
 
 
-def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
+def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) -> JoinAction:
     spec, record, scope = assessment.spec, assessment.record, narrowing.scope
     left, right = assessment.left, assessment.right
     increment = None
@@ -177,6 +182,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         output_uri=spec.output_uri,
         increment=increment,
         remembered=remembered_result(record, assessment.digest),
+        is_fresh=is_fresh,
     )
     known = Accuracy(nprobes=spec.nprobes)
     if increment is not None and record is not None:
@@ -187,6 +193,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         right.dimension or left.dimension,
         has_index=right.index == spec.metric,
         has_nearest_by_join=assessment.has_nearest_by_join,
+        kept=None if is_fresh else assessment.kept,
     )
     usable = record is not None and assessment.output is not None
     return replace(
@@ -218,7 +225,7 @@ def plan_join(
     if work.scope is Scope.NEW_LEFT:
         compared = replace(sides, left_rows=new_rows)
     if work.scope is Scope.NEW_RIGHT:
-        compared = replace(sides, right_rows=new_rows, has_index=False)
+        compared = replace(sides, right_rows=new_rows, has_index=False, kept=None)
     decision = _decision(work, JoinFacts(compared, cores))
     return JoinAction(
         node=work.node,
@@ -266,6 +273,14 @@ def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> Joi
     return _decided(action, replace(exact, why=why), facts)
 
 
+def without_kept_layout(action: JoinAction) -> JoinAction:
+    """Plan the same join as if no layout of its right side were kept from other runs."""
+    work = replace(action.work, is_fresh=True)
+    sides = replace(action.sides, kept=None)
+    anew = plan_join(work, sides, new_rows=action.new_rows)
+    return replace(action, work=work, sides=sides, decision=anew.decision, stages=anew.stages)
+
+
 def in_full(action: JoinAction) -> JoinAction:
     """Plan the same join as if nothing were known of its last result."""
     work = replace(action.work, increment=None)
@@ -306,7 +321,7 @@ def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> Jo
     search: list[SearchStage] = [GroupRows()] if work.request.has_keys else []
     match decision.strategy:
         case Strategy.PARTITIONED:
-            search += [] if decision.lists is None else [LayOut(decision.lists)]
+            search += _lists_stage(decision)
         case Strategy.INDEX:
             search.append(MeasureIndex())
         case Strategy.EXACT | Strategy.SPARK:
@@ -321,6 +336,18 @@ def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> Jo
         tuple(search),
         CommitResult(work.output_format, work.output_uri, appends=work.scope is Scope.NEW_LEFT),
     )
+
+
+def _lists_stage(decision: Decision) -> list[SearchStage]:
+    """Return the stage that provides the lists to search; none where sizes are not known yet."""
+    if decision.lists is None:
+        return []
+    kept = decision.kept
+    if kept is None:
+        return [LayOut(decision.lists)]
+    if kept.new_rows:
+        return [ExtendLayout(kept.lists, kept.rows, kept.new_rows)]
+    return [ReuseLayout(kept.lists, kept.rows)]
 
 
 def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:

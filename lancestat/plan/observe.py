@@ -22,6 +22,7 @@ from lancestat.plan.judgement import digest_of_names, no_history
 from lancestat.plan.locate import located, require_unmanaged, shared_outputs
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
+from lancestat.scratch.layouts import LayoutStore
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table, joins_of
 from lancestat.spec.source import is_source
@@ -53,7 +54,8 @@ class Observer:
     """Observes datasets and state for the planner, which is given values only.
 
     Less than `in_process_bytes` of a table is read in this process, and the rest on Spark, of which
-    `has_nearest_by_join` says whether it can join vectors.
+    `has_nearest_by_join` says whether it can join vectors. `layouts` are those that earlier runs
+    of joins have kept in scratch, None where that cannot be known.
     """
 
     spec: ProjectSpec
@@ -62,6 +64,7 @@ class Observer:
     threads: int = 8
     in_process_bytes: int = 0
     has_nearest_by_join: bool = True
+    layouts: LayoutStore | None = None
 
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
@@ -82,7 +85,8 @@ class Observer:
         records = self.state.records() if nodes else {}
         made = self.state.joins() if joins else {}
         dependencies = join_dependencies(self.spec, nodes) if joins else {}
-        observer = JoinObserver(self.spec, snapshots, made, self.has_nearest_by_join)
+        nearest_by, layouts = self.has_nearest_by_join, self.layouts
+        observer = JoinObserver(self.spec, snapshots, made, nearest_by, layouts)
         planned = self._plan_joins(joins, dependencies, observer, full_refresh)
         busy = {name for name, action in planned.items() if is_pending(action)}
         shared = shared_outputs(self.spec, nodes)

@@ -116,6 +116,25 @@ class LayOut:
 
 
 @dataclass(frozen=True, slots=True)
+class ReuseLayout:
+    """Search the kept layout of the right side, which has all its rows in lists by centroid."""
+
+    name: ClassVar[str] = "reuse layout"
+    lists: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendLayout:
+    """Put new rows of the right side into the lists of its kept layout, which has `rows`."""
+
+    name: ClassVar[str] = "extend layout"
+    lists: int
+    rows: int
+    new_rows: int
+
+
+@dataclass(frozen=True, slots=True)
 class MeasureIndex:
     """Find out on a sample how far the vector index of the right side has to be searched."""
 
@@ -156,7 +175,9 @@ class CommitResult:
     appends: bool
 
 
-SearchStage = LayOut | MeasureIndex | GroupRows | Probe | MergeNeighbours
+SearchStage = (
+    LayOut | ReuseLayout | ExtendLayout | MeasureIndex | GroupRows | Probe | MergeNeighbours
+)
 JoinStage = PrepareSides | SearchStage | CommitResult
 
 

@@ -25,6 +25,7 @@ from lancestat.plan.coverage import Coverage
 from lancestat.plan.node_result import planned
 from lancestat.plan.stages import (
     CommitResult,
+    ExtendLayout,
     GroupRows,
     JoinStage,
     LayOut,
@@ -36,6 +37,7 @@ from lancestat.plan.stages import (
     PublishStatistics,
     ReadFragments,
     RestampStatistics,
+    ReuseLayout,
     ReusePartials,
     RunsOn,
     TableStage,
@@ -137,6 +139,13 @@ def _explain(stage: TableStage | JoinStage) -> str:
         case LayOut():
             lists = count(stage.lists, "list")
             return f"the right side is written to scratch in {lists} by centroid"
+        case ReuseLayout():
+            lists, rows = count(stage.lists, "list"), count(stage.rows, "row")
+            return f"the kept layout of {rows} in {lists} is searched as it is"
+        case ExtendLayout():
+            lists, rows = count(stage.lists, "list"), count(stage.rows, "row")
+            put = count(stage.new_rows, "new row is", "new rows are")
+            return f"{put} put into the {lists} of the kept layout of {rows}"
         case GroupRows():
             return "the rows of both sides are written to scratch by the keys that they share"
         case MeasureIndex():

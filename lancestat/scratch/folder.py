@@ -86,22 +86,30 @@ def scratch(
     folder = f"{_name(application)}/{owner.tag}-{secrets.token_hex(8)}"
     failed = True
     try:
-        with _scratch_errors(root, options, is_making=True):
+        with scratch_errors(root, options, is_making=True):
             store.make(folder)
             store.write(f"{folder}/{MARKER}", encode(application, owner, clock()))
-        with _scratch_errors(root, options), Heartbeat(store, folder, clock, beat_every):
+        with scratch_errors(root, options), Heartbeat(store, folder, clock, beat_every):
             yield Scratch(store.uri(folder), options)
         failed = False
     finally:
-        _remove(store, folder, options, settle_seconds if failed else 0.0)
+        remove_folder(store, folder, options, has_failed=failed, settle_seconds=settle_seconds)
 
 
 def _name(application: str) -> str:
     return re.sub(r"[^\w.-]", "_", application, flags=re.ASCII).lstrip(".") or "application"
 
 
-def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seconds: float) -> None:
-    deadline = time.monotonic() + settle_seconds
+def remove_folder(
+    store: Storage,
+    folder: str,
+    options: Mapping[str, str],
+    *,
+    has_failed: bool,
+    settle_seconds: float = _SETTLE_SECONDS,
+) -> None:
+    """Remove a marked folder; after a failure, again and again while cancelled tasks may write."""
+    deadline = time.monotonic() + (settle_seconds if has_failed else 0.0)
     application, _, run = folder.rpartition("/")
     try:
         store.remove(folder, MARKER)
@@ -117,7 +125,7 @@ def _remove(store: Storage, folder: str, options: Mapping[str, str], settle_seco
 
 
 @contextmanager
-def _scratch_errors(
+def scratch_errors(
     root: str, options: Mapping[str, str], *, is_making: bool = False
 ) -> Iterator[None]:
     """Raise the RunError for scratch that has no room, or that cannot be made."""

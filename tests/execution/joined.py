@@ -37,10 +37,12 @@ from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.observe import Observer
 from lancestat.plan.stages import (
     CommitResult,
+    ExtendLayout,
     LayOut,
     OnStage,
     PrepareSides,
     Probe,
+    ReuseLayout,
     StageProgress,
 )
 from lancestat.spec.catalog import UriOptions
@@ -223,6 +225,12 @@ class _Session:
         return JoinFacts(size, cores=2)
 
     def lay_out(self, stage: LayOut) -> PreparedJoin:
+        return self
+
+    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin:
+        return self
+
+    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin:
         return self
 
     def group_rows(self) -> PreparedJoin:

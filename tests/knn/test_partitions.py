@@ -3,6 +3,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import lance
 import numpy as np
@@ -173,9 +174,9 @@ def test_only_lists_that_are_visited_are_read(
     read: list[int] = []
     scanned = partitions._scanned
 
-    def counting(dataset: object, fragment_id: int, start: int, count: int) -> object:
+    def counting(dataset: Any, fragment_id: int, start: int, count: int, dimension: int) -> Any:
         read.append(count)
-        return scanned(dataset, fragment_id, start, count)
+        return scanned(dataset, fragment_id, start, count, dimension)
 
     monkeypatch.setattr(partitions, "_scanned", counting)
     visits = np.array([[2], [2], [9]], np.int32)

@@ -23,7 +23,9 @@ from lancestat.output.writer import OutputWriter
 from lancestat.plan.join_planner import JoinFacts
 from lancestat.plan.stages import OnStage, PrepareSides, Probe, StageProgress, ignore_progress
 from lancestat.scratch.folder import scratch
+from lancestat.scratch.layouts import LayoutStore
 from lancestat.spark.knn.grid import grid
+from lancestat.spark.knn.kept_layouts import LayoutKeeper
 from lancestat.spark.knn.materialize import Materializer, output_schema
 from lancestat.spark.knn.parquet_side import ParquetSide, parquet_scan
 from lancestat.spark.knn.prepared_join import PreparedJoin
@@ -88,7 +90,9 @@ class SparkJoin:
         opened = (("left", left), ("right", right))
         in_place = tuple(name for name, side in opened if isinstance(side.side, ParquetSide))
         has_nearest_by = has_nearest_by_join() and not is_connect(engine.spark)
-        size = JoinSize(*rows, dimension, self._has_index(right), has_nearest_by)
+        keeper = self._keeper(right, dimension)
+        kept = None if keeper is None else keeper.look()
+        size = JoinSize(*rows, dimension, self._has_index(right), has_nearest_by, kept)
         return PreparedJoin(
             work,
             JoinFacts(size, engine.cores, in_place),
@@ -98,7 +102,18 @@ class SparkJoin:
             self.folder.path,
             rollback,
             Probe(Strategy.EXACT, work.scope, None),
+            keeper=keeper,
         )
+
+    def _keeper(self, opened: OpenedSide, dimension: int) -> LayoutKeeper | None:
+        """Return the kept layouts of the right side, None where it has none."""
+        engine, work, side = self.engine, self.work, opened.side
+        if work.right.content is None or work.scope is Scope.NEW_RIGHT:
+            return None
+        assert isinstance(side, VectorSide)
+        store = LayoutStore(engine.scratch_root, engine.storage_options)
+        content = work.right.content
+        return LayoutKeeper(work.node, store, content, side, dimension, self.cleanup, work.is_fresh)
 
     def _searcher(self, left: Side, right: Side, dimension: int, writer: OutputWriter) -> Searcher:
         engine, request = self.engine, self.work.request

@@ -7,15 +7,24 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from lancestat.errors import StaleBase
+from lancestat.errors import PartitionsLost, StaleBase
 from lancestat.knn.work import JoinOutcome, JoinWork, Scope
 from lancestat.output import result as output
 from lancestat.plan.join_planner import JoinFacts
-from lancestat.plan.stages import CommitResult, LayOut, Probe, StageProgress
+from lancestat.plan.stages import (
+    CommitResult,
+    ExtendLayout,
+    LayOut,
+    Probe,
+    ReuseLayout,
+    StageProgress,
+)
 from lancestat.redact import secret_values
 from lancestat.spark.knn.grouped import GroupLayout
+from lancestat.spark.knn.kept_layouts import LayoutKeeper
 from lancestat.spark.knn.materialize import PreviousResult
-from lancestat.spark.knn.strategies import IndexSearch, Layout, Searcher
+from lancestat.spark.knn.partitioned import Layout
+from lancestat.spark.knn.strategies import IndexSearch, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.session.failure import job_error
 from lancestat.state.join_counts import JoinCounts
@@ -35,6 +44,7 @@ class PreparedJoin:
         rollback: Removes what was written, when it is closed.
         probing: The stage that searches.
         method: How to search; every pair is compared without it.
+        keeper: The kept layouts of the right side, where it may have any.
     """
 
     work: JoinWork
@@ -46,10 +56,26 @@ class PreparedJoin:
     rollback: ExitStack
     probing: Probe
     method: Layout | IndexSearch | GroupLayout | None = None
+    keeper: LayoutKeeper | None = None
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         with self._task_errors():
-            layout = self.searcher.lay_out(self.place("partitions"), stage.lists)
+            if self.keeper is None:
+                layout = self.searcher.lay_out(self.place("partitions"), stage.lists)
+            else:
+                layout = self.keeper.lay_out(self.searcher.partitioning, stage.lists)
+        return None if layout is None else replace(self, method=layout)
+
+    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin | None:
+        assert self.keeper is not None, "a layout was found"
+        with self._task_errors():
+            layout = self.keeper.reuse(self.searcher.partitioning)
+        return None if layout is None else replace(self, method=layout)
+
+    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin | None:
+        assert self.keeper is not None, "a layout was found"
+        with self._task_errors():
+            layout = self.keeper.extend(self.searcher.partitioning)
         return None if layout is None else replace(self, method=layout)
 
     def group_rows(self) -> PreparedJoin:
@@ -121,7 +147,10 @@ class PreparedJoin:
             yield
         except Exception as error:
             secrets = secret_values(self.searcher.materialize.writer.storage_options)
-            raise job_error(error, f"joining '{self.work.node}'", secrets) from None
+            failure = job_error(error, f"joining '{self.work.node}'", secrets)
+            if isinstance(failure, PartitionsLost) and self.keeper is not None:
+                self.keeper.withdraw()
+            raise failure from None
 
     def _counts(self, chunks: Sequence[WrittenChunk]) -> JoinCounts[int]:
         left_rows = len(self.searcher.left.side.all_rows)

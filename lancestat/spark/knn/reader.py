@@ -26,11 +26,19 @@ BLOCK_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Rows that can match: (n,) `positions` and (n, dimension) `rows`; `excluded` others cannot."""
+    """Rows that can match: (n,) `positions` and (n, dimension) `rows`.
+
+    `excluded_positions` are those of the others among them.
+    """
 
     positions: NDArray[np.int64]
     rows: NDArray[np.float32]
-    excluded: int
+    excluded_positions: NDArray[np.int64]
+
+    @property
+    def excluded(self) -> int:
+        """How many rows cannot match."""
+        return len(self.excluded_positions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +76,12 @@ class VectorReader:
 
     def _block(self, held: list[pa.Array], start: int) -> Block:
         block_vectors = self._vectors(pa.chunked_array(held), start)
-        positions = np.arange(start, start + len(block_vectors.valid))[block_vectors.valid]
-        excluded = len(block_vectors.valid) - len(positions)
-        return Block(
-            positions,
-            block_vectors.values[block_vectors.valid] if excluded else block_vectors.values,
-            excluded,
-        )
+        positions = np.arange(start, start + len(block_vectors.valid))
+        excluded = positions[~block_vectors.valid]
+        if not len(excluded):
+            return Block(positions, block_vectors.values, excluded)
+        is_valid = block_vectors.valid
+        return Block(positions[is_valid], block_vectors.values[is_valid], excluded)
 
     def _vectors(self, columns: pa.ChunkedArray, first_row: int) -> Vectors:
         source = f"the {self.name} side"

@@ -128,13 +128,19 @@ def _scanned(
     side: VectorSide, selection: Selection, fragment_id: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     fragment = pinned_dataset(side.pin, side.storage_options).get_fragment(fragment_id)
-    physical = _places(fragment, selection.filter)
+    physical = physical_offsets(fragment, selection.filter)
     if fragment.metadata.deletion_file is None:
         return physical, physical
-    return physical, np.searchsorted(_places(fragment, None), physical)
+    return physical, np.searchsorted(physical_offsets(fragment, None), physical)
 
 
-def _places(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
+def matching_offsets(side: VectorSide, selection: Selection, fragment_id: int) -> NDArray[np.int64]:
+    """Return the rows of a fragment that pass, by their places among its physical rows."""
+    return _matches(side, selection, fragment_id)[0]
+
+
+def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
+    """Return the live rows of a fragment that pass a filter, by their places, ascending."""
     table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
     addresses: NDArray[np.int64] = table.column(_ADDRESS).to_numpy().astype(np.int64)
     # A scan by way of a scalar index may come in the index's order.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -13,29 +12,24 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
-from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
-from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, Strategy
+from lancestat.knn.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.knn.index import IndexedSide, SearchParameters
-from lancestat.knn.partitions import (
-    PartitionedDataset,
-    SampledNeighbours,
-    WrittenPart,
-    commit,
-    merge_sampled,
-    search_lists,
-    write_partition,
-)
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.search import ExactSearch, Neighbours, merge, within
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
-from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.grid import Grid, cut
 from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
+from lancestat.spark.knn.partitioned import (
+    Layout,
+    Partitioning,
+    PartitionProbe,
+    split_lists,
+)
 from lancestat.spark.knn.ranges import RangeJob
-from lancestat.spark.knn.reader import Block, VectorReader
+from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.tasks import (
     Cell,
     ExactProbe,
@@ -154,153 +148,6 @@ def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
     return float(np.array(hits)[exists].mean())
 
 
-# Bytes of right vectors that a task lays out at once: longer lists in a file mean fewer, longer
-# reads.
-LAYOUT_BYTES = 128 << 20
-# Rows by which the search judges how accurate its products are.
-_LIKE_ROWS = 2048
-# Rows to train on are taken so many in a row: by single rows it takes twenty times as long.
-_TRAIN_TOGETHER = 8
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """The right side by list, and the number of lists that a left row visits.
-
-    `recall` is measured on a sample of left rows that did not choose `nprobes`; None where
-    there are no left rows to sample. `excluded` right rows cannot match.
-    """
-
-    partitioned: PartitionedDataset
-    centroids: Centroids
-    nprobes: int
-    recall: float | None
-    excluded: int
-    like: NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Partitioning:
-    """Lays the right side out; its tasks travel to Spark's workers."""
-
-    jobs: Jobs
-    left: VectorReader
-    right: VectorReader
-    request: JoinRequest
-    threads: int
-
-    def lay_out(self, uri: str, lists: int) -> Layout | None:
-        """Write the right side to scratch by list, and measure the recall on the way.
-
-        The pass that writes holds every right row in memory once, and finds the true neighbours of
-        some left rows among them. Half of these choose how many lists have to be visited, the
-        others measure the recall.
-
-        Returns:
-            None when no right row was found that can match.
-        """
-        rows = self.right.sample(lists * TRAIN_ROWS, _TRAIN_TOGETHER)
-        if not len(rows):
-            return None
-        centroids = train(rows, lists, self.request.metric)
-        queries = self.left.sample(SAMPLE_ROWS)
-        parts = self._written(uri, centroids, queries)
-        options = self.right.side.storage_options
-        partitioned = commit([part for part, _ in parts], uri, self.right.dimension, options)
-        sampled = merge_sampled([part.sampled for part, _ in parts], self.request.k)
-        nprobes, recall = self._nprobes(centroids, queries, sampled)
-        excluded = sum(excluded for _, excluded in parts)
-        return Layout(partitioned, centroids, nprobes, recall, excluded, rows[:_LIKE_ROWS])
-
-    def _written(
-        self, uri: str, centroids: Centroids, queries: NDArray[np.float32]
-    ) -> list[tuple[WrittenPart, int]]:
-        right, k, threads = self.right, self.request.k, self.threads
-
-        def write(
-            task_parts: Iterable[Rows],
-        ) -> Iterator[tuple[tuple[WrittenPart, int], tuple[()]]]:
-            options = right.side.storage_options
-            with worker_task(threads, options, "laying out the right side"):
-                require_visible(uri)
-                for rows in task_parts:
-                    blocks = _CountedBlocks(right.blocks(rows, LAYOUT_BYTES))
-                    part = write_partition(blocks, centroids, queries, k, uri, options)
-                    yield (part, blocks.excluded), ()
-
-        rows, cores = right.side.all_rows, self.jobs.cores
-        blocks = -(-4 * right.dimension * len(rows) // LAYOUT_BYTES)
-        parts = cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
-        return self.jobs.run(write, parts)
-
-    def _nprobes(
-        self, centroids: Centroids, queries: NDArray[np.float32], sampled: SampledNeighbours
-    ) -> tuple[int, float | None]:
-        declared = self.request.nprobes
-        if not len(queries):
-            return declared or 1, None
-        order = centroids.nearest_lists(queries, len(centroids))
-        # Every other query: the sample is in row order, which may not be random.
-        chosen = recall_curve(order[::2], sampled.lists[::2])
-        nprobes = declared or choose_nprobes(chosen, self.request.recall or 1.0)
-        nprobes = min(nprobes, len(centroids))
-        measured = recall_curve(order[1::2], sampled.lists[1::2]) if len(queries) > 1 else chosen
-        return nprobes, float(measured.recall[nprobes - 1])
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionProbe:
-    """Searches the lists that left rows visit; travels to Spark's workers."""
-
-    left: VectorReader
-    layout: Layout
-    parts: tuple[range, ...]
-    request: JoinRequest
-
-    def __call__(self, cell: Cell) -> ProbeResult:
-        """Search some of the lists for the neighbours of one chunk."""
-        started = time.perf_counter()
-        layout, partitioned = self.layout, self.layout.partitioned
-        queries = self.left.read(cell.left)
-        vectors = queries.values[queries.valid]
-        searched = search_lists(
-            pinned_dataset(partitioned.pin, partitioned.storage_options),
-            partitioned,
-            vectors,
-            layout.centroids.nearest_lists(vectors, layout.nprobes),
-            self.parts[cell.part],
-            self.request.k,
-            self.request.metric,
-            limit=self.request.limit,
-            like=layout.like,
-        )
-        # Every chunk counts them once.
-        excluded = layout.excluded if cell.part == 0 else 0
-        seconds = time.perf_counter() - started
-        return ProbeResult(queries.valid, searched.neighbours, excluded, searched.pairs, seconds)
-
-
-def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
-    """Split lists into parts of consecutive lists with about as many rows each."""
-    ends = np.cumsum(rows)
-    shares = [ends[-1] * number / parts for number in range(1, parts)]
-    edges = [0, *np.searchsorted(ends, shares).tolist(), len(rows)]
-    return tuple(range(start, stop) for start, stop in pairwise(edges))
-
-
-class _CountedBlocks:
-    """Yields positions and vectors of blocks, and counts the rows that cannot match."""
-
-    def __init__(self, blocks: Iterable[Block]) -> None:
-        self._blocks = blocks
-        self.excluded = 0
-
-    def __iter__(self) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-        for block in self._blocks:
-            self.excluded += block.excluded
-            yield block.positions, block.rows
-
-
 @dataclass(frozen=True, slots=True)
 class SearchResult:
     """The neighbours that a strategy found, written but not committed."""
@@ -334,8 +181,13 @@ class Searcher:
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
-        partitioning = Partitioning(self.jobs, self.left, self.right, self.request, self._threads)
-        return partitioning.lay_out(uri, lists)
+        laid = self.partitioning.lay_out(uri, lists)
+        return None if laid is None else laid.layout
+
+    @property
+    def partitioning(self) -> Partitioning:
+        """Lays the right side out."""
+        return Partitioning(self.jobs, self.left, self.right, self.request, self._threads)
 
     def measure_index(self) -> IndexSearch | None:
         """Find how far the index has to be searched; None where no effort reaches the recall."""
