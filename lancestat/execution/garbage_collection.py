@@ -9,18 +9,22 @@ from dataclasses import replace
 from datetime import datetime
 
 from lancestat.errors import CatalogTableMissing, LancestatError
+from lancestat.knn.layout import owner_prefix
 from lancestat.knn.work import OutputFormat
 from lancestat.lake.temporary_files import collect_temporary_garbage
 from lancestat.output import result as output
+from lancestat.plan.join_observe import declared_layouts
 from lancestat.plan.join_planner import remembered_result
 from lancestat.plan.locate import located
 from lancestat.scratch.garbage_collection import collect_scratch_garbage
+from lancestat.scratch.layout_garbage import collect_layout_garbage
+from lancestat.scratch.layouts import LayoutStore
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec, Table
 from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
-from lancestat.state.identity import join_identity, table_identity
+from lancestat.state.identity import canonical_uri, join_identity, table_identity
 from lancestat.state.store import LanceState
 from lancestat.state.values import JoinRecord
 
@@ -77,7 +81,18 @@ def _with_scratch(
 ) -> GarbageReport:
 
     target = spec.target
+    owner, usable = owner_prefix(canonical_uri(target.state)), declared_layouts(spec)
     for root in known_roots(target.scratch, target.spark_conf):
+        store = LayoutStore(root, target.storage_options)
+        layouts = collect_layout_garbage(store, owner, usable, now=now, dry_run=dry_run)
+        for uri, reason in layouts.left:
+            _log.warning("the layout %s was left: %s", uri, reason)
+        report = replace(
+            report,
+            layouts_dropped=report.layouts_dropped + layouts.collected,
+            scratch_left=report.scratch_left + len(layouts.left),
+            bytes=report.bytes + layouts.size_bytes,
+        )
         scratch = collect_scratch_garbage(root, target.storage_options, now=now, dry_run=dry_run)
         for uri, reason in scratch.left:
             _log.warning("scratch %s was left: %s", uri, reason)

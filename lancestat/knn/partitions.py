@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
-from lancestat.knn.layout import LiveRows
+from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.request import Metric
 from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, merge, nothing
 from lancestat.knn.vectors import vectors
@@ -58,7 +58,7 @@ class PartitionedDataset:
     """A dataset in scratch with right rows by list: vectors, and the positions they came from.
 
     `fragment_ids` go with the lines of `offsets`. With `live` rows are known by their keys instead
-    of positions, and those that are none any more are left out (`layout.LiveRows`).
+    of positions, and those that are none any more are left out (`live_rows.LiveRows`).
     """
 
     pin: Pin

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from lancestat.errors import (
+    DatasetMissing,
     KeysDiffer,
     LakeError,
     LancestatError,
@@ -16,16 +17,25 @@ from lancestat.errors import (
     SidesDiffer,
     VectorLengthMismatch,
 )
-from lancestat.knn.layout import KeptLists, cover, kept_lists
+from lancestat.knn.layout import KeptLists, RightContent, cover, kept_lists
 from lancestat.knn.request import output_names
 from lancestat.knn.work import OutputFormat, OutputState, PinnedTable
 from lancestat.lake.files import store_of
+from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
 from lancestat.plan.actions import Action, Blocked
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
-from lancestat.plan.join_sides import JoinInput, JoinSide, SideReader, datasets_of, side_of
+from lancestat.plan.join_sides import (
+    JoinInput,
+    JoinSide,
+    SideReader,
+    datasets_of,
+    keeps_layout,
+    side_layout_key,
+    side_of,
+)
 from lancestat.scratch.layouts import LayoutStore
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
@@ -176,6 +186,32 @@ class JoinObserver:
         if store is not None and format is OutputFormat.LANCE:
             probe(store, options)
         return current(format, join.output_uri, options, remembered)
+
+
+def declared_layouts(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
+    """Return what layouts the declared joins can use: the content of right sides by key.
+
+    A table that is not there any more has none. None stands for content that cannot be known,
+    since a table cannot be read.
+    """
+    usable: dict[str, RightContent | None] = {}
+    for join in joins_of(spec.nodes):
+        datasets = datasets_of(spec, join.right)
+        if join.right.sql is not None or not datasets or not keeps_layout(join):
+            continue
+        [dataset] = datasets
+        key = side_layout_key(spec, join, dataset.uri)
+        observed = observe_snapshots([(dataset.uri, dataset.uri)], spec.options)
+        if isinstance(observed[dataset.uri], DatasetMissing):
+            continue
+        try:
+            side = SideReader(spec, observed).observe(JoinSide(join, "right"))
+        except LancestatError as error:
+            _log.warning("layouts for '%s' are left alone: %s", join.name, error.message)
+            usable[key] = None
+        else:
+            usable[key] = side.work.content
+    return usable
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:

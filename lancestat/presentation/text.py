@@ -192,6 +192,7 @@ def _garbage(view: GarbageView, page: Page) -> Iterator[str]:
         count(report.runs_dropped, "run entry", "run entries"),
         count(report.generations_dropped, "superseded dataset"),
         count(report.scratch_dropped, "scratch folder"),
+        count(report.layouts_dropped, "kept layout"),
     ]
     removed = [text for text in counts if not text.startswith("0 ")]
     verb = "would remove" if view.is_dry_run else "removed"

@@ -74,7 +74,7 @@ def collect_scratch_garbage(
         if store_uri is not None:
             probe(store_uri, options)
         for folder in _folders(store, left):
-            lease = _lease(store, folder, dead_after, left)
+            lease = lease_of(store, folder, dead_after, left)
             if lease is None or lease.is_held(now):
                 continue
             size_bytes = store.size_bytes(folder)
@@ -105,7 +105,7 @@ def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
         yield from (f"{application}/{run}" for run in runs)
 
 
-def _lease(
+def lease_of(
     store: Storage, folder: str, dead_after: timedelta, left: list[tuple[str, str]]
 ) -> Lease | None:
     """Return the lease of a folder, None where it has none or one that cannot be understood."""

@@ -26,7 +26,8 @@ class GarbageReport:
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
     nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
     their share; on object stores it leaves out whole datasets. `scratch_dropped` counts folders of
-    killed joins, `scratch_left` those that carry scratch's marker but could not be dropped.
+    killed joins, `scratch_left` those that carry scratch's marker but could not be dropped, and
+    `layouts_dropped` kept layouts of right sides.
     """
 
     partials_dropped: int
@@ -35,6 +36,7 @@ class GarbageReport:
     bytes: int
     scratch_dropped: int = 0
     scratch_left: int = 0
+    layouts_dropped: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from lancestat.cli.main import main
 from lancestat.knn.cost_model import Decision, Strategy
 from lancestat.output import result as output
 from lancestat.plan import join_planner
+from lancestat.scratch.layouts import KeptLayout, LayoutManifest, LayoutStore
 from lancestat.spark.knn import engine, grid, written_side
 from tests.integration.faulty_daemon import strike, striking
 
@@ -30,7 +31,18 @@ def arm(folder: Path, strategy: str) -> None:
     written_side.SMALLEST_JOB = grid.DRIVER_LINES = -1
     grid.SHUFFLE_SECONDS = 0
     engine.read_in_place = lambda *_: None
-    join_planner.choose = lambda *_: Decision(Strategy(strategy), "asked for", lists=3)
+    join_planner.choose = lambda _, size, __: Decision(
+        Strategy(strategy), "asked for", lists=3, kept=size.kept
+    )
+    update = LayoutStore.update
+
+    def published(self: LayoutStore, kept: KeptLayout, manifest: LayoutManifest) -> KeptLayout:
+        strike(folder, "publish")
+        done = update(self, kept, manifest)
+        strike(folder, "published")
+        return done
+
+    LayoutStore.update = published  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -153,9 +153,7 @@ class Shop:
             found.setdefault(left, []).append((right, distance))
         return found
 
-    def check(
-        self, name: str = "near", *, metric: str = "l2", where: str | None = None
-    ) -> float:
+    def check(self, name: str = "near", *, metric: str = "l2", where: str | None = None) -> float:
         """Check the result against all pairs in float64, and return its recall.
 
         Distances are exact, rows are those of the table as it is, the nearest come first.

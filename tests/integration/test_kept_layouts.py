@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import re
 import shutil
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
+import pyarrow as pa
 import pytest
 
+from lancestat.plan.actions import JoinAction
+from lancestat.plan.node_result import NodeResult
 from lancestat.plan.stages import ExtendLayout, LayOut, ReuseLayout
-from tests.integration.kept import Shop, always_in_lists, clustered, untouched
+from lancestat.scratch.layouts import LayoutStore
+from tests.examples import sample
+from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,3 +56,336 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
     assert second.join is not None and second.join.accuracy.recall == pytest.approx(truth, abs=0.02)
     assert second.join.counts == first.join.counts
     assert not list(layout.glob("readers/*"))
+
+
+def test_joins_over_one_right_side_share_a_layout(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.declare("other", {"select": ["id", "parity"]}, k=3, approx={"recall": 0.8})
+    with caplog.at_level(logging.INFO, "lancestat.knn"):
+        shop.run("near", "other")
+    assert "uses the layout that another join has made" in caplog.text
+    assert len(shop.layouts) == 1
+    assert shop.check("near") >= 0.9
+    with untouched(shop):
+        shop.run("near", "other")
+    assert {tuple(stages) for stages in shop.stages.values()} == {
+        ("prepare", "reuse layout", "probe", "commit")
+    }
+
+
+def test_other_metrics_filters_and_vectors_have_layouts_of_their_own(shop: Shop) -> None:
+    shop.declare("angles", metric="cosine")
+    shop.declare("products", metric="dot")
+    shop.declare("odd", {"where": "parity = 1"})
+    shop.declare("second", {"vector": "other"})
+    names = ("near", "angles", "products", "odd", "second")
+    for reuses in (False, True):
+        shop.run(*names)
+        assert all(("reuse layout" in shop.stages[name]) is reuses for name in names)
+        assert len(shop.layouts) == len(names)
+        assert shop.check("angles", metric="cosine") >= 0.88
+        assert shop.check("products", metric="dot") >= 0.88
+        assert shop.check("odd", where="parity = 1") >= 0.88
+        assert shop.check("second") >= 0.88
+
+
+def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
+    shop.run()
+    [layout] = shop.layouts
+    shop.append("r", clustered(300, 3), 4000)
+    action = shop.action()
+    assert action.stages.search[0] == ExtendLayout(action.decision.lists or 0, 4000, 300)
+    assert "300 new rows are put into the lists of a kept layout of 4,000 rows" in (
+        action.decision.why
+    )
+    done = shop.run()
+    assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+    truth = shop.check()
+    assert truth >= 0.88
+    assert done.join is not None and done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+    assert any(id >= 4000 for found in shop.result().values() for id, _ in found)
+    assert shop.layouts == [layout]
+    with untouched(shop):
+        shop.run()
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.check() >= 0.88
+
+
+def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
+    shop.run()
+    before = shop.result()
+    found = {id for rows in before.values() for id, _ in rows}
+    gone = sorted(found)[::5]
+    lance.dataset(shop.uri("r")).delete(f"id in ({', '.join(map(str, gone))})")
+    shop.forget("near")
+    assert isinstance(shop.action().stages.search[0], ReuseLayout)
+    done = shop.run()
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    truth = shop.check()
+    assert truth >= 0.88
+    assert done.join is not None and done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+    assert done.join.counts.right_rows == 4000 - len(gone)
+
+    moved = sorted(found - set(gone))[:50]
+    rows = rows_of(clustered(50, 9)).set_column(0, "id", pa.array(moved))
+    lance.dataset(shop.uri("r")).merge_insert("id").when_matched_update_all().execute(rows)
+    shop.run()
+    assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+    assert shop.check() >= 0.88
+
+
+def test_rows_that_come_back_are_found(shop: Shop) -> None:
+    table = lance.dataset(shop.uri("r"))
+    version = table.version
+    shop.run()
+    nearest = {rows[0][0] for rows in shop.result().values()}
+    table.delete(f"id in ({', '.join(map(str, sorted(nearest)))})")
+    # This layout has none of the deleted rows.
+    shop.run(full_refresh=True)
+    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert not nearest & {id for rows in shop.result().values() for id, _ in rows}
+    lance.dataset(shop.uri("r"), version=version).restore()
+    other = [id for id in range(4000) if id not in nearest][: len(nearest)]
+    # As many rows are deleted as before, but other ones.
+    lance.dataset(shop.uri("r")).delete(f"id in ({', '.join(map(str, other))})")
+    shop.run()
+    assert shop.check() >= 0.88
+    assert nearest & {id for rows in shop.result().values() for id, _ in rows}
+
+
+def test_compacted_fragments_are_put_in_again(shop: Shop) -> None:
+    shop.run()
+    for number in range(3):
+        shop.append("r", clustered(50, 20 + number), 4000 + 50 * number)
+    shop.run()
+    lance.dataset(shop.uri("r")).optimize.compact_files(target_rows_per_fragment=1000)
+    action = shop.action()
+    assert action.stages.search[0] == ExtendLayout(action.decision.lists or 0, 4000, 150)
+    shop.run()
+    assert shop.check() >= 0.88
+    lance.dataset(shop.uri("r")).optimize.compact_files()
+    assert "100 % of its rows came after it was trained" in shop.action().decision.why
+    shop.run()
+    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert shop.check() >= 0.88
+    assert len(shop.layouts) == 1
+
+
+@pytest.mark.parametrize("drift", ["far", "many", "deleted"])
+def test_a_layout_that_has_drifted_is_trained_again(shop: Shop, drift: str) -> None:
+    shop.run()
+    [before] = shop.layouts
+    if drift == "far":
+        shop.append("r", clustered(400, 3, shift=6.0), 4000)
+        shop.run()
+        assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+        expected = r"added rows are \d+\.\d times as far from its centroids as the first ones"
+    elif drift == "many":
+        shop.append("r", clustered(4200, 3), 4000)
+        expected = "51 % of its rows came after it was trained"
+    else:
+        lance.dataset(shop.uri("r")).delete("id % 3 = 1")
+        expected = "33 % of the rows in its lists are deleted"
+    shop.forget("near")
+    action = shop.action()
+    assert isinstance(action.stages.search[0], LayOut)
+    assert re.search(rf"a kept layout of .* is trained anew, since {expected}", action.decision.why)
+    shop.run()
+    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert shop.check() >= 0.88
+    [after] = shop.layouts
+    assert after != before and not before.exists()
+    shop.run()
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+
+
+def test_rows_that_cannot_match_are_counted_while_they_are_live(shop: Shop) -> None:
+    rows = rows_of(clustered(40, 5), 4000)
+    nothing = pa.nulls(40, rows.schema.field("emb").type)
+    lance.write_dataset(rows.set_column(2, "emb", nothing), shop.uri("r"), mode="append")
+    assert _excluded(shop.run()) == 40
+    assert _excluded(shop.run()) == 40
+    lance.dataset(shop.uri("r")).delete("id >= 4030 or id % 10 = 1")
+    assert _excluded(shop.run()) == 27
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    lance.write_dataset(rows.set_column(2, "emb", nothing)[:5], shop.uri("r"), mode="append")
+    assert _excluded(shop.run()) == 32
+    assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+
+
+def _excluded(done: NodeResult) -> int | None:
+    assert done.join is not None
+    return done.join.counts.excluded_right_rows
+
+
+def test_new_left_rows_are_searched_in_the_kept_layout(shop: Shop) -> None:
+    shop.run()
+    shop.append("l", clustered(200, 8), 300)
+    plan = shop.project.plan(select="near")
+    [action] = plan.actions
+    assert isinstance(action, JoinAction) and action.work.scope.value == "new_left"
+    assert isinstance(action.stages.search[0], ReuseLayout)
+    [done] = shop.project.run(plan).nodes
+    assert done.status == "success", done.message
+    assert shop.check() >= 0.88
+
+
+DATA = "rows.lance/data/*.lance"
+
+
+def _remove(path: Path) -> None:
+    path.unlink()
+
+
+def _truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-100])
+
+
+def _lengthen(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"\0" * 100)
+
+
+def _mangle(path: Path) -> None:
+    text = bytearray(path.read_bytes())
+    for place in range(0, min(400, len(text))):
+        text[place] ^= 0xFF
+    path.write_bytes(bytes(text))
+
+
+DAMAGES: dict[str, tuple[str, Callable[[Path], None]]] = {
+    "rows missing": (DATA, _remove),
+    "rows truncated": (DATA, _truncate),
+    "rows longer": (DATA, _lengthen),
+    "arrays missing": ("arrays-*.lance/data/*.lance", _remove),
+    "arrays mangled": ("arrays-*.lance/data/*.lance", _mangle),
+    "no version": ("rows.lance/_versions/*.manifest", _remove),
+    "manifest truncated": ("layout.json", _truncate),
+    "manifest mangled": ("layout.json", _mangle),
+}
+
+
+@pytest.mark.parametrize("damage", sample(list(DAMAGES), 4))
+def test_damage_is_seen_and_costs_time_only(
+    shop: Shop, damage: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.run()
+    [before] = shop.layouts
+    pattern, strike = DAMAGES[damage]
+    for path in before.glob(pattern):
+        strike(path)
+    with caplog.at_level(logging.INFO, "lancestat"):
+        shop.run()
+    assert "is not used" in caplog.text
+    assert "lay out" in shop.stages["near"] and "reuse layout" not in shop.stages["near"]
+    assert shop.check() >= 0.88
+    assert shop.layouts and before not in shop.layouts
+    shop.run()
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+
+
+def test_another_dataset_in_its_place_is_no_layout(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    shop.run()
+    [before] = shop.layouts
+    shutil.rmtree(before / "rows.lance")
+    lance.write_dataset(rows_of(clustered(4000, 4)), str(before / "rows.lance"))
+    shop.run()
+    assert "the kept layout is damaged, and is not used" in caplog.text
+    assert shop.check() >= 0.88
+
+
+def test_a_layout_that_breaks_while_it_is_searched_costs_time_only(
+    shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.run()
+    [before] = shop.layouts
+    # The files vanish after the join has looked at them.
+    monkeypatch.setattr(LayoutStore, "damage", lambda self, kept: None)
+    for path in before.glob(DATA):
+        path.unlink()
+    shop.run()
+    assert "'near' is planned again, without the kept layout" in caplog.text
+    assert shop.check() >= 0.88
+    [after] = shop.layouts
+    assert after != before
+
+
+def test_a_format_of_a_later_release_is_left_alone(shop: Shop) -> None:
+    shop.run()
+    [before] = shop.layouts
+    manifest = before / "layout.json"
+    stored = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps({**stored, "format_version": 99}))
+    shop.run()
+    assert "lay out" in shop.stages["near"]
+    assert shop.check() >= 0.88
+    report = shop.project.collect_garbage()
+    assert report.layouts_dropped == 0
+    assert (before / "rows.lance").exists() and len(shop.layouts) == 2
+
+
+def test_garbage_collection_sweeps_what_no_declared_join_can_use(shop: Shop) -> None:
+    shop.declare("angles", metric="cosine")
+    shop.run("near", "angles")
+    other = Shop(shop.folder / "other")
+    shutil.rmtree(other.folder / "r.lance")
+    assert shop.project.collect_garbage().layouts_dropped == 0
+    assert len(shop.layouts) == 2
+    del shop.joins["angles"]
+    shop.save()
+    dry = shop.project.collect_garbage(dry_run=True)
+    assert dry.layouts_dropped == 1 and dry.bytes > 4000 * 4 * 16
+    assert len(shop.layouts) == 2
+    assert shop.project.collect_garbage() == dry
+    assert len(shop.layouts) == 1
+    # An exact join needs none.
+    shop.declare("near", mode="exact", approx=None)
+    del shop.joins["near"]["approx"]
+    shop.save()
+    assert shop.project.collect_garbage(dry_run=True).layouts_dropped == 1
+    shop.declare("near")
+    assert shop.project.collect_garbage().layouts_dropped == 0
+    # Other content of the same table.
+    shop.write("r", clustered(4000, 12))
+    assert shop.project.collect_garbage(dry_run=True).layouts_dropped == 1
+    shutil.rmtree(shop.uri("r"))
+    assert shop.project.collect_garbage().layouts_dropped == 1
+    assert not shop.layouts
+
+
+def test_garbage_collection_leaves_what_others_use(shop: Shop) -> None:
+    shop.run()
+    [layout] = shop.layouts
+    store = LayoutStore(str(shop.folder / "scratch"))
+    kept = store.find(layout.parent.name)
+    assert kept is not None
+    del shop.joins["near"]
+    shop.save()
+    with store.held(kept) as held:
+        assert held == kept
+        assert shop.project.collect_garbage().layouts_dropped == 0
+        assert shop.layouts == [layout]
+    moved = layout.parent.rename(layout.parent.parent / f"000000000000-{layout.parent.name[13:]}")
+    assert shop.project.collect_garbage().layouts_dropped == 0, "it is another project's"
+    moved.rename(layout.parent)
+    assert shop.project.collect_garbage().layouts_dropped == 1
+
+
+def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has a lock of its own, as two processes have."""
+    monkeypatch.setattr(
+        "lancestat.spark.knn.kept_layouts.making_layout", lambda *_: threading.Lock()
+    )
+    shop.declare("other", k=3)
+    for change in (False, True):
+        if change:
+            shop.append("r", clustered(100, 3), 4000)
+        shop.run("near", "other")
+        assert shop.check("near") >= 0.88
+        assert shop.project.collect_garbage().layouts_dropped <= 1
+        assert len(shop.layouts) == 1
+        shop.run("near", "other")
+        assert all("reuse layout" in stages for stages in shop.stages.values())
+        assert shop.check("near") >= 0.88

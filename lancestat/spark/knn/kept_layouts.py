@@ -13,17 +13,13 @@ from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError
 from lancestat.knn.layout import (
-    OFFSET_BITS,
     Coverage,
     KeptLists,
     LaidFragment,
     LayoutRecord,
-    LiveRows,
     Quality,
     RightContent,
     cover,
-    imbalance,
-    is_among,
     kept_lists,
 )
 from lancestat.knn.layout_arrays import (
@@ -33,6 +29,7 @@ from lancestat.knn.layout_arrays import (
     read_arrays,
     write_arrays,
 )
+from lancestat.knn.live_rows import OFFSET_BITS, LiveRows, imbalance, is_among
 from lancestat.knn.partitions import PartitionedDataset, commit_more, layout_schema
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.redact import redact_line, secret_values

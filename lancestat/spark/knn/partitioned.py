@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lancestat.errors import LancestatError, PartitionsLost
 from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS
-from lancestat.knn.layout import OFFSET_BITS, OFFSET_MASK
+from lancestat.knn.live_rows import OFFSET_BITS, OFFSET_MASK
 from lancestat.knn.partitions import (
     LaidPiece,
     PartitionedDataset,

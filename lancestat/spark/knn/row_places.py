@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.layout import OFFSET_BITS, OFFSET_MASK, RightContent
+from lancestat.knn.layout import RightContent
+from lancestat.knn.live_rows import OFFSET_BITS, OFFSET_MASK
 from lancestat.knn.work import FragmentRows, VectorSide
 from lancestat.lake.open import pinned_reads
 from lancestat.spark.knn.selected_rows import matching_offsets, physical_offsets
@@ -16,7 +17,7 @@ from lancestat.spark.read.fragment_reader import pinned_dataset
 
 @dataclass(frozen=True, slots=True)
 class RowPlaces:
-    """Tells the keys of rows (`layout.LiveRows`) from their positions, and the other way round.
+    """Tells the keys of rows (`live_rows.LiveRows`) from their positions, and the other way round.
 
     `ids` are those of the fragments with live rows, by number; `deleted` has the ascending offsets
     of deleted rows, of fragments that have some.
