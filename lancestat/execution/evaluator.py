@@ -185,7 +185,7 @@ class JoinEvaluation:
         try:
             return self._run(action)
         except PartitionsLost as error:
-            if action.work.is_fresh:
+            if action.work.is_fresh or action.work.right.content is None:
                 raise
             _log.warning(
                 "'%s' is planned again, without the kept layout: %s", action.node, error.message

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -81,6 +81,8 @@ def write_partition(
     k: int,
     uri: str,
     storage_options: Mapping[str, str],
+    *,
+    appends: bool = False,
 ) -> WrittenPart:
     """Write rows by list, and find the neighbours of sampled queries on the way.
 
@@ -94,6 +96,7 @@ def write_partition(
         k: The number of neighbours of each query.
         uri: The dataset that the fragments will belong to.
         storage_options: For the store.
+        appends: Whether that dataset is there already.
 
     Raises:
         ScratchUnusable: scratch cannot be written to.
@@ -103,6 +106,7 @@ def write_partition(
     offsets: list[NDArray[np.int64]] = []
     known: NDArray[np.int32] = np.full((len(sample), k), -1, np.int32)
     error = 0.0
+    mode: Literal["create", "append"] = "append" if appends else "create"
     for positions, rows in blocks:
         if not len(rows):
             continue
@@ -114,7 +118,7 @@ def write_partition(
         # Of numbers of 16 bits NumPy sorts in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
-        fragments += _written(rows[order], positions[order], uri, storage_options)
+        fragments += _written(rows[order], positions[order], uri, storage_options, mode)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     return WrittenPart(
         tuple(fragments),
@@ -495,6 +499,7 @@ def _written(
     positions: NDArray[np.int64],
     uri: str,
     storage_options: Mapping[str, str],
+    mode: Literal["create", "append"] = "create",
 ) -> list[str]:
     import lance
 
@@ -505,7 +510,7 @@ def _written(
         fragments = lance.fragment.write_fragments(
             table,
             uri,
-            mode="create",
+            mode=mode,
             max_rows_per_file=len(rows),
             max_bytes_per_file=2**40,
             # Later ones copy vectors row by row, which takes three times as long.

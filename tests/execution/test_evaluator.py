@@ -12,6 +12,7 @@ import pytest
 from lancestat.errors import StaleBase
 from lancestat.execution.evaluator import JoinEvaluation, JoinSession, PreparedJoin
 from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.layout import KeptLists, RightContent
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import (
     Increment,
@@ -26,7 +27,16 @@ from lancestat.knn.work import (
 from lancestat.lake.snapshot import Pin
 from lancestat.plan.actions import JoinAction
 from lancestat.plan.join_planner import JoinFacts, plan_join
-from lancestat.plan.stages import CommitResult, LayOut, OnStage, PrepareSides, Probe, StageProgress
+from lancestat.plan.stages import (
+    CommitResult,
+    ExtendLayout,
+    LayOut,
+    OnStage,
+    PrepareSides,
+    Probe,
+    ReuseLayout,
+    StageProgress,
+)
 from lancestat.state.join_counts import JoinCounts
 
 EXACT = JoinRequest(3)
@@ -46,6 +56,7 @@ class Session:
     finds_rows: bool = True
     reaches_recall: bool = True
     has_last_result: bool = True
+    has_layout: bool = True
     in_place: tuple[str, ...] = ()
 
     @contextmanager
@@ -60,11 +71,20 @@ class Session:
 
     @property
     def facts(self) -> JoinFacts:
-        return JoinFacts(self.sizes, 2, self.in_place)
+        kept = None if self.works[-1].is_fresh else self.sizes.kept
+        return JoinFacts(replace(self.sizes, kept=kept), 2, self.in_place)
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         self.done.append("lay out")
         return self if self.finds_rows else None
+
+    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin | None:
+        self.done.append("reuse layout")
+        return self if self.has_layout else None
+
+    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin | None:
+        self.done.append("extend layout")
+        return self if self.has_layout else None
 
     def measure_index(self) -> PreparedJoin | None:
         self.done.append("measure")
@@ -187,6 +207,46 @@ def test_an_unsuitable_strategy_falls_back_to_exact_search(
     assert [record.getMessage() for record in caplog.records] == [
         f"'near' is planned again: exact, {why}"
     ]
+
+
+KEPT = KeptLists(200, MANY.right_rows or 0, 0)
+
+
+@pytest.mark.parametrize(("new_rows", "stage"), [(0, "reuse layout"), (5, "extend layout")])
+def test_a_kept_layout_is_reused_or_extended(new_rows: int, stage: str) -> None:
+    sizes = replace(MANY, kept=replace(KEPT, new_rows=new_rows))
+    planned, session = action(APPROXIMATE, sizes), Session(sizes)
+    done, _ = run(planned, session)
+    assert done == planned
+    assert session.done == ["prepare", stage, "probe partitioned", "replace", "closed"]
+
+
+def test_a_layout_that_is_found_or_has_gone_since_the_plan_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        run(action(APPROXIMATE, MANY), Session(replace(MANY, kept=KEPT)))
+        run(action(APPROXIMATE, replace(MANY, kept=KEPT)), Session(MANY))
+    found, gone = (record.getMessage() for record in caplog.records)
+    assert found.startswith("'near' is planned again: partitioned in 200 lists, about ")
+    assert "a kept layout of" in found and "a kept layout of" not in gone
+
+
+def test_a_join_whose_kept_layout_cannot_be_read_is_planned_without_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sizes = replace(MANY, kept=KEPT)
+    planned = action(APPROXIMATE, sizes)
+    with_content = replace(planned.work.right, content=RightContent("key", ()))
+    planned = replace(planned, work=replace(planned.work, right=with_content))
+    session = Session(sizes, has_layout=False)
+    done, _ = run(planned, session)
+    assert [work.is_fresh for work in session.works] == [False, True]
+    assert session.done == [
+        "prepare", "reuse layout", "prepare", "lay out", "probe partitioned", "replace", "closed",
+    ]  # fmt: skip
+    assert done.decision.kept is None
+    assert "without the kept layout: the kept layout has gone" in caplog.text
 
 
 def test_a_join_whose_last_result_is_gone_is_planned_in_full(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -70,6 +72,8 @@ class Shop:
     folder: Path
     stages: dict[str, list[str]] = field(default_factory=dict)
     joins: dict[str, dict[str, Any]] = field(default_factory=dict)
+    # Those that the last runs reported.
+    recalls: dict[str, float | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.write("l", clustered(300, 1))
@@ -116,6 +120,7 @@ class Shop:
         return Project.load(self.folder)
 
     def action(self, name: str = "near", **options: Any) -> JoinAction:
+        self.forget(name)
         [action] = self.project.plan(select=name, **options).actions
         assert isinstance(action, JoinAction), action
         return action
@@ -132,18 +137,18 @@ class Shop:
         self.stages = stages.reached
         for node in result.nodes:
             assert node.status == "success", node.message
+            self.recalls[node.name] = node.join.accuracy.recall if node.join else None
         return result.nodes[-1]
 
     def forget(self, name: str) -> None:
         """Remove a result, so that the join is run again in full."""
-        import shutil
-
         shutil.rmtree(self.uri(name), ignore_errors=True)
 
     @property
     def layouts(self) -> list[Path]:
         """The layouts that are there as a whole."""
-        return sorted(path.parent for path in self.folder.glob("scratch/layouts/*/*/layout.json"))
+        manifests = self.folder.glob("scratch/layouts/*/*/layout.json")
+        return sorted(path.parent for path in manifests if _is_json(path))
 
     def result(self, name: str = "near") -> dict[int, list[tuple[int, float]]]:
         columns = lance.dataset(self.uri(name)).to_table().to_pydict()
@@ -176,10 +181,18 @@ class Shop:
                 assert distance == pytest.approx(distances[number][at[id]], rel=1e-5, abs=1e-6)
             given = [distance for _, distance in mine]
             assert given == sorted(given)
-            worst = nearest[-1] * (1 + 1e-5) + 1e-6
+            worst = nearest[-1] + 1e-5 * abs(nearest[-1]) + 1e-6
             hits += sum(distance <= worst for distance in given)
             total += len(nearest)
         return hits / total
+
+
+def _is_json(path: Path) -> bool:
+    try:
+        json.loads(path.read_bytes())
+    except ValueError:
+        return False
+    return True
 
 
 def matrix(column: pa.ChunkedArray) -> NDArray[np.float64]:

@@ -9,7 +9,7 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -19,6 +19,7 @@ from lancestat.plan.actions import JoinAction
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.stages import ExtendLayout, LayOut, ReuseLayout
 from lancestat.scratch.layouts import LayoutStore
+from lancestat.spark.knn.kept_layouts import LayoutKeeper
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 
@@ -59,14 +60,30 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
 
 
 def test_joins_over_one_right_side_share_a_layout(
-    shop: Shop, caplog: pytest.LogCaptureFixture
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shop.declare("other", {"select": ["id", "parity"]}, k=3, approx={"recall": 0.8})
-    with caplog.at_level(logging.INFO, "lancestat.knn"):
-        shop.run("near", "other")
-    assert "uses the layout that another join has made" in caplog.text
-    assert len(shop.layouts) == 1
-    assert shop.check("near") >= 0.9
+    made = []
+    publish = LayoutStore.publish
+
+    def counted(*arguments: Any) -> Any:
+        made.append(publish(*arguments))
+        return made[-1]
+
+    monkeypatch.setattr(LayoutStore, "publish", counted)
+    # Both look for a layout before either of them makes one.
+    together = threading.Barrier(2)
+    lay_out = LayoutKeeper.lay_out
+
+    def at_once(*arguments: Any) -> Any:
+        together.wait(60)
+        return lay_out(*arguments)
+
+    monkeypatch.setattr(LayoutKeeper, "lay_out", at_once)
+    shop.run("near", "other")
+    assert [stages[1] for stages in shop.stages.values()] == ["lay out", "lay out"]
+    assert len(made) == len(shop.layouts) == 1
+    assert shop.check("near") >= 0.88
     with untouched(shop):
         shop.run("near", "other")
     assert {tuple(stages) for stages in shop.stages.values()} == {

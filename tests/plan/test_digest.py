@@ -23,10 +23,12 @@ from lancestat.plan.coverage import Carry, Coverage, Reuse
 from lancestat.plan.saved import action_digest, snapshot_digest, value_digest
 from lancestat.plan.stages import (
     CommitResult,
+    ExtendLayout,
     LayOut,
     PrepareSides,
     Probe,
     ReadFragments,
+    ReuseLayout,
     ReusePartials,
     RunsOn,
 )
@@ -152,6 +154,8 @@ STAGES: list[Any] = [
     *restamp().stages,
     PrepareSides(("left",)),
     LayOut(None),
+    ReuseLayout(4, 100),
+    ExtendLayout(4, 100, 10),
     Probe(Strategy.EXACT, Scope.FULL, 12),
     CommitResult(OutputFormat.LANCE, "near.lance", appends=False),
 ]

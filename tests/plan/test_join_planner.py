@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.layout import KeptLists
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import Increment, Scope
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.plan.actions import JoinAction, Reason, Skip
 from lancestat.plan.join_planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.plan.join_sides import JoinInput
-from lancestat.plan.stages import LayOut
+from lancestat.plan.stages import ExtendLayout, LayOut, ReuseLayout
 from lancestat.presentation.plan_view import explain_stages
 from lancestat.state.join_counts import JoinCounts
 from tests.plan.join_values import (
@@ -206,3 +207,57 @@ def test_lists_are_planned_once_the_sides_are_counted() -> None:
     revised = revise(action, JoinFacts(JoinSize(20_000, 20_000_000, 8), cores=2))
     assert revised.decision.lists is not None
     assert revised.stages.search[0] == LayOut(revised.decision.lists)
+
+
+APPROXIMATE = replace(SPEC, mode="approx", recall=0.9, min_right_rows=0)
+MANY = table(0, rows=10_000_000)
+
+
+def in_lists(kept: KeptLists | None, *, full_refresh: bool = False) -> JoinAction:
+    known = assessment(table(0, rows=100_000), MANY, None, spec=APPROXIMATE, output=None)
+    action = decide_join(replace(known, kept=kept), full_refresh=full_refresh)
+    assert isinstance(action, JoinAction)
+    assert action.decision.strategy is Strategy.PARTITIONED
+    return action
+
+
+def test_a_kept_layout_is_searched_instead_of_a_new_one() -> None:
+    fresh, kept = in_lists(None), in_lists(KeptLists(2000, 10_000_000, 0))
+    assert kept.stages.search[0] == ReuseLayout(2000, 10_000_000)
+    assert kept.decision.why.endswith("; a kept layout of 10,000,000 rows is searched")
+    assert (kept.decision.seconds or 0) < (fresh.decision.seconds or 0)
+    assert (
+        "reuse layout: the kept layout of 10,000,000 rows in 2,000 lists is searched as it is"
+        in (explain_stages(kept))
+    )
+
+
+def test_new_rows_are_put_into_the_lists_of_a_kept_layout() -> None:
+    action = in_lists(KeptLists(2000, 9_990_000, 10_000))
+    assert action.stages.search[0] == ExtendLayout(2000, 9_990_000, 10_000)
+    assert action.decision.why.endswith(
+        "; 10,000 new rows are put into the lists of a kept layout of 9,990,000 rows"
+    )
+    assert (
+        "extend layout: 10,000 new rows are put into the 2,000 lists of the kept layout of "
+        "9,990,000 rows"
+    ) in explain_stages(action)
+
+
+def test_a_kept_layout_that_does_not_do_is_trained_again_and_the_plan_says_why() -> None:
+    fresh = in_lists(None).stages.search
+    drifted = in_lists(KeptLists(2000, 10_000_000, 0, "30 % of it is old"))
+    assert drifted.stages.search == fresh
+    assert drifted.decision.why.endswith(
+        "; a kept layout of 10,000,000 rows is trained anew, since 30 % of it is old"
+    )
+    too_few = in_lists(KeptLists(3, 10_000_000, 0))
+    assert too_few.stages.search == fresh
+    assert too_few.decision.why.endswith("suit this join better than its 3")
+
+
+def test_a_full_refresh_lays_out_anew() -> None:
+    action = in_lists(KeptLists(2000, 10_000_000, 0), full_refresh=True)
+    assert action.work.is_fresh
+    assert isinstance(action.stages.search[0], LayOut)
+    assert "kept" not in action.decision.why

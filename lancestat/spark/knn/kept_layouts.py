@@ -32,6 +32,7 @@ from lancestat.knn.layout_arrays import (
 from lancestat.knn.live_rows import OFFSET_BITS, LiveRows, imbalance, is_among
 from lancestat.knn.partitions import PartitionedDataset, commit_more, layout_schema
 from lancestat.knn.work import Rows, VectorSide
+from lancestat.lake.open import open_pinned
 from lancestat.redact import redact_line, secret_values
 from lancestat.scratch.layouts import (
     KeptDataset,
@@ -88,6 +89,7 @@ class LayoutKeeper:
     stack: ExitStack
     is_fresh: bool = False
     found: FoundLayout | None = None
+    _holding: ExitStack = field(default_factory=ExitStack, repr=False)
     _places: RowPlaces | None = field(default=None, repr=False)
 
     def look(self) -> KeptLists | None:
@@ -151,8 +153,14 @@ class LayoutKeeper:
                     redact_line(reason, secret_values(self.store.options)),
                 )
                 return None
-            self.stack.push(holding.pop_all())
+            self._hold(holding.pop_all())
             return found
+
+    def _hold(self, holding: ExitStack) -> None:
+        """Hold another layout in place of the one that was found before."""
+        self._holding.close()
+        self._holding = holding
+        self.stack.callback(holding.close)
 
     def _opened(self, kept: KeptLayout) -> FoundLayout:
         """Open a layout.
@@ -173,7 +181,7 @@ class LayoutKeeper:
             arrays.offsets,
             store.options,
         )
-        dataset = opened_lists(partitioned)
+        dataset = open_pinned(partitioned.pin, storage_options=store.options)
         if dataset.schema != layout_schema(self.dimension):
             raise ValueError("its rows have another schema")
         rows = {part.fragment_id: part.metadata.num_rows for part in dataset.get_fragments()}
@@ -229,6 +237,7 @@ class LayoutKeeper:
             np.empty((0, self.dimension), np.float32),
             self._runs(missing),
             SlottedPlaces(self.places, slots),
+            appends=True,
         )
         partitioned = commit_more(found.partitioned, written.parts)
         more = replace(
@@ -292,8 +301,11 @@ class LayoutKeeper:
                 self._deleted(everything, slots),
             )
             manifest = self._manifest(draft.uri, partitioned, arrays, record)
-            kept = self.store.publish(draft, manifest)
-            self.stack.enter_context(self.store.held(kept))
+            with ExitStack() as holding:
+                # What it takes the place of is not read any more.
+                self._holding.close()
+                holding.enter_context(self.store.held(self.store.publish(draft, manifest)))
+                self._hold(holding.pop_all())
         return layout
 
     def _manifest(

@@ -160,8 +160,13 @@ class Partitioning:
         queries: NDArray[np.float32],
         runs: Sequence[Rows],
         places: SlottedPlaces | None,
+        *,
+        appends: bool = False,
     ) -> WrittenLists:
-        """Write runs of right rows by list, without a commit; as `lay_out`."""
+        """Write runs of right rows by list, without a commit; as `lay_out`.
+
+        With `appends` the dataset at the URI is there already.
+        """
         right, k, threads = self.right, self.request.k, self.threads
 
         def write(
@@ -172,7 +177,9 @@ class Partitioning:
                 require_visible(uri)
                 for rows in task_parts:
                     blocks = _PlacedBlocks(right.blocks(rows, LAYOUT_BYTES), places)
-                    part = write_partition(blocks, centroids, queries, k, uri, options)
+                    part = write_partition(
+                        blocks, centroids, queries, k, uri, options, appends=appends
+                    )
                     yield (part, blocks.excluded), ()
 
         cores = self.jobs.cores
