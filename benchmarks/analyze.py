@@ -15,7 +15,6 @@ peak is the largest resident set that a Python worker of Spark has had at the en
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from collections.abc import Callable
@@ -26,7 +25,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import lance
 from lineitem import generate, parse_arguments, write_lance
-from measure import timed
+from measure import processes, timed
 
 import lancestat
 from lancestat.plan.actions import TableAction
@@ -60,14 +59,6 @@ class Cost(NamedTuple):
 
     clock: float
     cpu: float
-
-
-class Process(NamedTuple):
-    """A running process."""
-
-    cpu_seconds: float
-    peak_megabytes: float
-    is_worker: bool
 
 
 def main() -> None:
@@ -183,36 +174,6 @@ def show(costs: dict[str, Cost]) -> None:
         ("lancestat / reading alone", ours.clock / reading.clock, ours.cpu / reading.cpu),
     ):
         print(f"{text:<40} {clock:8.2f} {cpu:8.2f}")
-
-
-def processes() -> list[Process]:
-    """This process, Spark's JVM and its Python processes."""
-    parents: dict[int, int] = {}
-    by_pid: dict[int, Process] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            status = (folder / "status").read_text(encoding="ascii", errors="replace")
-            # The name, in parentheses, may hold spaces.
-            times = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
-            is_worker = b"pyspark.daemon" in (folder / "cmdline").read_bytes()
-        except OSError:
-            continue
-        fields = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}
-        parents[int(folder.name)] = int(fields["PPid"][0])
-        ticks = int(times[11]) + int(times[12])
-        by_pid[int(folder.name)] = Process(
-            ticks / os.sysconf("SC_CLK_TCK"),
-            int(fields.get("VmHWM", ["0"])[0]) / 1024,
-            is_worker,
-        )
-    return [process for pid, process in by_pid.items() if descends(pid, parents)]
-
-
-def descends(pid: int, parents: dict[int, int]) -> bool:
-    """Return whether a process is this one or descends from it."""
-    while pid in parents and pid != os.getpid():
-        pid = parents[pid]
-    return pid == os.getpid()
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 T = TypeVar("T")
 
@@ -62,6 +62,44 @@ def timed(action: Callable[[], T]) -> tuple[float, T]:
     began = time.perf_counter()
     result = action()
     return time.perf_counter() - began, result
+
+
+class Process(NamedTuple):
+    """A running process."""
+
+    cpu_seconds: float
+    peak_megabytes: float
+    is_worker: bool
+
+
+def processes() -> list[Process]:
+    """This process, Spark's JVM and its Python processes."""
+    parents: dict[int, int] = {}
+    by_pid: dict[int, Process] = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "status").read_text(encoding="ascii", errors="replace")
+            # The name, in parentheses, may hold spaces.
+            times = (folder / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            is_worker = b"pyspark.daemon" in (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        fields = {line.split(":")[0]: line.split()[1:] for line in status.splitlines()}
+        parents[int(folder.name)] = int(fields["PPid"][0])
+        ticks = int(times[11]) + int(times[12])
+        by_pid[int(folder.name)] = Process(
+            ticks / os.sysconf("SC_CLK_TCK"),
+            int(fields.get("VmHWM", ["0"])[0]) / 1024,
+            is_worker,
+        )
+    return [process for pid, process in by_pid.items() if descends(pid, parents)]
+
+
+def descends(pid: int, parents: dict[int, int]) -> bool:
+    """Return whether a process is this one or descends from it."""
+    while pid in parents and pid != os.getpid():
+        pid = parents[pid]
+    return pid == os.getpid()
 
 
 def peak_megabytes() -> float:

@@ -76,6 +76,8 @@ def collect_layout_garbage(
                 if dry_run or _removed(store, folder, left):
                     collected, size_bytes = collected + 1, size_bytes + size
             if not dry_run:
+                for generation in storage.children(f"{FOLDER}/{key}"):
+                    store.remove_dead_readers(f"{FOLDER}/{key}/{generation}")
                 storage.remove_empty(f"{FOLDER}/{key}")
     except BaseException as error:
         if not is_error_or_panic(error):

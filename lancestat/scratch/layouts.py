@@ -27,7 +27,7 @@ from lancestat import codec
 from lancestat.errors import ScratchUnusable
 from lancestat.knn.layout import LayoutRecord
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.lease import TAG, Lease, this_process
+from lancestat.lake.lease import TAG, Lease, abandoned, this_process
 from lancestat.lake.snapshot import Pin
 from lancestat.lake.storage import Storage, storage_at
 from lancestat.redact import redact_line, secret_values
@@ -39,7 +39,8 @@ FOLDER = "layouts"
 MANIFEST = "layout.json"
 FORMAT_VERSION = 1
 _READERS = "readers"
-_READER = re.compile(rf"(?:\..*\.draft-)?({TAG})-(\d+)-[0-9a-f]{{12}}")
+# Or the draft of such a file, whose owner stands at its end.
+_READER = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-[0-9a-f]{{12}}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,11 +223,25 @@ class LayoutStore:
 
     def has_readers(self, folder: str) -> bool:
         """Whether some process may be reading a layout."""
-        for name in self.storage.files(f"{folder}/{_READERS}"):
-            named = _READER.fullmatch(name)
-            if named is None or Lease.of_tag(named[1], int(named[2])).is_held():
-                return True
-        return False
+        files = self.storage.files(f"{folder}/{_READERS}")
+        return bool(set(files) - set(self._dead_readers(folder)))
+
+    def remove_dead_readers(self, folder: str) -> None:
+        """Remove the files of processes that have ended while they read a layout."""
+        for name in self._dead_readers(folder):
+            self.storage.remove_file(f"{folder}/{_READERS}/{name}")
+        self.storage.remove_empty(f"{folder}/{_READERS}")
+
+    def _dead_readers(self, folder: str) -> list[str]:
+        named = (
+            (name, _READER.fullmatch(name)) for name in self.storage.files(f"{folder}/{_READERS}")
+        )
+        leases = (
+            (name, Lease.of_tag(match[1], int(match[2]) if match[2] else None))
+            for name, match in named
+            if match is not None
+        )
+        return list(abandoned(leases))
 
     @property
     def storage(self) -> Storage:
