@@ -294,7 +294,7 @@ class ScratchUnusable(RunError):
 
 
 class PartitionsLost(RunError):
-    """Files of the right side have vanished from the scratch folder while the join read them."""
+    """Files of the right side in the scratch folder have vanished, or cannot be read."""
 
     code = "LS587"
     remedy = "Run again, and keep other programs from removing files in the target's `scratch`."

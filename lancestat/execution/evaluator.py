@@ -252,7 +252,9 @@ def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
     if (before.strategy, before.lists, before.kept) != (after.strategy, after.lists, after.kept):
         # A decision that was made without knowing the sides is expected to change.
         is_known = None not in (action.sides.left_rows, action.sides.right_rows)
-        level = logging.WARNING if is_known else logging.INFO
+        # Where only the layout differs, this costs or spares time, and nothing else.
+        is_same_search = before.strategy is after.strategy and before.kept != after.kept
+        level = logging.WARNING if is_known and not is_same_search else logging.INFO
         lists = f" in {count(after.lists, 'list')}" if after.lists else ""
         text = "'%s' is planned again: %s%s, %s"
         _log.log(level, text, action.node, after.strategy.value, lists, after.why)

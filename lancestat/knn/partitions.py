@@ -325,7 +325,8 @@ def read_lists(
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
         if stop > start:
-            places, rows = _scanned(dataset, fragment_id, start, stop - start, dimension)
+            options = partitioned.storage_options
+            places, rows = _scanned(dataset, fragment_id, start, stop - start, dimension, options)
             parts.append((offsets - start, places, rows))
     for number in run:
         spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
@@ -351,7 +352,14 @@ def read_piece(
         start, stop = max(first - before, 0), min(last - before, end - begin)
         before += end - begin
         if stop > start:
-            places, read = _scanned(dataset, fragment_id, begin + start, stop - start, dimension)
+            places, read = _scanned(
+                dataset,
+                fragment_id,
+                begin + start,
+                stop - start,
+                dimension,
+                partitioned.storage_options,
+            )
             positions.append(places)
             rows.append(read)
     keys, which = _live(partitioned, np.concatenate(positions))
@@ -391,6 +399,7 @@ def sample_lists(
                 start,
                 stop - start,
                 queries.shape[1],
+                partitioned.storage_options,
             )
             lists = np.searchsorted(offsets, np.arange(start, stop), side="right") - 1
             keys, which = _live(partitioned, places)
@@ -440,7 +449,12 @@ def _live(
 
 
 def _scanned(
-    dataset: lance.LanceDataset, fragment_id: int, start: int, rows: int, dimension: int
+    dataset: lance.LanceDataset,
+    fragment_id: int,
+    start: int,
+    rows: int,
+    dimension: int,
+    storage_options: Mapping[str, str],
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return places and vectors of rows of a fragment."""
     fragment = dataset.get_fragment(fragment_id)
@@ -451,7 +465,8 @@ def _scanned(
     except BaseException as error:
         if not is_error_or_panic(error) or isinstance(error, MemoryError):
             raise
-        raise PartitionsLost(f"scratch at {dataset.uri} cannot be read: {error}") from None
+        reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
+        raise PartitionsLost(f"scratch at {dataset.uri} cannot be read: {reason}") from None
     if table.num_rows != rows:
         raise PartitionsLost(f"scratch at {dataset.uri} has lost rows of fragment {fragment_id}")
     read = vectors(table.column(VECTOR), dimension, Metric.L2).values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from lancestat.errors import (
@@ -25,7 +25,7 @@ from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
-from lancestat.plan.actions import Action, Blocked
+from lancestat.plan.actions import Action, Blocked, JoinAction
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
 from lancestat.plan.join_sides import (
     JoinInput,
@@ -36,6 +36,7 @@ from lancestat.plan.join_sides import (
     side_layout_key,
     side_of,
 )
+from lancestat.plan.stages import ExtendLayout, LayOut
 from lancestat.scratch.layouts import LayoutStore
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
@@ -212,6 +213,22 @@ def declared_layouts(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
         else:
             usable[key] = side.work.content
     return usable
+
+
+def with_shared_layouts(planned: Mapping[str, Action]) -> dict[str, Action]:
+    """Return planned joins with notes on those that use a layout which another of them writes."""
+    writers: dict[str, str] = {}
+    noted: dict[str, Action] = {}
+    for name, action in planned.items():
+        noted[name] = action
+        if not isinstance(action, JoinAction) or action.work.right.content is None:
+            continue
+        if any(isinstance(stage, LayOut | ExtendLayout) for stage in action.stages):
+            writer = writers.setdefault(action.work.right.content.key, name)
+            if writer != name:
+                note = f"'{writer}' has the same right side, whose layout is written once"
+                noted[name] = replace(action, notes=(*action.notes, note))
+    return noted
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:

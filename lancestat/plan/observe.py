@@ -17,7 +17,13 @@ from lancestat.plan.actions import Action, Blocked, Plan, deferred, is_pending
 from lancestat.plan.assessment import TableAssessment, TableChanges, assess
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.discover import source_findings
-from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencies, lance_uris
+from lancestat.plan.join_observe import (
+    JoinObserver,
+    in_order,
+    join_dependencies,
+    lance_uris,
+    with_shared_layouts,
+)
 from lancestat.plan.judgement import digest_of_names, no_history
 from lancestat.plan.locate import located, require_unmanaged, shared_outputs
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
@@ -131,7 +137,7 @@ class Observer:
                 planned[join.name] = deferred(
                     join, pending, is_known=is_known, full_refresh=full_refresh
                 )
-        return planned
+        return with_shared_layouts(planned)
 
     def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
         """Plan one table as it is now; without partials, as if the state had none."""

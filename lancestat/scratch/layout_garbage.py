@@ -78,6 +78,7 @@ def collect_layout_garbage(
             if not dry_run:
                 for generation in storage.children(f"{FOLDER}/{key}"):
                     store.remove_dead_readers(f"{FOLDER}/{key}/{generation}")
+                    store.remove_superseded(f"{FOLDER}/{key}/{generation}")
                 storage.remove_empty(f"{FOLDER}/{key}")
     except BaseException as error:
         if not is_error_or_panic(error):

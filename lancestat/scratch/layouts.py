@@ -17,7 +17,6 @@ import re
 import secrets
 import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -37,6 +36,8 @@ _log = logging.getLogger("lancestat.knn")
 
 FOLDER = "layouts"
 MANIFEST = "layout.json"
+# The names of datasets of arrays begin so.
+ARRAYS = "arrays-"
 FORMAT_VERSION = 1
 _READERS = "readers"
 # Or the draft of such a file, whose owner stands at its end.
@@ -232,6 +233,20 @@ class LayoutStore:
             self.storage.remove_file(f"{folder}/{_READERS}/{name}")
         self.storage.remove_empty(f"{folder}/{_READERS}")
 
+    def remove_superseded(self, folder: str) -> None:
+        """Remove the arrays of a layout that an extension has replaced, unless somebody reads them.
+
+        They are listed first, then readers are looked for, and then the manifest is read: whoever
+        extends the layout is a reader, so that its arrays are either not listed or named.
+        """
+        there = [name for name in self.storage.children(folder) if name.startswith(ARRAYS)]
+        if self.has_readers(folder):
+            return
+        manifest = self._manifest(folder)
+        if manifest is not None:
+            for name in set(there) - {manifest.arrays.name}:
+                self.storage.remove(f"{folder}/{name}", MARKER)
+
     def _dead_readers(self, folder: str) -> list[str]:
         named = (
             (name, _READER.fullmatch(name)) for name in self.storage.files(f"{folder}/{_READERS}")
@@ -294,9 +309,9 @@ class UnknownLayoutFormatError(ValueError):
     """A layout has a format that this release does not know."""
 
 
-_making: defaultdict[tuple[str, str], threading.Lock] = defaultdict(threading.Lock)
+_making: dict[tuple[str, str], threading.Lock] = {}
 
 
 def making_layout(root: str, key: str) -> threading.Lock:
     """Return the lock under which one join of this process at a time makes a layout of a key."""
-    return _making[root, key]
+    return _making.setdefault((root, key), threading.Lock())

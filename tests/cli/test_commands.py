@@ -309,6 +309,7 @@ def test_the_json_of_show_is_a_contract(
         (GarbageReport(2, 1, 0, 5_000), (), "removed 2 sets of partials, 1 run entry: 5.0 kB\n"),
         (GarbageReport(0, 0, 1, 0), ("--dry-run",), "would remove 1 superseded dataset: 0 B\n"),
         (GarbageReport(0, 0, 0, 70, scratch_dropped=2), (), "removed 2 scratch folders: 70 B\n"),
+        (GarbageReport(0, 0, 0, 9_000, layouts_dropped=1), (), "removed 1 kept layout: 9.0 kB\n"),
         (
             GarbageReport(0, 0, 0, 0, scratch_left=1),
             (),
@@ -329,5 +330,7 @@ def test_gc_prints_the_number_of_removed_items(
 
 
 def test_gc_as_json(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
-    project.report = GarbageReport(2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1)
+    project.report = GarbageReport(
+        2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1, layouts_dropped=4
+    )
     golden("cli/gc.json", lancestat("gc", "--dry-run", "--output", "json").stdout)

@@ -80,6 +80,11 @@ def test_joins_over_one_right_side_share_a_layout(
         return lay_out(*arguments)
 
     monkeypatch.setattr(LayoutKeeper, "lay_out", at_once)
+    plan = shop.project.plan(select="near other")
+    assert [action.notes for action in plan.actions] == [
+        (),
+        ("'near' has the same right side, whose layout is written once",),
+    ]
     shop.run("near", "other")
     assert [stages[1] for stages in shop.stages.values()] == ["lay out", "lay out"]
     assert len(made) == len(shop.layouts) == 1
@@ -127,6 +132,11 @@ def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
         shop.run()
     assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
     assert shop.check() >= 0.88
+    assert len(list(layout.glob("arrays-*"))) == 2
+    assert shop.project.collect_garbage().layouts_dropped == 0
+    assert len(list(layout.glob("arrays-*"))) == 1
+    shop.run()
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
 
 
 def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:

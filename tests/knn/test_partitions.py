@@ -174,9 +174,9 @@ def test_only_lists_that_are_visited_are_read(
     read: list[int] = []
     scanned = partitions._scanned
 
-    def counting(dataset: Any, fragment_id: int, start: int, count: int, dimension: int) -> Any:
+    def counting(dataset: Any, fragment_id: int, start: int, count: int, *others: Any) -> Any:
         read.append(count)
-        return scanned(dataset, fragment_id, start, count, dimension)
+        return scanned(dataset, fragment_id, start, count, *others)
 
     monkeypatch.setattr(partitions, "_scanned", counting)
     visits = np.array([[2], [2], [9]], np.int32)

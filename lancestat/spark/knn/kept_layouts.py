@@ -35,6 +35,7 @@ from lancestat.knn.work import Rows, VectorSide
 from lancestat.lake.open import open_pinned
 from lancestat.redact import redact_line, secret_values
 from lancestat.scratch.layouts import (
+    ARRAYS,
     KeptDataset,
     KeptLayout,
     LayoutManifest,
@@ -301,6 +302,7 @@ class LayoutKeeper:
                 self._deleted(everything, slots),
             )
             manifest = self._manifest(draft.uri, partitioned, arrays, record)
+            self.found = None
             with ExitStack() as holding:
                 # What it takes the place of is not read any more.
                 self._holding.close()
@@ -315,7 +317,7 @@ class LayoutKeeper:
         arrays: LayoutArrays,
         record: LayoutRecord,
     ) -> LayoutManifest:
-        uri = f"{folder_uri}/arrays-{secrets.token_hex(6)}.lance"
+        uri = f"{folder_uri}/{ARRAYS}{secrets.token_hex(6)}.lance"
         written = write_arrays(arrays, uri, self.store.options)
         files = data_files(opened_lists(partitioned), frozenset(partitioned.fragment_ids))
         return LayoutManifest(
