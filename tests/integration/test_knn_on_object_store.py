@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
+import yaml
 from pyarrow.fs import FileSelector
 
 from lancestat import Project
 from tests.execution.joined import vectors
+from tests.integration.kept import always_in_lists, clustered, rows_of
 from tests.integration.object_store import (
     SECRET_KEY,
     ObjectStore,
@@ -21,7 +23,7 @@ from tests.integration.object_store import (
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["object_store"]
+__all__ = ["always_in_lists", "object_store"]
 
 pytestmark = [pytest.mark.s3, pytest.mark.spark]
 
@@ -99,3 +101,45 @@ def check_no_trace(store: ObjectStore, root: str) -> None:
     for file in listing:
         if file.is_file:
             assert SECRET_KEY.encode() not in files.open_input_file(file.path).read()
+
+
+def test_layouts_are_kept_on_an_object_store(
+    object_store: ObjectStore, root: str, spark: SparkSession, tmp_path: Path, always_in_lists: None
+) -> None:
+    for side, count in (("l", 100), ("r", 2000)):
+        write(object_store, f"{root}/{side}.lance", rows_of(clustered(count, count)), "create")
+    options = "".join(
+        f"      {key}: {value}\n" for key, value in object_store.storage_options.items()
+    )
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text(
+        "name: shop\ndefault-target: dev\ntargets:\n  dev:\n"
+        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage-options:\n{options}"
+    )
+    join = {
+        "name": "near",
+        "left": {"lance": f"{root}/l.lance", "vector": "emb", "select": ["id"]},
+        "right": {"lance": f"{root}/r.lance", "vector": "emb", "select": ["id"]},
+        "k": 10,
+        "mode": "approx",
+        "approx": {"recall": 0.9},
+        "min_right_rows": 0,
+        "output": {"lance": f"{root}/near.lance"},
+    }
+    (tmp_path / "specs" / "s.yml").write_text(yaml.safe_dump({"knn_joins": [join]}))
+    project = Project.load(tmp_path)
+    for stage, changed in (("lay out", ""), ("reuse layout", "l"), ("extend layout", "lr")):
+        for side in changed:
+            more = rows_of(clustered(50, 3), 5000)
+            write(object_store, f"{root}/{side}.lance", more, "append")
+        plan = project.plan()
+        [action] = plan.actions
+        assert [part.name for part in action.stages][1:3] == [stage, "probe"]
+        [done] = project.run(plan).nodes
+        assert done.status == "success", done.message
+        assert done.join is not None and (done.join.accuracy.recall or 0) >= 0.85
+    assert rows(object_store, f"{root}/near.lance") == 200 * 10
+    assert project.collect_garbage().layouts_dropped == 0
+    (tmp_path / "specs" / "s.yml").write_text("tables: []\n")
+    assert Project.load(tmp_path).collect_garbage().layouts_dropped == 1
+    check_no_trace(object_store, root)
