@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from lancestat import codec
@@ -38,6 +38,8 @@ FOLDER = "layouts"
 MANIFEST = "layout.json"
 # The names of datasets of arrays begin so.
 ARRAYS = "arrays-"
+# Requests whose number of probes a layout remembers.
+MOST_CHOSEN = 100
 FORMAT_VERSION = 1
 _READERS = "readers"
 # Or the draft of such a file, whose owner stands at its end.
@@ -61,6 +63,15 @@ class KeptDataset:
 
 
 @dataclass(frozen=True, slots=True)
+class ChosenProbes:
+    """How many lists were found to reach a recall for so many neighbours; where a run begins."""
+
+    k: int
+    recall: float
+    nprobes: int
+
+
+@dataclass(frozen=True, slots=True)
 class LayoutManifest:
     """The contents of `layout.json`.
 
@@ -73,7 +84,22 @@ class LayoutManifest:
     rows: KeptDataset
     arrays: KeptDataset
     arrays_digest: str
+    chosen: tuple[ChosenProbes, ...] = ()
     format_version: int = FORMAT_VERSION
+
+    def nprobes(self, k: int, recall: float | None) -> int | None:
+        """Return how many lists reached a recall, None where that is not known."""
+        return next(
+            (known.nprobes for known in self.chosen if (known.k, known.recall) == (k, recall)), None
+        )
+
+    def with_nprobes(self, k: int, recall: float | None, nprobes: int) -> LayoutManifest:
+        """Return the same with the number of lists that reaches a recall."""
+        if recall is None:
+            return self
+        others = (known for known in self.chosen if (known.k, known.recall) != (k, recall))
+        newest = (*others, ChosenProbes(k, recall, nprobes))
+        return replace(self, chosen=newest[-MOST_CHOSEN:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,6 +236,12 @@ class LayoutStore:
             self.storage.write(f"{kept.folder}/{MANIFEST}", codec.encode(manifest))
         return KeptLayout(kept.folder, manifest)
 
+    def remember(self, kept: KeptLayout, k: int, recall: float | None, nprobes: int) -> None:
+        """Record in a layout how many of its lists reach a recall."""
+        manifest = self._manifest(kept.folder)
+        if manifest is not None and recall is not None and manifest.nprobes(k, recall) != nprobes:
+            self.update(kept, manifest.with_nprobes(k, recall, nprobes))
+
     def remove(self, folder: str) -> bool:
         """Withdraw a layout, and remove its files unless it is read; return whether it has gone.
 
@@ -224,12 +256,11 @@ class LayoutStore:
 
     def has_readers(self, folder: str) -> bool:
         """Whether some process may be reading a layout."""
-        files = self.storage.files(f"{folder}/{_READERS}")
-        return bool(set(files) - set(self._dead_readers(folder)))
+        return any(lease.is_held() for _, lease in self._readers(folder))
 
     def remove_dead_readers(self, folder: str) -> None:
         """Remove the files of processes that have ended while they read a layout."""
-        for name in self._dead_readers(folder):
+        for name in abandoned(self._readers(folder)):
             self.storage.remove_file(f"{folder}/{_READERS}/{name}")
         self.storage.remove_empty(f"{folder}/{_READERS}")
 
@@ -247,16 +278,14 @@ class LayoutStore:
             for name in set(there) - {manifest.arrays.name}:
                 self.storage.remove(f"{folder}/{name}", MARKER)
 
-    def _dead_readers(self, folder: str) -> list[str]:
-        named = (
-            (name, _READER.fullmatch(name)) for name in self.storage.files(f"{folder}/{_READERS}")
-        )
-        leases = (
-            (name, Lease.of_tag(match[1], int(match[2]) if match[2] else None))
-            for name, match in named
-            if match is not None
-        )
-        return list(abandoned(leases))
+    def _readers(self, folder: str) -> list[tuple[str, Lease]]:
+        # Some object stores list the folder itself, too.
+        names = self.storage.files(f"{folder}/{_READERS}")
+        matches = (match for name in names if (match := _READER.fullmatch(name)) is not None)
+        return [
+            (match[0], Lease.of_tag(match[1], int(match[2]) if match[2] else None))
+            for match in matches
+        ]
 
     @property
     def storage(self) -> Storage:

@@ -416,3 +416,34 @@ def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPat
         shop.run("near", "other")
         assert all("reuse layout" in stages for stages in shop.stages.values())
         assert shop.check("near") >= 0.88
+
+
+def test_the_number_of_lists_to_visit_is_remembered_and_checked(shop: Shop) -> None:
+    first = shop.run()
+    assert first.join is not None
+    manifest = shop.layouts[0] / "layout.json"
+    stored = json.loads(manifest.read_text())
+    chosen = {"k": 10, "recall": 0.9, "nprobes": first.join.accuracy.nprobes}
+    assert stored["chosen"] == [chosen]
+    for remembered in (7, 1):
+        changed = {**stored, "chosen": [{**chosen, "nprobes": remembered}]}
+        manifest.write_text(json.dumps(changed))
+        done = shop.run()
+        truth = shop.check()
+        assert truth >= 0.88
+        assert done.join is not None
+        assert done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+        # One list does not reach the recall, so that the number is chosen again.
+        expected = remembered if remembered > 1 else chosen["nprobes"]
+        assert done.join.accuracy.nprobes == expected
+        assert json.loads(manifest.read_text())["chosen"][0]["nprobes"] == expected
+
+
+def test_a_declared_number_of_lists_is_visited_and_its_recall_measured(shop: Shop) -> None:
+    shop.declare("near", approx={"nprobes": 2})
+    for _ in range(2):
+        done = shop.run()
+        assert done.join is not None and done.join.accuracy.nprobes == 2
+        assert done.join.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert json.loads((shop.layouts[0] / "layout.json").read_text())["chosen"] == []

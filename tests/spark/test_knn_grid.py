@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.knn.work import Rows
-from lancestat.spark.knn.grid import CHUNK_BYTES, cut, grid
+from lancestat.spark.knn.grid import CHUNK_BYTES, Grid, cut, grid, list_grid
 
 
 @given(
@@ -74,3 +74,16 @@ def test_cuts_differ_by_one_row_at_most(start: int, count: int, parts: int) -> N
 
     assert sum(lengths) == count
     assert max(lengths) - min(lengths) <= 1
+
+
+def test_lists_are_split_where_chunks_would_read_them_again() -> None:
+    left = Rows(5, 10_005)
+    many = grid(left, 1_000_000, dimension=128, k=10, cores=2)
+    assert (len(many.chunks), many.parts) == (2, 1)
+    lists = list_grid(left, 1_000_000, many, dimension=128, k=10, cores=2)
+    assert lists == Grid((left,), 2)
+    # Little is spared by merging, the left rows do not fit into fewer chunks, or lists are split.
+    assert list_grid(left, 10_000, many, dimension=128, k=10, cores=2) is many
+    heavy = grid(left, 1_000_000, dimension=8192, k=10, cores=2)
+    assert list_grid(left, 1_000_000, heavy, dimension=8192, k=10, cores=2) is heavy
+    assert list_grid(left, 1_000_000, lists, dimension=128, k=10, cores=2) is lists

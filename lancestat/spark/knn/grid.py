@@ -63,6 +63,32 @@ def grid(left: Rows, right_rows: int, *, dimension: int, k: int, cores: int) -> 
     return Grid(tuple(cut(left, count)), parts, is_small and parts > 1)
 
 
+def list_grid(
+    left: Rows, right_rows: int, shares: Grid, *, dimension: int, k: int, cores: int
+) -> Grid:
+    """Choose cells for a right side in lists, each of which some left row of any chunk visits.
+
+    Every chunk reads the lists again. So where memory allows fewer chunks than cores, and what that
+    spares of reading is worth merging, the lists are split instead.
+
+    Args:
+        left: The left rows.
+        right_rows: The rows in lists.
+        shares: What is chosen for other strategies.
+        dimension: Of the vectors.
+        k: The number of neighbours.
+        cores: The number of tasks that run at once.
+    """
+    row_bytes = 4 * dimension + NEIGHBOUR_BYTES * min(k, max(1, right_rows))
+    fewest = max(1, -(-len(left) // max(1, CHUNK_BYTES // row_bytes)))
+    if fewest >= min(cores, len(shares.chunks)) or shares.parts > 1:
+        return shares
+    again = (len(shares.chunks) - fewest) * 4 * dimension * right_rows / READ_BYTES
+    if again / cores < SHUFFLE_SECONDS:
+        return shares
+    return Grid(tuple(cut(left, fewest)), -(-cores // fewest))
+
+
 def _seconds(left_rows: int, right_rows: int, dimension: int) -> float:
     """Estimate the seconds that one core needs to read the right side and compare it."""
     elements = right_rows * dimension

@@ -226,8 +226,17 @@ class LayoutKeeper:
         live = LiveRows(covered, deleted)
         excluded = int((live.keys(found.arrays.excluded) >= 0).sum())
         partitioned = replace(found.partitioned, live=live)
-        centroids = found.arrays.centroids_of(partitioning.request.metric)
-        return partitioning.measured(partitioned, centroids, excluded, self.places)
+        request = partitioning.request
+        layout = partitioning.measured(
+            partitioned,
+            found.arrays.centroids_of(request.metric),
+            excluded,
+            self.places,
+            found.kept.manifest.nprobes(request.k, request.recall),
+        )
+        if layout.recall is not None:
+            self.store.remember(found.kept, request.k, request.recall, layout.nprobes)
+        return layout
 
     def _extended(self, found: FoundLayout, partitioning: Partitioning) -> FoundLayout:
         record, arrays, missing = found.record, found.arrays, found.coverage.missing
@@ -263,7 +272,8 @@ class LayoutKeeper:
         kept = found.kept
         manifest = self._manifest(self.store.storage.uri(kept.folder), partitioned, more, grown)
         # It is as old as its centroids.
-        manifest = replace(manifest, created_at=kept.manifest.created_at)
+        before = kept.manifest
+        manifest = replace(manifest, created_at=before.created_at, chosen=before.chosen)
         kept = self.store.update(kept, manifest)
         return FoundLayout(kept, more, partitioned, cover(grown, self.content))
 
@@ -302,6 +312,9 @@ class LayoutKeeper:
                 self._deleted(everything, slots),
             )
             manifest = self._manifest(draft.uri, partitioned, arrays, record)
+            if layout.recall is not None:
+                request = partitioning.request
+                manifest = manifest.with_nprobes(request.k, request.recall, layout.nprobes)
             self.found = None
             with ExitStack() as holding:
                 # What it takes the place of is not read any more.

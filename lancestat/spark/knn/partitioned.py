@@ -200,19 +200,29 @@ class Partitioning:
         centroids: Centroids,
         excluded: int,
         places: RowPlaces,
+        known_nprobes: int | None,
     ) -> Layout:
         """Return the layout of rows that are in lists already, measured on a sample of left rows.
 
-        A pass over the lists finds the true neighbours of the sample; nothing is written.
+        A pass over the lists finds the true neighbours of the sample; nothing is written. Where it
+        is declared or known how many lists to visit, only the rows that measure the recall are
+        sampled, unless that turns out not to reach the recall.
 
         Raises:
             PartitionsLost: the lists cannot be read.
         """
         queries = self.left.sample(SAMPLE_ROWS)
         like = self.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
+        nprobes = self.request.nprobes or known_nprobes
+        if nprobes is not None and len(queries) > 1:
+            nprobes, measuring = min(nprobes, len(centroids)), queries[1::2]
+            sampled = self._sampled(partitioned, measuring, like)
+            recall = _recall(centroids, measuring, sampled, nprobes)
+            if self.request.recall is None or recall >= self.request.recall:
+                return Layout(partitioned, centroids, nprobes, recall, excluded, like, places)
         sampled = self._sampled(partitioned, queries, like)
-        nprobes, recall = self._nprobes(centroids, queries, sampled)
-        return Layout(partitioned, centroids, nprobes, recall, excluded, like, places)
+        chosen, measured = self._nprobes(centroids, queries, sampled)
+        return Layout(partitioned, centroids, chosen, measured, excluded, like, places)
 
     def _sampled(
         self,
@@ -247,6 +257,16 @@ class Partitioning:
         nprobes = min(nprobes, len(centroids))
         measured = recall_curve(order[1::2], sampled.lists[1::2]) if len(queries) > 1 else chosen
         return nprobes, float(measured.recall[nprobes - 1])
+
+
+def _recall(
+    centroids: Centroids,
+    queries: NDArray[np.float32],
+    sampled: SampledNeighbours,
+    nprobes: int,
+) -> float:
+    order = centroids.nearest_lists(queries, len(centroids))
+    return float(recall_curve(order, sampled.lists).recall[nprobes - 1])
 
 
 @dataclass(frozen=True, slots=True)

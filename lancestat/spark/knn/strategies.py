@@ -18,7 +18,7 @@ from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.search import ExactSearch, Neighbours, merge, within
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
-from lancestat.spark.knn.grid import Grid, cut
+from lancestat.spark.knn.grid import Grid, cut, list_grid
 from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
@@ -267,9 +267,18 @@ class Searcher:
         return SearchResult(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
 
     def _partitioned(self, layout: Layout, stages: tuple[Probe, CommitResult]) -> SearchResult:
-        parts = split_lists(layout.partitioned.list_rows, self.shares.parts)
+        rows = layout.partitioned.list_rows
+        shares = list_grid(
+            self.left.side.all_rows,
+            int(rows.sum()),
+            self.shares,
+            dimension=self.left.dimension,
+            k=self.request.searched,
+            cores=self.jobs.cores,
+        )
+        parts = split_lists(rows, shares.parts)
         probe = PartitionProbe(self.left, layout, parts, self.request)
-        chunks = self._job(stages).run(probe)
+        chunks = replace(self._job(stages), shares=shares).run(probe)
         accuracy = Accuracy(layout.recall, layout.nprobes)
         return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
