@@ -13,6 +13,7 @@ from lance.namespace import RestAdapter
 
 from lancestat.cli import checks
 from lancestat.presentation.views import Check
+from lancestat.spark.session.installation import Java
 from tests.catalogs.shops import SERVING, Shop
 
 KINDS = ("flat", "manifest", "managed", "rest", "serving", "serving managed")
@@ -74,7 +75,7 @@ def test_naming_a_table_otherwise_reads_nothing_again(shop: Shop) -> None:
 def test_every_command_takes_tables_of_catalogs(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(checks, "check_java", lambda: Check("Java", True, "17"))
+    monkeypatch.setattr(checks, "find_java", lambda: Java(Path("java"), 17))
     monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", True, "starts"))
     names = ("orders",) if is_flat(shop) else ("sales", "orders")
     shop.create(*names)
