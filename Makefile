@@ -31,6 +31,10 @@ demo: machine-demo install ## Generate TPC-H tables, analyze and join them, chan
 demo-catalog: install ## Serve a REST catalog on this machine, and keep the statistics of its tables
 	@$(BIN)/python examples/catalog/demo.py
 
+.PHONY: demo-duplicates
+demo-duplicates: machine-demo install ## Find near-duplicates among products, and group them
+	@$(BIN)/python examples/duplicates/demo.py
+
 .PHONY: install
 install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need, at pinned versions
 
@@ -107,7 +111,7 @@ lock: install ## Resolve requirements-dev.lock and requirements-connect.lock ane
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv too
-	@rm -rf $(VENV) $(VENV)-lowest build dist examples/project/warehouse examples/project/.lancestat examples/catalog/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-lowest build dist examples/project/warehouse examples/project/.lancestat examples/catalog/.lancestat examples/duplicates/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.
