@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
+from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.commit import CommitRequest, Conflict, SameDataset, commit, commit_properties
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
@@ -23,6 +24,7 @@ from lancestat.lake.open import observe_dataset, readable, renewed_by_catalog, s
 from lancestat.lake.snapshot import pin_of
 from lancestat.lake.storage import storage_at
 from lancestat.output.lance_mark import MESSAGE, objection, with_mark, with_new_mark
+from lancestat.output.past_results import past_versions
 from lancestat.output.write_intents import (
     FOLDER,
     WriteIntents,
@@ -180,6 +182,28 @@ def read_rows(
                 ).to_batches()
             if first >= stop:
                 return
+
+
+def remove_past(
+    uri: str,
+    options: Mapping[str, str],
+    remembered: str | None,
+    keep: int | timedelta,
+    now: datetime,
+) -> int:
+    """See `result.remove_past`: results are versions of a dataset, and those after them.
+
+    The versions of a catalog that manages them are the catalog's to remove.
+    """
+    dataset = _opened(uri, options, remembered)
+    if dataset is None or (isinstance(options, CatalogOptions) and options.is_managed):
+        return 0
+    past = past_versions(dataset, keep, now)
+    if not past:
+        return 0
+    with writing(uri, options):
+        removed = dataset.cleanup_old_versions(versions=past, error_if_tagged_old_versions=False)
+    return int(removed.old_versions)
 
 
 def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
