@@ -33,7 +33,7 @@ from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.fingerprint import leaves
 from lancestat.lake.observe import snapshot
-from lancestat.plan.join_sides import right_content
+from lancestat.plan.right_content import right_content
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.session.start import start_session
 from lancestat.spec.model import Target

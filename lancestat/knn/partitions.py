@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -16,7 +15,8 @@ from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.request import Metric
-from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, merge, nothing
+from lancestat.knn.sampled import SampledNeighbours, lists_of
+from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, nothing
 from lancestat.knn.vectors import vectors
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import store_options
@@ -28,14 +28,6 @@ if TYPE_CHECKING:
 
 VECTOR = "vector"
 PLACE = "place"
-
-
-@dataclass(frozen=True, slots=True)
-class SampledNeighbours:
-    """The true neighbours of some queries, and the lists these are in, -1 where there is none."""
-
-    neighbours: Neighbours
-    lists: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +106,7 @@ def write_partition(
         error += float(errors.sum())
         before = nearest.neighbours().positions.copy()
         nearest.add(rows, positions)
-        known = _lists_of(nearest.neighbours().positions, (before, known), positions, lists)
+        known = lists_of(nearest.neighbours().positions, (before, known), positions, lists)
         # Of numbers of 16 bits NumPy sorts in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
@@ -212,15 +204,6 @@ def commit_more(before: PartitionedDataset, parts: Sequence[WrittenPart]) -> Par
         fragment_ids=(*before.fragment_ids, *(ids[item.files[0].path] for item in made)),
         offsets=np.concatenate([before.offsets, *(part.offsets for part in parts)]),
     )
-
-
-def merge_sampled(parts: Sequence[SampledNeighbours], k: int) -> SampledNeighbours:
-    """Merge the true neighbours among parts of the rows to those among all."""
-    neighbours = merge([part.neighbours for part in parts], k)
-    lists = np.full(neighbours.positions.shape, -1, np.int32)
-    for part in parts:
-        _look_up(neighbours.positions, part.neighbours.positions, part.lists, lists)
-    return SampledNeighbours(neighbours, lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,13 +309,13 @@ def read_lists(
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
         if stop > start:
             options = partitioned.storage_options
-            places, rows = _scanned(dataset, fragment_id, start, stop - start, dimension, options)
+            places, rows = scanned(dataset, fragment_id, start, stop - start, dimension, options)
             parts.append((offsets - start, places, rows))
     for number in run:
         spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
         places = np.concatenate([p[span] for span, (_, p, _) in zip(spans, parts, strict=True)])
         rows = np.concatenate([r[span] for span, (_, _, r) in zip(spans, parts, strict=True)])
-        keys, which = _live(partitioned, places)
+        keys, which = live_rows(partitioned, places)
         yield number, keys, rows[which]
 
 
@@ -352,7 +335,7 @@ def read_piece(
         start, stop = max(first - before, 0), min(last - before, end - begin)
         before += end - begin
         if stop > start:
-            places, read = _scanned(
+            places, read = scanned(
                 dataset,
                 fragment_id,
                 begin + start,
@@ -362,82 +345,11 @@ def read_piece(
             )
             positions.append(places)
             rows.append(read)
-    keys, which = _live(partitioned, np.concatenate(positions))
+    keys, which = live_rows(partitioned, np.concatenate(positions))
     return keys, np.concatenate(rows)[which]
 
 
-def sample_lists(
-    dataset: lance.LanceDataset,
-    partitioned: PartitionedDataset,
-    pieces: Iterable[LaidPiece],
-    queries: NDArray[np.float32],
-    k: int,
-    metric: Metric,
-    like: NDArray[np.float32] | None = None,
-) -> SampledNeighbours:
-    """Find the true neighbours of some queries among laid out rows, and the lists of these.
-
-    Args:
-        dataset: `partitioned` at its version.
-        partitioned: The positions of the lists.
-        pieces: The rows to compare.
-        queries: (queries, dim).
-        k: The number of neighbours of each query.
-        metric: The distance.
-        like: Rows like all of the right side, for the accuracy of products.
-    """
-    nearest = ExactSearch(queries, k, metric, like=like)
-    known: NDArray[np.int32] = np.full((len(queries), k), -1, np.int32)
-    step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
-    for piece in pieces:
-        offsets = partitioned.offsets[piece.number]
-        for start in range(piece.start, piece.stop, step):
-            stop = min(start + step, piece.stop)
-            places, rows = _scanned(
-                dataset,
-                partitioned.fragment_ids[piece.number],
-                start,
-                stop - start,
-                queries.shape[1],
-                partitioned.storage_options,
-            )
-            lists = np.searchsorted(offsets, np.arange(start, stop), side="right") - 1
-            keys, which = _live(partitioned, places)
-            before = nearest.neighbours().positions.copy()
-            nearest.add(rows[which], keys)
-            found = nearest.neighbours().positions
-            known = _lists_of(found, (before, known), keys, lists[which].astype(np.int32))
-    return SampledNeighbours(nearest.neighbours(), known)
-
-
-@dataclass(frozen=True, slots=True)
-class LaidPiece:
-    """Consecutive rows of the fragment of that number of a partitioned dataset."""
-
-    number: int
-    start: int
-    stop: int
-
-
-def laid_pieces(partitioned: PartitionedDataset, count: int) -> list[list[LaidPiece]]:
-    """Split all rows into `count` shares of about as many rows each; none is without rows."""
-    ends = np.cumsum(partitioned.offsets[:, -1])
-    total = int(ends[-1]) if len(ends) else 0
-    edges = [total * number // count for number in range(count + 1)]
-    shares = []
-    for first, last in pairwise(edges):
-        share = []
-        for number, end in enumerate(ends.tolist()):
-            begin = end - int(partitioned.offsets[number, -1])
-            start, stop = max(first, begin), min(last, end)
-            if stop > start:
-                share.append(LaidPiece(number, start - begin, stop - begin))
-        if share:
-            shares.append(share)
-    return shares
-
-
-def _live(
+def live_rows(
     partitioned: PartitionedDataset, places: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | slice]:
     """Return the keys of the rows that are live, and which rows these are."""
@@ -448,7 +360,7 @@ def _live(
     return (keys, slice(None)) if is_live.all() else (keys[is_live], is_live)
 
 
-def _scanned(
+def scanned(
     dataset: lance.LanceDataset,
     fragment_id: int,
     start: int,
@@ -456,7 +368,11 @@ def _scanned(
     dimension: int,
     storage_options: Mapping[str, str],
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return places and vectors of rows of a fragment."""
+    """Return places and vectors of rows of a fragment.
+
+    Raises:
+        PartitionsLost: they cannot be read.
+    """
     fragment = dataset.get_fragment(fragment_id)
     if fragment is None:
         raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
@@ -471,35 +387,6 @@ def _scanned(
         raise PartitionsLost(f"scratch at {dataset.uri} has lost rows of fragment {fragment_id}")
     read = vectors(table.column(VECTOR), dimension, Metric.L2).values
     return table.column(PLACE).to_numpy(), read
-
-
-def _lists_of(
-    positions: NDArray[np.int64],
-    before: tuple[NDArray[np.int64], NDArray[np.int32]],
-    block: NDArray[np.int64],
-    lists: NDArray[np.int32],
-) -> NDArray[np.int32]:
-    """Return the lists of positions, from those known before and those of a block."""
-    list_of_position = np.full(positions.shape, -1, np.int32)
-    _look_up(positions, *before, list_of_position)
-    _look_up(positions, block, lists, list_of_position)
-    return list_of_position
-
-
-def _look_up(
-    positions: NDArray[np.int64],
-    keys: NDArray[np.int64],
-    values: NDArray[np.int32],
-    out: NDArray[np.int32],
-) -> None:
-    """Put into `out` the values of those positions that are among the keys."""
-    keys, values = keys.ravel(), values.ravel()
-    order = np.argsort(keys, kind="stable")
-    at = np.minimum(np.searchsorted(keys[order], positions), len(keys) - 1) if len(keys) else None
-    if at is None:
-        return
-    is_known = (keys[order][at] == positions) & (positions >= 0)
-    out[is_known] = values[order][at][is_known]
 
 
 def layout_schema(dimension: int) -> pa.Schema:

@@ -32,10 +32,9 @@ from lancestat.plan.join_sides import (
     JoinSide,
     SideReader,
     datasets_of,
-    keeps_layout,
-    side_layout_key,
     side_of,
 )
+from lancestat.plan.right_content import keeps_layout, side_layout_key
 from lancestat.plan.stages import ExtendLayout, LayOut
 from lancestat.scratch.layouts import LayoutStore
 from lancestat.spec.catalog import table_name_of

@@ -22,8 +22,6 @@ from lancestat.errors import (
     UsageError,
     did_you_mean,
 )
-from lancestat.knn.layout import RightContent, RightFragment, layout_key
-from lancestat.knn.request import Mode
 from lancestat.knn.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import (
@@ -31,10 +29,10 @@ from lancestat.lake.fingerprint import (
     fragment_contents,
     leaves,
     rows_digest,
-    stored_contents,
 )
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Field, Snapshot, index_metric
+from lancestat.plan.right_content import keeps_layout, right_content, side_layout_key
 from lancestat.predicates.filter_sql import to_lance
 from lancestat.predicates.parse import (
     FilterSyntaxError,
@@ -43,9 +41,7 @@ from lancestat.predicates.parse import (
     parse_filter,
 )
 from lancestat.redact import redact_line, secret_values
-from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
-from lancestat.state.identity import canonical_uri
 from lancestat.state.values import InputRecord
 
 if TYPE_CHECKING:
@@ -329,49 +325,6 @@ def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
         (key, value)
         for key, value in conf.items()
         if key.startswith("spark.sql.") and not key.startswith("spark.sql.catalog.")
-    )
-
-
-def keeps_layout(join: KnnJoin) -> bool:
-    """Whether a join may search a layout of its right side that is kept from run to run.
-
-    Only the right side's rows of a Lance table keep their places.
-    """
-    is_exact = join.mode == Mode.EXACT.value or join.recall == 1.0
-    compares_all = bool(join.on) or join.k == ALL or join.self_location is not None
-    return not is_exact and not compares_all
-
-
-def side_layout_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:
-    """Return the key of the layouts of a join's right side, the dataset at a URI."""
-    state, table = canonical_uri(spec.target.state), canonical_uri(uri)
-    return layout_key(state, table, join.right.vector, join.metric, join.right.where)
-
-
-def right_content(
-    snapshot: Snapshot, columns: Sequence[Field], key: str, filter: str | None = None
-) -> RightContent:
-    """Return the content of a right side that is a Lance table.
-
-    Args:
-        snapshot: The table.
-        columns: The leaves of the vectors, and of what the filter reads.
-        key: Names its layouts.
-        filter: In Lance's SQL; rows that it does not pass are no rows of the side.
-    """
-    rows = {fragment.id: fragment.rows for fragment in snapshot.fragments}
-    means = (filter or "").encode()
-    return RightContent(
-        key,
-        tuple(
-            RightFragment(
-                stored.id,
-                hashlib.blake2b(stored.digest + means, digest_size=16).hexdigest(),
-                stored.rows,
-                rows[stored.id],
-            )
-            for stored in stored_contents(snapshot, columns)
-        ),
     )
 
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,17 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids, recall_curve, train
+from lancestat.knn.laid_pieces import laid_pieces, sample_lists
+from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
-    merge_sampled,
     search_lists,
     write_partition,
 )
 from lancestat.knn.request import Metric
+from lancestat.knn.sampled import merge_sampled
 from lancestat.knn.search import merge, search
 from tests.knn.brute_force import assert_same
 
@@ -172,13 +174,13 @@ def test_only_lists_that_are_visited_are_read(
     _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     read: list[int] = []
-    scanned = partitions._scanned
+    scanned = partitions.scanned
 
     def counting(dataset: Any, fragment_id: int, start: int, count: int, *others: Any) -> Any:
         read.append(count)
         return scanned(dataset, fragment_id, start, count, *others)
 
-    monkeypatch.setattr(partitions, "_scanned", counting)
+    monkeypatch.setattr(partitions, "scanned", counting)
     visits = np.array([[2], [2], [9]], np.int32)
     search_lists(dataset, partitioned, queries[:3], visits, range(LISTS), K, Metric.L2)
     assert sum(read) == partitioned.list_rows[[2, 9]].sum()
@@ -228,3 +230,26 @@ def test_scratch_that_has_lost_a_fragment_is_one_error(
     with pytest.raises(RunError, match="has lost fragment 0") as error:
         search_lists(dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2)
     assert error.value.code == "LS587"
+
+
+@pytest.mark.parametrize("shares", [1, 3])
+@pytest.mark.parametrize("deleted", [0, 7])
+def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
+    tmp_path: Path, rows: Matrix, queries: Matrix, shares: int, deleted: int
+) -> None:
+    centroids = train(rows, LISTS, Metric.L2)
+    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
+    live = np.arange(len(rows)) % deleted > 0 if deleted else np.ones(len(rows), np.bool_)
+    # Places of one fragment are its positions.
+    gone = {0: np.flatnonzero(~live).astype(np.uint32)}
+    partitioned = replace(partitioned, live=LiveRows(np.zeros(1, np.int64), gone))
+    parts = [
+        sample_lists(dataset, partitioned, share, queries, K, Metric.L2)
+        for share in laid_pieces(partitioned, shares)
+    ]
+    assert len(parts) == shares
+    found = merge_sampled(parts, K)
+    positions = np.flatnonzero(live)
+    assert_same(found.neighbours, search(queries, rows[live], K, Metric.L2, positions))
+    assert (found.lists == centroids.assign(rows)[found.neighbours.positions]).all()

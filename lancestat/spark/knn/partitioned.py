@@ -14,20 +14,17 @@ from numpy.typing import NDArray
 from lancestat.errors import LancestatError, PartitionsLost
 from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS
+from lancestat.knn.laid_pieces import LaidPiece, laid_pieces, sample_lists
 from lancestat.knn.live_rows import OFFSET_BITS, OFFSET_MASK
 from lancestat.knn.partitions import (
-    LaidPiece,
     PartitionedDataset,
-    SampledNeighbours,
     WrittenPart,
     commit,
-    laid_pieces,
-    merge_sampled,
-    sample_lists,
     search_lists,
     write_partition,
 )
 from lancestat.knn.request import JoinRequest
+from lancestat.knn.sampled import SampledNeighbours, merge_sampled
 from lancestat.knn.work import Rows
 from lancestat.scratch.folder import require_visible
 from lancestat.spark.knn.grid import cut
