@@ -23,9 +23,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 
 from lancestat import codec
-from lancestat.errors import ScratchUnusable
+from lancestat.errors import ScratchFull, ScratchUnusable
 from lancestat.knn.layout import LayoutRecord
-from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import TAG, Lease, abandoned, this_process
 from lancestat.lake.snapshot import Pin
 from lancestat.lake.storage import Storage, storage_at
@@ -160,11 +160,12 @@ class LayoutStore:
 
     def damage(self, kept: KeptLayout) -> str | None:
         """Return what a look at the files finds to be damaged, None where nothing is."""
+        storage = self.storage
         with self._errors():
             for dataset in (kept.manifest.rows, kept.manifest.arrays):
                 for path, size_bytes in dataset.files:
                     file = f"{kept.folder}/{dataset.name}/{path}"
-                    if not self.storage.has_file(file, size_bytes):
+                    if not storage.has_file(file, size_bytes):
                         return f"{dataset.name}/{path} is missing or of another size"
         return None
 
@@ -310,9 +311,14 @@ class LayoutStore:
         try:
             yield
         except BaseException as error:
-            if not is_error_or_panic(error) or isinstance(error, ScratchUnusable):
+            if not is_error_or_panic(error) or isinstance(error, ScratchUnusable | ScratchFull):
                 raise
             hidden = secret_values(self.options)
+            if is_full(error):
+                raise ScratchFull(
+                    f"no space is left in the scratch folder {redact_line(self.root, hidden)}",
+                    hint="make room there, or set the target's 'scratch' to a larger place",
+                ) from None
             raise ScratchUnusable(
                 f"the layouts in {redact_line(self.root, hidden)} cannot be used: "
                 f"{redact_line(str(error), hidden)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lancestat.errors import ScratchUnusable
+from lancestat.errors import ScratchFull, ScratchUnusable
 from lancestat.knn.layout import (
     LaidFragment,
     LayoutRecord,
@@ -18,6 +19,7 @@ from lancestat.knn.layout import (
     RightFragment,
 )
 from lancestat.lake.lease import Process, this_process
+from lancestat.lake.storage import FolderStorage
 from lancestat.scratch.folder import MARKER, encode
 from lancestat.scratch.garbage_collection import collect_scratch_garbage
 from lancestat.scratch.layout_garbage import LayoutGarbage, collect_layout_garbage
@@ -197,3 +199,19 @@ def test_what_a_killed_writer_has_left_is_swept(store: LayoutStore, is_marked: b
     assert collect_scratch_garbage(store.root, now=NOW).collected == ()
     assert sweep(store).collected == 1
     assert files(store) == [] and not folder.exists()
+
+
+def test_a_full_disk_has_an_error_of_its_own(
+    store: LayoutStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept = make(store)
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(FolderStorage, "write", full)
+    with pytest.raises(ScratchFull, match="LS581"):
+        store.update(kept, manifest())
+    with pytest.raises(ScratchFull, match="LS581"), store.writing("mine-1"):
+        pass
+    assert store.find("mine-1") == kept
