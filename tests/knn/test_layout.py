@@ -114,7 +114,7 @@ def test_live_rows_are_those_whose_fragment_is_there_and_that_are_not_deleted(
 ) -> None:
     rows = [(slot % len(fragments), offset) for slot, offset in rows]
     offsets = {number: np.array(sorted(gone), np.uint32) for number, gone in deleted.items()}
-    live = LiveRows(np.array(fragments, np.int64), offsets)
+    live = LiveRows.of(fragments, offsets)
     places = np.array([slot << OFFSET_BITS | offset for slot, offset in rows], np.int64)
     assert live.keys(places).tolist() == [
         -1

@@ -243,7 +243,7 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     live = np.arange(len(rows)) % deleted > 0 if deleted else np.ones(len(rows), np.bool_)
     # Places of one fragment are its positions.
     gone = {0: np.flatnonzero(~live).astype(np.uint32)}
-    partitioned = replace(partitioned, live=LiveRows(np.zeros(1, np.int64), gone))
+    partitioned = replace(partitioned, live=LiveRows.of([0], gone))
     parts = [
         sample_lists(dataset, partitioned, share, queries, K, Metric.L2)
         for share in laid_pieces(partitioned, shares)

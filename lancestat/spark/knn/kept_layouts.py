@@ -217,13 +217,7 @@ class LayoutKeeper:
         return self._places
 
     def _measured(self, found: FoundLayout, partitioning: Partitioning) -> Layout:
-        covered = np.array(found.coverage.fragments, np.int64)
-        # Fragments that were never laid out mask nothing.
-        numbers = set(found.coverage.fragments)
-        deleted = {
-            number: offsets for number, offsets in self.places.deleted.items() if number in numbers
-        }
-        live = LiveRows(covered, deleted)
+        live = LiveRows.of(found.coverage.fragments, self.places.deleted)
         excluded = int((live.keys(found.arrays.excluded) >= 0).sum())
         partitioned = replace(found.partitioned, live=live)
         request = partitioning.request
