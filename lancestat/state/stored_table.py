@@ -14,7 +14,9 @@ import logging
 import secrets
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
@@ -69,6 +71,15 @@ _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.05
 
 
+@dataclass(slots=True)
+class _SmallAppend:
+    """A batch that waits to be written with those of other threads, and how that ended."""
+
+    batch: pa.RecordBatch
+    is_done: bool = False
+    error: BaseException | None = None
+
+
 class StoredTable:
     """The newest sound generation of a kind of dataset.
 
@@ -88,6 +99,8 @@ class StoredTable:
         self._lock = threading.RLock()
         # Lance gives a commit up that loses too often against others: those of one process queue.
         self._turn = threading.Lock()
+        self._waiting: deque[_SmallAppend] = deque()
+        self._writing = threading.Lock()
 
     def dataset(self, *, latest: bool = False) -> LanceDataset | None:
         """Return the dataset as this instance last saw it, or at its latest version, or None.
@@ -138,12 +151,36 @@ class StoredTable:
 
         Files are written first and committed afterwards on the version that is then the latest,
         because a stream may take long. Rows for a dataset that is damaged meanwhile are dropped.
+        Threads that append one batch each at the same time share a commit, since every commit
+        makes the dataset slower to open.
         """
+        iterator = iter(batches)
+        first = list(islice(iterator, 2))
+        if len(first) == 1:
+            self._append_together(_SmallAppend(first[0]))
+        elif first:
+            self._append(chain(first, iterator))
+
+    def _append_together(self, small: _SmallAppend) -> None:
+        self._waiting.append(small)
+        with self._writing:
+            if not small.is_done:
+                together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                try:
+                    self._append(each.batch for each in together)
+                except BaseException as error:
+                    for each in together:
+                        each.error = error
+                for each in together:
+                    each.is_done = True
+        if small.error is not None:
+            raise small.error
+
+    def _append(self, batches: Iterable[pa.RecordBatch]) -> None:
         dataset = self._open_or_create()
         fragments = self._write(dataset, batches)
-        if fragments:
-            with self._turn:
-                self._commit(dataset, fragments)
+        with self._turn:
+            self._commit(dataset, fragments)
 
     def _commit(self, dataset: LanceDataset, fragments: list[FragmentMetadata]) -> None:
         from lance import LanceOperation
@@ -284,10 +321,7 @@ class StoredTable:
     ) -> list[FragmentMetadata]:
         from lance.fragment import write_fragments
 
-        first = next(iterator := iter(batches), None)
-        if first is None:
-            return []
-        source = BatchSource(self.schema, _with_ids(chain([first], iterator), dataset.version))
+        source = BatchSource(self.schema, _with_ids(batches, dataset.version))
         with source.own_errors():
             try:
                 written = write_fragments(
