@@ -59,6 +59,17 @@ def test_a_commit_past_the_catalog_is_refused(shop: Shop) -> None:
     assert shop.lancestat("run").exit_code == 0
 
 
+def test_a_result_past_the_catalog_is_refused(shop: Shop) -> None:
+    shop.declare_joins(nearest={"lance": shop.announce("sales", "nearest")})
+    result = shop.lancestat("plan")
+    assert result.exit_code == 1
+    assert "LS213" in result.output, result.output
+    assert "table: lake.sales.nearest" in result.output
+    shop.declare_joins(nearest={"table": "lake.sales.nearest"})
+    result = shop.lancestat("plan")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_folder_of_another_name_is_known_to_be_managed(shop: Shop) -> None:
     """The folder says nothing of its table, nor does any other table of the catalog."""
     shop.create("sales", "parts")
