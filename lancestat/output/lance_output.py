@@ -7,14 +7,22 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import CommitRequest, Conflict, SameDataset, commit, commit_properties
+from lancestat.lake.catalogs import CatalogOptions
+from lancestat.lake.commit import (
+    CommitRequest,
+    Conflict,
+    SameDataset,
+    commit,
+    commit_properties,
+    unannounced,
+)
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
@@ -188,7 +196,13 @@ def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> Lan
     if dataset is None:
         return None
     is_remembered = remembered is not None and _state(dataset, uri, options).digest == remembered
-    reason = objection(dataset, uri, options, is_remembered)
+    try:
+        reason = objection(dataset, uri, options, is_remembered)
+    except VersionMissing:
+        # Lance opens the only version of a folder, though it does not find it in the catalog.
+        if not _is_managed(options):
+            raise
+        raise unannounced(uri, dataset.version, options) from None
     if reason is not None:
         raise refused(uri, reason, options)
     return dataset
@@ -355,10 +369,14 @@ def _clean_up(uri: str, intents: WriteIntents, options: Mapping[str, str]) -> No
     dataset = _existing(uri, options)
     # A commit whose answer got lost, or after which the run was killed, has been made all the same.
     since = intents.since - _CLOCK_SKEW
-    committed = () if dataset is None else _files_since(dataset, since, options)
+    committed = set() if dataset is None else set(_files_since(dataset, since, options))
+    unannounced = set() if dataset is None else _unannounced_since(dataset, since, options)
     storage = storage_at(uri, options)
-    for path in sorted(intents.files.difference(committed)):
+    for path in sorted(intents.files - committed - unannounced):
         storage.remove_file(f"data/{path}")
+    if intents.files & unannounced - committed:
+        # The catalog may take that version on, or its manifest is removed: a later run sees.
+        return
     remove_intents(uri, intents.run, options)
     if dataset is None:
         # The folders of a dataset that was never committed.
@@ -369,13 +387,52 @@ def _clean_up(uri: str, intents: WriteIntents, options: Mapping[str, str]) -> No
 def _files_since(
     dataset: LanceDataset, since: datetime, options: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield data files of the latest version and of all that were committed since some time."""
+    """Yield data files of the latest version and of all that were committed since some time.
+
+    Of a dataset whose versions a catalog owns, those that the catalog does not know are left out.
+    """
+    for number in _versions_since(dataset, since):
+        try:
+            other = observe_dataset(dataset.uri, version=number, storage_options=options)
+        except VersionMissing:
+            if not _is_managed(options):
+                raise
+            continue
+        yield from _files_of(other)
+
+
+def _unannounced_since(
+    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
+) -> set[str]:
+    """Return data files of versions that lie in the folder, whether the catalog knows them or not.
+
+    There are none where no catalog owns the versions.
+    """
+    if not _is_managed(options):
+        return set()
+    past_catalog = dict(options)
+    files: set[str] = set()
+    for number in _versions_since(dataset, since):
+        with suppress(VersionMissing, DatasetMissing):
+            other = observe_dataset(dataset.uri, version=number, storage_options=past_catalog)
+            files.update(_files_of(other))
+    return files
+
+
+def _versions_since(dataset: LanceDataset, since: datetime) -> Iterator[int]:
     for version in dataset.versions():
         number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
         if number == dataset.version or committed_at >= since:
-            other = observe_dataset(dataset.uri, version=number, storage_options=options)
-            for fragment in other.get_fragments():
-                yield from (file.path for file in fragment.metadata.files)
+            yield number
+
+
+def _files_of(dataset: LanceDataset) -> Iterator[str]:
+    for fragment in dataset.get_fragments():
+        yield from (file.path for file in fragment.metadata.files)
+
+
+def _is_managed(options: Mapping[str, str]) -> bool:
+    return isinstance(options, CatalogOptions) and options.is_managed
 
 
 @contextmanager
