@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -21,7 +22,9 @@ from lancestat.output import result as output
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
+from tests.catalogs.test_managed import KILLED as KILLED_RUN
 from tests.catalogs.test_managed import REPOSITORY, TRACKED
+from tests.interpreted import short_lived
 from tests.knn.results import SCHEMA, rows, table
 
 LANCE = OutputFormat.LANCE
@@ -251,3 +254,53 @@ def test_a_first_result_whose_announcement_is_cut_off_is_left_alone(cut_off: Sho
     unknown_version(cut_off, 1).unlink()
     join(cut_off, "create")
     check_whole(cut_off)
+
+
+def run(shop: Shop, *command: str, expected: int = 0) -> str:
+    ended = subprocess.run(
+        [sys.executable, *command, "--project-dir", str(shop.folder), "run"],
+        env={**os.environ, **short_lived(), "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ended.returncode == expected, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.fault
+@pytest.mark.spark
+@pytest.mark.parametrize("shop", ["dir"], indirect=True)
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_run_killed_around_the_commit_of_its_join_is_mended_by_the_next(
+    shop: Shop, when: str
+) -> None:
+    shop.declare_joins(nearest={"table": "lake.sales.nearest"})
+    run(shop, "-c", KILLED_RUN, when, "nearest", expected=-signal.SIGKILL)
+    landed = 0 if when == "before" else 1
+    assert len(list(Path(place_of(shop).uri).glob("_versions/*.manifest"))) == landed
+    run(shop, "-m", "lancestat")
+    dataset = shop.read("sales", "nearest")
+    found = sorted(
+        (row["item"], row["item_right"], row["_distance"]) for row in dataset.to_table().to_pylist()
+    )
+    assert found == nearest_items()
+    numbers = [version["version"] for version in dataset.versions()]
+    assert numbers == list(range(1, dataset.version + 1))
+    # A result that has landed and that no record tells of is made once more.
+    assert dataset.version == 1 + landed
+    assert "Nothing to do" in shop.lancestat("plan").output
+    assert not Path(place_of(shop).uri, "_lancestat").exists()
+
+
+def nearest_items() -> list[tuple[int, int, float]]:
+    """Both nearest items of each of the squares from 0 to 11, by comparing all pairs."""
+    places = np.arange(12, dtype=np.float64) ** 2
+    distances = (places[:, None] - places[None, :]) ** 2
+    order = np.lexsort((np.broadcast_to(np.arange(12), (12, 12)), distances), axis=1)[:, :2]
+    return sorted(
+        (item, int(other), float(distances[item, other]))
+        for item in range(12)
+        for other in order[item]
+    )

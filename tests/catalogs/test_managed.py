@@ -136,11 +136,11 @@ import os, signal, sys
 import lance
 from lancestat.cli.main import main
 
-when = sys.argv.pop(1)
+when, table = sys.argv.pop(1), sys.argv.pop(1)
 commit = lance.LanceDataset.commit
 
 def killed(uri, *args, **options):
-    ours = str(uri).endswith("orders")
+    ours = str(uri).endswith(table)
     if ours and when == "before":
         os.kill(os.getpid(), signal.SIGKILL)
     committed = commit(uri, *args, **options)
@@ -186,7 +186,7 @@ def check_mended(shop: Shop) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_killed_around_its_commit_is_mended_by_the_next(shop: Shop, when: str) -> None:
     shop.declare(ORDERS)
-    run_and_be_killed(shop, "-c", KILLED, when)
+    run_and_be_killed(shop, "-c", KILLED, when, "orders")
     check_mended(shop)
 
 
