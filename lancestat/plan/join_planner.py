@@ -295,7 +295,8 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     if facts.cores or decision.seconds is None:
         return decision
     # The time depends on the cluster; the order of strategies is the same on one core.
-    return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
+    why = f"{decision.why} (times of one core)" if decision.why_has_times else decision.why
+    return replace(decision, why=why, seconds=None)
 
 
 def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> JoinStages:

@@ -15,11 +15,11 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.commit import CommitOutcome, CommitRequest, Conflict, commit
@@ -364,63 +364,3 @@ def _with_ids(batches: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.Re
     for batch in batches:
         column = pa.array(islice(ids, batch.num_rows), pa.int64())
         yield batch.set_column(batch.schema.get_field_index("id"), "id", column)
-
-
-Item = TypeVar("Item")
-Item_co = TypeVar("Item_co", covariant=True)
-
-
-class ItemSearch(Protocol[Item_co]):
-    """A search through batches, which remembers what it has found."""
-
-    @property
-    def missing(self) -> Collection[object]:
-        """The items that were not found yet."""
-
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[Item_co]:
-        """Yield the items that a batch holds."""
-
-
-def find(
-    stored: StoredTable,
-    search: ItemSearch[Item],
-    batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
-) -> Iterator[Item]:
-    """Yield the items that a search finds in batches of the latest version.
-
-    When a clean-up takes files away under the scan, what is still missing is read from the latest
-    version then.
-
-    Args:
-        stored: The table to search; failures are reported to it.
-        search: What to look for.
-        batches: Reads a version for what is missing at that moment.
-    """
-    if search.missing:
-        complete = yield from _scan(stored, search, batches, last=False)
-        if not complete:
-            yield from _scan(stored, search, batches, last=True)
-
-
-def _scan(
-    stored: StoredTable,
-    search: ItemSearch[Item],
-    batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
-    *,
-    last: bool,
-) -> Generator[Item, None, bool]:
-    dataset = stored.dataset(latest=True)
-    if dataset is None:
-        return True
-    reading = batches(dataset)
-    while True:
-        try:
-            batch = next(reading, None)
-        except BaseException as error:
-            if is_lance_failure(error) and not last:
-                return False
-            stored.fail(error)
-            return True
-        if batch is None:
-            return True
-        yield from search.items_in(batch)

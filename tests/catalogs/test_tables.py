@@ -11,6 +11,9 @@ import lance_namespace as ns
 import pytest
 from lance.namespace import RestAdapter
 
+from lancestat.cli import checks
+from lancestat.presentation.views import Check
+from lancestat.spark.session.installation import Java
 from tests.catalogs.shops import SERVING, Shop
 
 KINDS = ("flat", "manifest", "managed", "rest", "serving", "serving managed")
@@ -69,7 +72,11 @@ def test_naming_a_table_otherwise_reads_nothing_again(shop: Shop) -> None:
     assert "Nothing to do" in shop.lancestat("plan").output
 
 
-def test_every_command_takes_tables_of_catalogs(shop: Shop) -> None:
+def test_every_command_takes_tables_of_catalogs(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "find_java", lambda: Java(Path("java"), 17))
+    monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", True, "starts"))
     names = ("orders",) if is_flat(shop) else ("sales", "orders")
     shop.create(*names)
     shop.declare({"name": "orders", "table": ".".join(("lake", *names))})
