@@ -25,7 +25,7 @@ from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
-from lancestat.plan.actions import Action, Blocked, JoinAction
+from lancestat.plan.actions import Action, Blocked, JoinAction, is_pending
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
 from lancestat.plan.join_sides import (
     JoinInput,
@@ -34,6 +34,7 @@ from lancestat.plan.join_sides import (
     datasets_of,
     side_of,
 )
+from lancestat.plan.locate import require_sole_writer
 from lancestat.plan.right_content import keeps_layout, side_layout_key
 from lancestat.plan.stages import ExtendLayout, LayOut
 from lancestat.scratch.layouts import LayoutStore
@@ -140,7 +141,10 @@ class JoinObserver:
     def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
         """Plan one join; one that cannot run is blocked."""
         try:
-            return decide_join(self._assess(join), full_refresh=full_refresh)
+            action = decide_join(self._assess(join), full_refresh=full_refresh)
+            if is_pending(action) and join.output_format == OutputFormat.LANCE.value:
+                require_sole_writer(self.spec, join)
+            return action
         except LancestatError as error:
             return Blocked(join.name, join.kind.value, error.placed(join.location))
 

@@ -9,7 +9,13 @@ from typing_extensions import assert_never
 from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.layout import KeptLists
-from lancestat.knn.request import RANGE_NEIGHBOURS, JoinKind, JoinRequest, Metric, Mode
+from lancestat.knn.request import (
+    RANGE_NEIGHBOURS,
+    JoinKind,
+    JoinRequest,
+    Mode,
+    search_metric,
+)
 from lancestat.knn.work import (
     Increment,
     JoinWork,
@@ -34,7 +40,7 @@ from lancestat.plan.stages import (
     ReuseLayout,
     SearchStage,
 )
-from lancestat.spec.knn_join import ALL, Pairs
+from lancestat.spec.knn_join import ALL, HAMMING, Pairs
 from lancestat.spec.model import KnnJoin
 from lancestat.state.join_counts import Accuracy
 from lancestat.state.values import InputRecord, JoinRecord
@@ -89,7 +95,8 @@ def request_of(join: KnnJoin) -> JoinRequest:
         k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
         is_range=join.k == ALL,
         max_pairs=join.max_pairs,
-        metric=Metric(join.metric),
+        metric=search_metric(join.metric),
+        has_bits=join.metric == HAMMING,
         mode=Mode(join.mode),
         kind=JoinKind(join.join),
         nprobes=join.nprobes,
@@ -191,7 +198,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         left.rows,
         right.rows,
         right.dimension or left.dimension,
-        has_index=right.index == spec.metric,
+        has_index=right.index == spec.metric and not work.request.has_bits,
         has_nearest_by_join=assessment.has_nearest_by_join,
         kept=None if is_fresh else assessment.kept,
     )

@@ -25,12 +25,12 @@ from lancestat.plan.join_observe import (
     with_shared_layouts,
 )
 from lancestat.plan.judgement import digest_of_names, no_history
-from lancestat.plan.locate import located, require_unmanaged, shared_outputs
+from lancestat.plan.locate import located, require_sole_writer, shared_outputs
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
 from lancestat.scratch.layouts import LayoutStore
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table, joins_of
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
 from lancestat.spec.source import is_source
 from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
@@ -224,9 +224,9 @@ class Observer:
             full_refresh=full_refresh,
             in_process_bytes=self.in_process_bytes,
         )
-        if is_pending(action) and table.declared is None and table.publish is Publish.MANIFEST:
+        if is_pending(action):
             try:
-                require_unmanaged(self.spec, table.uri)
+                require_sole_writer(self.spec, table)
             except LancestatError as error:
                 return Blocked(table.name, table.kind.value, error.placed(table.location))
         return action

@@ -60,6 +60,10 @@ class Metric(str, Enum):
     DOT = "dot"
 
 
+# The number of bits that differ: `l2` over vectors of the bits, and searched as such.
+HAMMING = "hamming"
+
+
 class Mode(str, Enum):
     """`exact` compares every pair; `approx` may look at the likely ones only."""
 
@@ -270,7 +274,7 @@ class KnnJoin:
         kw_only=True,
     )
     metric: str = key(
-        Words(title="a metric", choices=_values(Metric)),
+        Words(title="a metric", choices=(*_values(Metric), HAMMING)),
         "How distance is measured.",
         role=MEANING,
         risk=ROWS,

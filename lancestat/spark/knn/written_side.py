@@ -50,7 +50,8 @@ class SideWriteOptions:
     """The target and options of writing a side; pickled for Spark's workers.
 
     `side` is `left` or `right`, for errors. `keeps_all` keeps rows whose vector cannot match, with
-    null for it. `dimension` is the length of vectors, None to take that of the first.
+    null for it. `has_bits` is as for a `VectorSide`; what is written are the bits. `dimension` is
+    the length of vectors, None to take that of the first.
     """
 
     uri: str
@@ -59,6 +60,7 @@ class SideWriteOptions:
     keeps_all: bool
     storage_options: Mapping[str, str] = field(repr=False)
     dimension: int | None = None
+    has_bits: bool = False
 
 
 def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOptions) -> OpenedSide:
@@ -247,6 +249,7 @@ class _Writer:
             batch.column(batch.num_columns - 1),
             self._dimension,
             self._writing.metric,
+            has_bits=self._writing.has_bits,
             first_row=self._seen,
             source=source,
         )
