@@ -40,7 +40,9 @@ def clustered(rows: int, seed: int, shift: float = 0.0) -> Matrix:
 def rows_of(vectors: Matrix, first: int = 0) -> pa.Table:
     column = pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), DIMENSION)
     ids = np.arange(first, first + len(vectors))
-    return pa.table({"id": ids, "parity": ids % 2, "emb": column, "other": column})
+    packed = np.packbits(vectors > 0, axis=1)
+    bits = pa.FixedSizeListArray.from_arrays(pa.array(packed.reshape(-1)), DIMENSION // 8)
+    return pa.table({"id": ids, "parity": ids % 2, "emb": column, "other": column, "bits": bits})
 
 
 @pytest.fixture
@@ -165,8 +167,8 @@ class Shop:
         """
         left = lance.dataset(self.uri("l")).to_table()
         right = lance.dataset(self.uri("r")).to_table(filter=where)
-        vector = self.joins[name]["right"]["vector"]
-        queries, rows = matrix(left["emb"]), matrix(right[vector])
+        join = self.joins[name]
+        queries, rows = matrix(left[join["left"]["vector"]]), matrix(right[join["right"]["vector"]])
         ids = right["id"].to_numpy()
         distances = all_distances(queries, rows, metric)
         at = {int(id): number for number, id in enumerate(ids)}
@@ -196,6 +198,9 @@ def _is_json(path: Path) -> bool:
 
 
 def matrix(column: pa.ChunkedArray) -> NDArray[np.float64]:
+    if pa.types.is_uint8(column.type.value_type):
+        packed = np.array(column.to_pylist(), np.uint8)
+        return np.unpackbits(packed, axis=1).astype(np.float64)
     rows = column.to_pylist()
     empty = [np.nan] * DIMENSION
     return np.array([empty if row is None else row for row in rows], np.float64)
@@ -205,7 +210,8 @@ def all_distances(
     queries: NDArray[np.float64], rows: NDArray[np.float64], metric: str
 ) -> NDArray[np.float64]:
     """Return the distances of all pairs, NaN where a row cannot match."""
-    if metric == "l2":
+    if metric in ("l2", "hamming"):
+        # Of bits the square of the distance is the number of those that differ.
         squares = (queries**2).sum(axis=1)[:, None] + (rows**2).sum(axis=1)[None, :]
         distances: NDArray[np.float64] = np.maximum(squares - 2 * queries @ rows.T, 0.0)
         return distances

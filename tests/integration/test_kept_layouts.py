@@ -101,7 +101,9 @@ def test_other_metrics_filters_and_vectors_have_layouts_of_their_own(shop: Shop)
     shop.declare("products", metric="dot")
     shop.declare("odd", {"where": "parity = 1"})
     shop.declare("second", {"vector": "other"})
-    names = ("near", "angles", "products", "odd", "second")
+    bits = {"vector": "bits", "select": ["id"]}
+    shop.declare("bits", bits, left={"table": "l", **bits}, metric="hamming")
+    names = ("near", "angles", "products", "odd", "second", "bits")
     for reuses in (False, True):
         shop.run(*names)
         assert all(("reuse layout" in shop.stages[name]) is reuses for name in names)
@@ -110,6 +112,7 @@ def test_other_metrics_filters_and_vectors_have_layouts_of_their_own(shop: Shop)
         assert shop.check("products", metric="dot") >= 0.88
         assert shop.check("odd", where="parity = 1") >= 0.88
         assert shop.check("second") >= 0.88
+        assert shop.check("bits", metric="hamming") >= 0.88
 
 
 def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
