@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CLASS_NAME = "lancestat.relation.LanceRelation"
+EXTENSION_NAME = "lancestat.relation.NearestByExtension"
 
 _compiling = threading.Lock()
 _loading = threading.Lock()
@@ -44,6 +45,17 @@ def relation_classes(spark: SparkSession) -> Any:
         if relation is None:
             relation = context._lancestat_relation = load(spark, relation_jar(spark), CLASS_NAME)
         return relation
+
+
+def nearest_by_extension(spark: SparkSession) -> Any:
+    """Return an instance of the Java class `lancestat.relation.NearestByExtension`, through py4j.
+
+    Raises:
+        JavaSourcesRefused: the sources do not compile.
+        JavaClassNotLoaded: its classes cannot be loaded.
+    """
+    relation_classes(spark)
+    return _instance(spark, EXTENSION_NAME)
 
 
 def relation_jar(spark: SparkSession) -> Path:
@@ -93,8 +105,9 @@ def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     # Else it would look for sources and classes beside the sources, in the working directory.
     compiler.setSourceFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
     compiler.setClassFileFinder(util.ResourceFinder.EMPTY_RESOURCE_FINDER)
-    units = cast(Any, spark.sparkContext._gateway).new_array(util.Resource, len(texts))
-    for index, (name, text) in enumerate(java_sources(spark, texts).items()):
+    known = java_sources(spark, texts)
+    units = cast(Any, spark.sparkContext._gateway).new_array(util.Resource, len(known))
+    for index, (name, text) in enumerate(known.items()):
         units[index] = util.StringResource(name, text)
     try:
         compiler.compile(units)
@@ -115,12 +128,22 @@ def load(spark: SparkSession, jar: Path, class_name: str) -> Any:
     session: Any = spark._jsparkSession
     try:
         session.sessionState().resourceLoader().addJar(str(jar))
+    except Exception as error:
+        raise _not_loaded(class_name, error) from None
+    return _instance(spark, class_name)
+
+
+def _instance(spark: SparkSession, class_name: str) -> Any:
+    session: Any = spark._jsparkSession
+    try:
         loaded = session.sharedState().jarClassLoader().loadClass(class_name)
         return loaded.getConstructors()[0].newInstance(None)
     except Exception as error:
-        raise JavaClassNotLoaded(
-            f"Spark does not load {class_name}: {_jvm_message(error)}"
-        ) from None
+        raise _not_loaded(class_name, error) from None
+
+
+def _not_loaded(class_name: str, error: Exception) -> JavaClassNotLoaded:
+    return JavaClassNotLoaded(f"Spark does not load {class_name}: {_jvm_message(error)}")
 
 
 def _jar(files: Mapping[str, bytes]) -> Path:
