@@ -179,6 +179,14 @@ class VectorLengthMismatch(UsageError):
     )
 
 
+class VectorLeftToSpark(UsageError):
+    """A query by NEAREST BY has vectors that only Spark compares as it means: with NaN, infinity or
+    elements above 2^56."""
+
+    code = "LS464"
+    remedy = "None is needed: Spark computes such a query itself, and its log says so."
+
+
 class SideFilesMissing(UsageError):
     """A side of a KNN join reads files, and there are none."""
 

@@ -92,7 +92,8 @@ class JoinRequest:
     compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
     with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
     right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
-    them an error.
+    them an error. With `as_spark` vectors that Spark's functions compare in another way are
+    refused, by `VectorLeftToSpark`.
     """
 
     k: int
@@ -109,6 +110,7 @@ class JoinRequest:
     pairs_once: bool = False
     is_range: bool = False
     max_pairs: int = MOST_PAIRS
+    as_spark: bool = False
 
     @property
     def is_self_join(self) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import NotVectors, VectorLengthMismatch
+from lancestat.errors import NotVectors, VectorLeftToSpark, VectorLengthMismatch
 from lancestat.knn.request import Metric
 
 # Unit roundoff of float32 and float64.
@@ -22,6 +22,8 @@ _WORTH_CENTRING = 0.25
 _SHORT, _LONG = 2.0**-30, 2.0**30
 # Rows so much longer than the middle one would spoil the bound for all others.
 _OUTLIER = 8.0
+# Squares of such elements add up to a float in any dimension.
+_LARGEST_PLAIN = 2.0**56
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,6 +292,25 @@ def vectors(
         first_row += len(chunk)
         parts.append(_checked(values, valid, metric))
     return parts[0] if len(parts) == 1 else _concatenated(parts, dimension or 0)
+
+
+def require_plain(array: pa.Array, source: str) -> None:
+    """Refuse vectors that Spark's functions compare in another way than the search does.
+
+    To Spark a distance from NaN or infinity is a number, and squares of large elements are no
+    infinity, since it takes their root before it rounds to float.
+
+    Args:
+        array: Lists of float.
+        source: What holds them, for errors.
+
+    Raises:
+        VectorLeftToSpark: an element is NaN, infinite or above 2^56.
+    """
+    elements = array.flatten().drop_null().to_numpy(zero_copy_only=False)
+    # Nothing compares with NaN.
+    if not bool((np.abs(elements) <= _LARGEST_PLAIN).all()):
+        raise VectorLeftToSpark(f"{source} has a vector with NaN, infinity or very large elements")
 
 
 def _elements(

@@ -1,6 +1,9 @@
 package lancestat.relation;
 
 import java.lang.reflect.Field;
+import java.util.Collections;
+import java.util.Set;
+import java.util.WeakHashMap;
 import java.util.function.BiConsumer;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
@@ -13,6 +16,10 @@ import scala.runtime.BoxedUnit;
 /** What `spark.sql.extensions` names: joins by NEAREST BY over vectors run on lancestat's engine. */
 @SuppressWarnings({"cast", "rawtypes", "unchecked"})
 public final class NearestByExtension extends AbstractFunction1 {
+  // Sessions that are made of each other share them.
+  private static final Set KNOWN =
+      Collections.synchronizedSet(Collections.newSetFromMap(new WeakHashMap()));
+
   public Object apply(Object extensions) {
     SparkSessionExtensions injected = (SparkSessionExtensions) extensions;
     injected.injectPostHocResolutionRule(new Make(true));
@@ -45,7 +52,9 @@ public final class NearestByExtension extends AbstractFunction1 {
     if (isInstalled(session)) {
       return;
     }
-    apply(session.extensions());
+    if (KNOWN.add(session.extensions())) {
+      apply(session.extensions());
+    }
     // The session has made its rules already, and Spark offers no way to add one.
     Analyzer analyzer = session.sessionState().analyzer();
     Field rules = field(analyzer.getClass(), "postHocResolutionRules");

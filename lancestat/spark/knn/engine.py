@@ -341,7 +341,14 @@ class Engine:
                 return in_place
         self.on_stage(StageProgress(stage, note=f"writing the {name} side"))
         uri = folder.path(name)
-        writing = SideWriteOptions(uri, name, request.metric, name == "left", self.storage_options)
+        writing = SideWriteOptions(
+            uri,
+            name,
+            request.metric,
+            name == "left",
+            self.storage_options,
+            as_spark=request.as_spark,
+        )
         opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)
         self.on_stage(StageProgress(stage, count, count))

@@ -22,7 +22,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.knn.request import Metric
-from lancestat.knn.vectors import Vectors, vectors
+from lancestat.knn.vectors import Vectors, require_plain, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
 from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
 from lancestat.lake.open import readable, store_options
@@ -50,7 +50,8 @@ class SideWriteOptions:
     """The target and options of writing a side; pickled for Spark's workers.
 
     `side` is `left` or `right`, for errors. `keeps_all` keeps rows whose vector cannot match, with
-    null for it. `dimension` is the length of vectors, None to take that of the first.
+    null for it. `dimension` is the length of vectors, None to take that of the first. `as_spark`
+    is that of the request.
     """
 
     uri: str
@@ -59,6 +60,7 @@ class SideWriteOptions:
     keeps_all: bool
     storage_options: Mapping[str, str] = field(repr=False)
     dimension: int | None = None
+    as_spark: bool = False
 
 
 def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOptions) -> OpenedSide:
@@ -73,6 +75,7 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOpti
         VectorLengthMismatch: vectors of different lengths.
         NotVectors: the column holds no vectors.
         SideNotWritten: Lance cannot hold a column.
+        VectorLeftToSpark: a vector that is refused, as `as_spark` asks.
         ScratchUnusable: scratch cannot be written to.
         JobFailed: the job failed.
     """
@@ -243,6 +246,8 @@ class _Writer:
 
     def _vectors(self, batch: pa.RecordBatch) -> Vectors:
         source = f"partition {self._partition} of the {self._writing.side} side"
+        if self._writing.as_spark:
+            require_plain(batch.column(batch.num_columns - 1), source)
         batch_vectors = vectors(
             batch.column(batch.num_columns - 1),
             self._dimension,
