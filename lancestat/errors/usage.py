@@ -181,7 +181,7 @@ class VectorLengthMismatch(UsageError):
 
 class VectorLeftToSpark(UsageError):
     """A query by NEAREST BY has vectors that only Spark compares as it means: with NaN, infinity or
-    elements above 2^56."""
+    elements above 2^48."""
 
     code = "LS464"
     remedy = "None is needed: Spark computes such a query itself, and its log says so."

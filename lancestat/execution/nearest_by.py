@@ -175,12 +175,12 @@ class _Callback:
     ) -> tuple[DataFrame, bool]:
         """Return the rows of a join, and whether they are held apart from scratch."""
         root, options = self._root(spark), dict(self.storage_options)
-        folder = stack.enter_context(
-            scratch_folder(root, jobs_of(spark).application, options)
-        )
+        folder = stack.enter_context(scratch_folder(root, jobs_of(spark).application, options))
         uri = f"{folder.uri}/result.lance"
         sides, types = [], []
-        for frame, vector in zip(frames, (asked["left_vector"], asked["right_vector"]), strict=True):
+        for frame, vector in zip(
+            frames, (asked["left_vector"], asked["right_vector"]), strict=True
+        ):
             fields = frame.schema.fields
             chosen = [field for place, field in enumerate(fields) if place != vector]
             sides.append(SideSource(fields[vector].name, tuple(field.name for field in chosen)))
@@ -196,9 +196,7 @@ class _Callback:
         engine = Engine(spark, root, uuid.uuid4().hex, UriOptions(options))
         run_join(engine, work, {"left": frames[0], "right": frames[1]}, names)
         rows, is_local = rows_and_place(spark, uri, options)
-        columns = [
-            rows[name].cast(kind) for name, kind in zip(rows.columns, types, strict=False)
-        ]
+        columns = [rows[name].cast(kind) for name, kind in zip(rows.columns, types, strict=False)]
         return rows.select(*columns), is_local
 
     def _forget(self, asked: _Question, exchange: Any) -> list[Any]:
@@ -269,7 +267,7 @@ def is_kept(kind: DataType) -> bool:
         return are_plain and is_unique and all(is_kept(field.dataType) for field in kind.fields)
     if isinstance(kind, spark.StringType):
         # One of fixed length or of another collation is another type.
-        return kind == spark.StringType()
+        return bool(kind == spark.StringType())
     return isinstance(
         kind,
         spark.BooleanType

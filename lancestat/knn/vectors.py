@@ -22,8 +22,9 @@ _WORTH_CENTRING = 0.25
 _SHORT, _LONG = 2.0**-30, 2.0**30
 # Rows so much longer than the middle one would spoil the bound for all others.
 _OUTLIER = 8.0
-# Squares of such elements add up to a float in any dimension.
-_LARGEST_PLAIN = 2.0**56
+# Squares of such elements, and products with enlarged ones, add up to a float in any dimension.
+_LARGEST_PLAIN = 2.0**48
+_ENLARGED = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,12 +306,23 @@ def require_plain(array: pa.Array, source: str) -> None:
         source: What holds them, for errors.
 
     Raises:
-        VectorLeftToSpark: an element is NaN, infinite or above 2^56.
+        VectorLeftToSpark: an element is NaN, infinite or above 2^48.
     """
     elements = array.flatten().drop_null().to_numpy(zero_copy_only=False)
     # Nothing compares with NaN.
     if not bool((np.abs(elements) <= _LARGEST_PLAIN).all()):
         raise VectorLeftToSpark(f"{source} has a vector with NaN, infinity or very large elements")
+
+
+def enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale queries (n, dim) by powers of two, so that their largest elements are near 2^44.
+
+    Each query has its products in the same order then, and as 1 - product in float32 they are told
+    apart as well as they are themselves.
+    """
+    _, exponents = np.frexp(np.abs(values).max(axis=1, initial=0.0))
+    scaled: NDArray[np.float32] = np.ldexp(values, (_ENLARGED - exponents)[:, None])
+    return scaled
 
 
 def _elements(

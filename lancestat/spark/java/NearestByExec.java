@@ -35,6 +35,14 @@ public final class NearestByExec extends SparkPlan {
     this.decision = decision;
   }
 
+  public String join() {
+    return spec.toString();
+  }
+
+  public String decision() {
+    return decision;
+  }
+
   public Seq children() {
     List both = new ArrayList();
     both.add(left);

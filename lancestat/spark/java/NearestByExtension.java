@@ -1,12 +1,16 @@
 package lancestat.relation;
 
 import java.lang.reflect.Field;
+import java.util.ArrayList;
 import java.util.Collections;
+import java.util.List;
 import java.util.Set;
 import java.util.WeakHashMap;
 import java.util.function.BiConsumer;
 import org.apache.spark.sql.SparkSessionExtensions;
 import org.apache.spark.sql.catalyst.analysis.Analyzer;
+import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
+import org.apache.spark.sql.catalyst.plans.logical.NearestByJoin;
 import org.apache.spark.sql.classic.SparkSession;
 import scala.collection.Iterator;
 import scala.collection.immutable.Seq;
@@ -64,6 +68,33 @@ public final class NearestByExtension extends AbstractFunction1 {
     session
         .experimental()
         .extraStrategies_$eq(NearestByNodes.appended(strategies, new NearestByStrategy()));
+  }
+
+  /**
+   * The joins by NEAREST BY that an analyzed query leaves to Spark: for each what it asks for, then
+   * the reason.
+   */
+  public List kept(LogicalPlan analyzed) {
+    List texts = new ArrayList();
+    addKept(analyzed, texts);
+    return texts;
+  }
+
+  private static void addKept(LogicalPlan plan, List texts) {
+    if (plan instanceof NearestByJoin) {
+      NearestByJoin join = (NearestByJoin) plan;
+      String reason = NearestByRule.objection(join);
+      texts.add(new NearestBySpec(join, join.rankingExpression().sql()).toString());
+      texts.add(reason == null ? "the session had no rule of lancestat's for it" : reason);
+    }
+    Iterator below = plan.children().iterator();
+    while (below.hasNext()) {
+      addKept((LogicalPlan) below.next(), texts);
+    }
+    below = plan.subqueries().iterator();
+    while (below.hasNext()) {
+      addKept((LogicalPlan) below.next(), texts);
+    }
   }
 
   private static Field field(Class type, String name) throws NoSuchFieldException {

@@ -13,11 +13,21 @@ import scala.collection.immutable.Seq;
 public final class NearestByKeptExec extends SparkPlan {
   private static final long serialVersionUID = 1L;
   final SparkPlan child;
-  final String text;
+  final NearestBySpec spec;
+  final String decision;
 
-  public NearestByKeptExec(SparkPlan child, String text) {
+  public NearestByKeptExec(SparkPlan child, NearestBySpec spec, String decision) {
     this.child = child;
-    this.text = text;
+    this.spec = spec;
+    this.decision = decision;
+  }
+
+  public String join() {
+    return spec.toString();
+  }
+
+  public String decision() {
+    return decision;
   }
 
   public Seq children() {
@@ -27,7 +37,7 @@ public final class NearestByKeptExec extends SparkPlan {
   }
 
   public SparkPlan withNewChildrenInternal(IndexedSeq children) {
-    return new NearestByKeptExec((SparkPlan) children.apply(0), text);
+    return new NearestByKeptExec((SparkPlan) children.apply(0), spec, decision);
   }
 
   public Seq output() {
@@ -43,11 +53,11 @@ public final class NearestByKeptExec extends SparkPlan {
   }
 
   public int productArity() {
-    return 2;
+    return 3;
   }
 
   public Object productElement(int index) {
-    return index == 0 ? (Object) child : text;
+    return new Object[] {child, spec, decision}[index];
   }
 
   public boolean canEqual(Object other) {
@@ -67,6 +77,6 @@ public final class NearestByKeptExec extends SparkPlan {
   }
 
   public String simpleString(int most) {
-    return nodeName() + " " + text;
+    return nodeName() + " " + spec + "; " + decision;
   }
 }

@@ -18,9 +18,7 @@ final class NearestByStrategy extends SparkStrategy {
       JsonNode decision = NearestByService.decision(node);
       String text = decision.get("strategy").asText() + ": " + decision.get("why").asText();
       if (decision.get("strategy").asText().equals("spark")) {
-        planned.add(
-            new NearestByKeptExec(
-                new PlanLater(node.lowered()), node.spec + "; " + text));
+        planned.add(new NearestByKeptExec(new PlanLater(node.lowered()), node.spec, text));
       } else {
         planned.add(
             new NearestByExec(
