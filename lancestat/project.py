@@ -412,6 +412,7 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             RunError: the session cannot be used.
         """
+        from lancestat.execution.nearest_by import has_rule
         from lancestat.spark.read.relation import attach_views
         from lancestat.spark.session.compiler import compiling
 
@@ -423,6 +424,8 @@ class Project:
         for name, error in attachment.failed.items():
             _log.warning("table '%s' is not attached: %s", name, error.message)
         catalogs = self.attach_catalogs(spark)
+        if has_rule(spark):
+            self.run_nearest_by(spark)
         return replace(
             attachment, catalogs=catalogs.catalogs, failed_catalogs=catalogs.failed_catalogs
         )

@@ -63,6 +63,16 @@ class PackageNotWritten(UsageError):
     remedy = "Name another file, or give `--force` to replace the one that is there."
 
 
+class JarNotWritten(UsageError):
+    """`lancestat jar` cannot write the jar, would overwrite a file, or Spark has no NEAREST BY."""
+
+    code = "LS409"
+    remedy = (
+        "Name another file, or give `--force` to replace the one that is there. NEAREST BY needs "
+        "Spark 4.2 or newer."
+    )
+
+
 class VersionAndTag(UsageError):
     """Both a version and a tag are given for one table."""
 

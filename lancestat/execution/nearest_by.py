@@ -29,10 +29,11 @@ from lancestat.redact import redact_line, secret_values
 from lancestat.scratch.folder import scratch as scratch_folder
 from lancestat.spark.knn.engine import Engine
 from lancestat.spark.knn.scratch_root import scratch_root
-from lancestat.spark.session.compiler import nearest_by_extension
+from lancestat.spark.read import relation
+from lancestat.spark.session.compiler import EXTENSION_NAME, nearest_by_extension
 from lancestat.spark.session.failure import WorkerError
 from lancestat.spark.session.jobs import jobs_of
-from lancestat.spark.session.start import require_classic
+from lancestat.spark.session.start import is_connect, require_classic
 from lancestat.spark.session.versions import has_nearest_by_join
 from lancestat.spec.catalog import UriOptions
 
@@ -75,6 +76,28 @@ def install(
     require_classic(spark)
     nearest_by_extension(spark).install(spark._jsparkSession)
     connect(spark, scratch, storage_options)
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lancestat")` known to a session.
+
+    Where the session's `spark.sql.extensions` names the rule of the jar that `lancestat jar`
+    writes, this process runs its joins by NEAREST BY from then on.
+
+    Raises:
+        DataSourcesMissing: Spark has no Python data sources, as before 4.0.
+        JavaClassNotLoaded: the jar is of another release.
+    """
+    relation.register(spark)
+    if has_rule(spark):
+        connect(spark)
+
+
+def has_rule(spark: SparkSession) -> bool:
+    """Whether the session was started with the rule of the jar."""
+    if is_connect(spark):
+        return False
+    return EXTENSION_NAME in (spark.conf.get("spark.sql.extensions", None) or "").split(",")
 
 
 def connect(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+import io
 import shutil
 import threading
 import zipfile
@@ -14,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import JavaClassNotLoaded, JavaSourcesRefused
-from lancestat.lake.temporary_files import make_temporary_folder
+from lancestat.lake.temporary_files import make_temporary_folder, write_whole
 from lancestat.spark.session.versions import java_sources
 
 if TYPE_CHECKING:
@@ -43,8 +45,55 @@ def relation_classes(spark: SparkSession) -> Any:
     with _loading:
         relation = getattr(context, "_lancestat_relation", None)
         if relation is None:
-            relation = context._lancestat_relation = load(spark, relation_jar(spark), CLASS_NAME)
+            if not _is_shipped(spark):
+                relation = load(spark, relation_jar(spark), CLASS_NAME)
+            else:
+                relation = _instance(spark, CLASS_NAME)
+            context._lancestat_relation = relation
         return relation
+
+
+def _is_shipped(spark: SparkSession) -> bool:
+    """Whether the session was started with the jar that `lancestat jar` writes.
+
+    Raises:
+        JavaClassNotLoaded: the jar is that of another release, or for another Spark.
+    """
+    session: Any = spark._jsparkSession
+    # What is given to a session later is in a loader below this one.
+    loader = session.sharedState().jarClassLoader().getParent()
+    if loader.getResource(f"{CLASS_NAME.replace('.', '/')}.class") is None:
+        return False
+    if loader.getResource(_digest_name(java_sources(spark, sources()))) is None:
+        raise JavaClassNotLoaded(
+            "the jar of lancestat that Spark was started with is not of this release, or is for "
+            "another Spark",
+            hint="write it anew: lancestat jar --force",
+        )
+    return True
+
+
+def write_jar(spark: SparkSession, path: Path) -> None:
+    """Write the jar of the package's Java sources, compiled for the Spark that runs.
+
+    Raises:
+        JavaSourcesRefused: the sources do not compile.
+        OSError: it cannot be written.
+    """
+    known = java_sources(spark, sources())
+    content = io.BytesIO()
+    with zipfile.ZipFile(relation_jar(spark)) as compiled, zipfile.ZipFile(content, "w") as jar:
+        for name in sorted(compiled.namelist()):
+            # Of no time, so that the same sources give the same bytes.
+            jar.writestr(zipfile.ZipInfo(name), compiled.read(name))
+        jar.writestr(zipfile.ZipInfo(_digest_name(known)), "")
+    write_whole(path, content.getvalue())
+
+
+def _digest_name(known: Mapping[str, str]) -> str:
+    """Return the name of a file in the jar of these sources, which no other jar has."""
+    text = "\0".join(part for item in sorted(known.items()) for part in item)
+    return f"lancestat/relation/sources-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 def nearest_by_extension(spark: SparkSession) -> Any:
