@@ -1,5 +1,6 @@
 package lancestat.relation;
 
+import java.io.Serializable;
 import java.util.Objects;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
 import org.apache.spark.sql.catalyst.expressions.RuntimeReplaceable;
@@ -17,8 +18,9 @@ import org.apache.spark.sql.catalyst.plans.logical.NearestByJoin;
 import org.apache.spark.sql.catalyst.plans.logical.Project;
 
 /** What a join by NEAREST BY asks for, whatever its sides are. */
-@SuppressWarnings({"cast", "rawtypes", "unchecked"})
-final class NearestBySpec {
+@SuppressWarnings({"cast", "rawtypes", "serial", "unchecked"})
+final class NearestBySpec implements Serializable {
+  private static final long serialVersionUID = 1L;
   static final String L2_DISTANCE = "vector_l2_distance";
   static final String INNER_PRODUCT = "vector_inner_product";
   static final String COSINE_SIMILARITY = "vector_cosine_similarity";
