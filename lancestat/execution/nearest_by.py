@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import (
     InternalError,
+    InvalidArgument,
     LancestatError,
     VectorLeftToSpark,
     VectorLengthMismatch,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+MIN_RIGHT_ROWS_SETTING = "spark.lancestat.nearestBy.minRightRows"
 SCRATCH_SETTING = "spark.lancestat.nearestBy.scratch"
 RECALL = 0.95
 _METRICS = {
@@ -139,12 +141,12 @@ class _Callback:
         try:
             answer = answers[asked["op"]](asked, exchange)
         except LancestatError as error:
-            answer = [json.dumps({"error": str(WorkerError.carrying(error))})]
+            answer = [_refusal(asked, error)]
         except Exception as error:
             secrets = secret_values(self.storage_options)
             cause = redact_line(f"{type(error).__name__}: {error}", secrets)
             problem = InternalError(f"a join by NEAREST BY failed: {cause}")
-            answer = [json.dumps({"error": str(WorkerError.carrying(problem))})]
+            answer = [_refusal(asked, problem)]
         for part in answer:
             exchange.add(part)
 
@@ -162,10 +164,7 @@ class _Callback:
             jobs_of(self.spark).cores,
         )
         if strategy is not Strategy.SPARK:
-            try:
-                self._root(self.spark)
-            except LancestatError as error:
-                strategy, why = Strategy.SPARK, error.message
+            self._root(self.spark)
         return [json.dumps({"strategy": strategy.value, "why": why})]
 
     def _search(self, asked: _Question, exchange: Any) -> list[Any]:
@@ -238,15 +237,25 @@ class _Callback:
         return SparkSession(self.spark.sparkContext, session)
 
 
+def _refusal(asked: _Question, error: LancestatError) -> str:
+    """Answer that a join cannot be run; before it runs that leaves it to Spark."""
+    if asked["op"] == "decide":
+        return json.dumps({"strategy": Strategy.SPARK.value, "why": error.message})
+    return json.dumps({"error": str(WorkerError.carrying(error))})
+
+
 def _request(asked: _Question) -> JoinRequest:
     is_approximate = asked["is_approximate"]
+    fewest = asked["min_right_rows"]
+    if not fewest.isdecimal():
+        raise InvalidArgument(f"{MIN_RIGHT_ROWS_SETTING} is {fewest!r}; expected a number")
     return JoinRequest(
         k=asked["k"],
         metric=_METRICS[asked["function"]],
         mode=Mode.APPROX if is_approximate else Mode.EXACT,
         kind=JoinKind.LEFT_OUTER if asked["is_outer"] else JoinKind.INNER,
         recall=RECALL if is_approximate else None,
-        min_right_rows=int(asked["min_right_rows"]),
+        min_right_rows=int(fewest),
         as_spark=True,
     )
 

@@ -15,12 +15,15 @@ import lance
 import numpy as np
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from pyspark.sql import functions as sf
 
 import lancestat
+from lancestat.cli.main import cli
 from lancestat.execution import nearest_by
 from lancestat.execution.nearest_by import install
 from lancestat.knn.request import JoinRequest
+from tests.execution.world import write_project
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ def session(spark: SparkSession) -> Iterator[SparkSession]:
     session.conf.set(MIN_RIGHT_ROWS, "0")
     yield session
     session.catalog.clearCache()
+    # It stays the active session.
+    session.conf.unset(nearest_by.SCRATCH_SETTING)
 
 
 @dataclass
@@ -356,8 +361,8 @@ def test_explain_shows_node_strategy_and_reason(session: SparkSession, searches:
     assert shown in plan_of(frame)
     explained = lancestat.explain(frame)
     assert (
-        "NEAREST BY left outer, 3 by vector_cosine_similarity, exact: exact, since every pair is to "
-        "be compared"
+        "NEAREST BY left outer, 3 by vector_cosine_similarity, exact: exact, since every pair is "
+        "to be compared"
     ) in str(explained)
     assert explained.to_json()["explanation"]["nearest_by"] == [  # type: ignore[index]
         {
@@ -582,6 +587,37 @@ def test_the_setting_turns_it_off(session: SparkSession, searches: Searches) -> 
     assert not searches.requests
 
 
+@pytest.mark.parametrize(
+    ("setting", "value", "why"),
+    [
+        (ENABLED, "perhaps", f"{ENABLED} is false"),
+        (MIN_RIGHT_ROWS, "few", f"{MIN_RIGHT_ROWS} is 'few'; expected a number"),
+    ],
+)
+def test_settings_of_wrong_values_leave_joins_to_spark(
+    session: SparkSession, searches: Searches, setting: str, value: str, why: str
+) -> None:
+    view(session, "left_side", floats(33, 5, 4))
+    view(session, "right_side", floats(34, 8, 4))
+    session.conf.set(setting, value)
+    frame = session.sql(query("vector_l2_distance"))
+    assert frame.count() == 15
+    assert why in str(lancestat.explain(frame))
+    assert not searches.requests
+
+
+def test_scratch_that_workers_do_not_share_leaves_joins_to_spark(
+    session: SparkSession, searches: Searches, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lancestat.spark.knn.scratch_root.is_local", lambda master: False)
+    view(session, "left_side", floats(33, 5, 4))
+    view(session, "right_side", floats(34, 8, 4))
+    frame = session.sql(query("vector_l2_distance"))
+    assert frame.count() == 15
+    assert "needs scratch that all executors share" in str(lancestat.explain(frame))
+    assert not searches.requests
+
+
 def test_sessions_made_of_one_with_the_rule_have_it(session: SparkSession) -> None:
     other = session.newSession()
     other.conf.set(MIN_RIGHT_ROWS, "0")
@@ -605,17 +641,12 @@ def test_scratch_that_cannot_be_used_is_an_error_with_its_code(
 def test_a_project_has_it_in_its_sessions(
     spark: SparkSession, tmp_path: Path, searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from click.testing import CliRunner
-
-    from lancestat.cli.main import cli
-    from tests.execution.world import write_project
-
     write_project(tmp_path, "left_side", "right_side")
-    for name, seed in (("left_side", 39), ("right_side", 40)):
+    for name, seed, count in (("left_side", 39, 20), ("right_side", 40, 10_000)):
         rows = pa.table(
             {
-                f"{name[0]}_id": pa.array(range(20)),
-                f"{name[0]}_v": pa.array(floats(seed, 20, 4), pa.list_(pa.float32(), 4)),
+                f"{name[0]}_id": pa.array(range(count)),
+                f"{name[0]}_v": pa.array(floats(seed, count, 4), pa.list_(pa.float32(), 4)),
             }
         )
         lance.write_dataset(rows, tmp_path / f"{name}.lance")
@@ -624,9 +655,9 @@ def test_a_project_has_it_in_its_sessions(
         "vector_l2_distance(l_v, r_v) ORDER BY l_id"
     )
     monkeypatch.chdir(tmp_path)
-    spark.conf.set(MIN_RIGHT_ROWS, "0")
+    session = lancestat.Project.load(tmp_path).spark()
+    session.conf.unset(MIN_RIGHT_ROWS)
     try:
-        session = lancestat.Project.load(tmp_path).spark()
         expected = [(row.l_id, row.r_id) for row in session.sql(text).collect()]
         assert len(searches.requests) == 1
         printed = CliRunner().invoke(cli, ["sql", text, "--output", "json"])
@@ -634,6 +665,5 @@ def test_a_project_has_it_in_its_sessions(
         rows = json.loads(printed.stdout)["rows"]
         assert [tuple(int(value) for value in row) for row in rows] == expected
     finally:
-        spark.conf.unset(MIN_RIGHT_ROWS)
         for name in ("left_side", "right_side"):
-            spark.catalog.dropTempView(name)
+            session.catalog.dropTempView(name)

@@ -65,8 +65,7 @@ public final class NearestByExec extends SparkPlan {
         left.output(),
         right.output(),
         (NamedExpression) leftVector,
-        (NamedExpression) rightVector,
-        spec.isOuter());
+        (NamedExpression) rightVector);
   }
 
   public RDD doExecute() {

@@ -1,5 +1,6 @@
 package lancestat.relation;
 
+import java.util.ArrayList;
 import java.util.List;
 import java.util.Objects;
 import org.apache.spark.sql.catalyst.expressions.Attribute;
@@ -29,29 +30,26 @@ final class NearestByNodes {
     return (Seq) elements.$colon$plus(last);
   }
 
-  /** The columns of both sides but for the vectors that are for the join alone. */
+  /**
+   * The columns of both sides but for the vectors that are for the join alone, each nullable as
+   * Spark's node has it.
+   */
   static Seq output(
-      Seq left,
-      Seq right,
-      NamedExpression leftVector,
-      NamedExpression rightVector,
-      boolean isOuter) {
-    List attributes = new java.util.ArrayList();
-    Iterator remaining = left.iterator();
-    while (remaining.hasNext()) {
-      Attribute attribute = (Attribute) remaining.next();
-      if (!attribute.exprId().equals(leftVector.exprId())) {
-        attributes.add(attribute);
-      }
-    }
-    remaining = right.iterator();
-    while (remaining.hasNext()) {
-      Attribute attribute = (Attribute) remaining.next();
-      if (!attribute.exprId().equals(rightVector.exprId())) {
-        attributes.add(isOuter ? attribute.withNullability(true) : attribute);
-      }
-    }
+      Seq left, Seq right, NamedExpression leftVector, NamedExpression rightVector) {
+    List attributes = new ArrayList();
+    add(attributes, left, leftVector);
+    add(attributes, right, rightVector);
     return seq(attributes);
+  }
+
+  private static void add(List attributes, Seq side, NamedExpression vector) {
+    Iterator remaining = side.iterator();
+    while (remaining.hasNext()) {
+      Attribute attribute = (Attribute) remaining.next();
+      if (!attribute.exprId().equals(vector.exprId())) {
+        attributes.add(attribute.withNullability(true));
+      }
+    }
   }
 
   /** Columns as a schema with the places of the columns for names. */

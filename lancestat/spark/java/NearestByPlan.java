@@ -89,8 +89,7 @@ public final class NearestByPlan extends LogicalPlan {
         left.output(),
         right.output(),
         (NamedExpression) leftVector,
-        (NamedExpression) rightVector,
-        spec.isOuter());
+        (NamedExpression) rightVector);
   }
 
   /** Every left row has as many neighbours as are asked for. */

@@ -62,7 +62,7 @@ final class NearestBySpec implements Serializable {
             ranking(leftVector, rightVector).replacement(),
             direction);
     return new Project(
-        NearestByNodes.output(left.output(), right.output(), leftVector, rightVector, isOuter()),
+        NearestByNodes.output(left.output(), right.output(), leftVector, rightVector),
         RewriteNearestByJoin$.MODULE$.apply((LogicalPlan) join));
   }
 
