@@ -36,7 +36,7 @@ COMMANDS = {
     "gc": Entry("lancestat.cli.commands.gc:gc", "Remove state and scratch that nothing needs."),
     "package": Entry("lancestat.cli.commands.package:package", "Pack what Spark's workers need."),
     "jar": Entry(
-        "lancestat.cli.commands.jar:jar", "Write the jar that runs NEAREST BY in any session."
+        "lancestat.cli.commands.jar:jar", "Write the jar with which sessions run NEAREST BY."
     ),
     "schema": Entry(
         "lancestat.cli.commands.schema:schema",

@@ -9,7 +9,7 @@ import click
 from lancestat.cli.command import Invocation, command
 from lancestat.presentation.views import JarView
 
-_HELP = """Write the jar with which a session runs NEAREST BY on lancestat's engine.
+_HELP = """Write the jar with which sessions run NEAREST BY on lancestat's engine.
 
 It is for sessions that lancestat does not start, of the Spark that is installed here: name it in
 'spark.jars', and what the command prints in 'spark.sql.extensions'. lancestat.register then
