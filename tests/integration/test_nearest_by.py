@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -413,6 +415,12 @@ BIGGER = {
         "SELECT l_id FROM left_side o WHERE EXISTS "
         f"(SELECT 1 FROM ({JOINED}) i WHERE i.r_id = o.l_id)"
     ),
+    "grouped sides": (
+        "SELECT l.n, r.m FROM "
+        "(SELECT l_id % 4 AS g, count(*) AS n, max_by(l_v, l_id) AS a FROM left_side GROUP BY 1) l "
+        "JOIN (SELECT r_id % 9 AS g, sum(r_id) AS m, max_by(r_v, r_id) AS b FROM right_side "
+        "GROUP BY 1) r EXACT NEAREST 2 BY DISTANCE vector_l2_distance(l.a, r.b)"
+    ),
     "self-join": (
         "SELECT a.r_id, b.r_id, b.r_name FROM right_side a JOIN right_side b "
         "EXACT NEAREST 2 BY DISTANCE vector_l2_distance(a.r_v, b.r_v)"
@@ -489,7 +497,7 @@ def test_results_are_cached_written_and_viewed(
 def test_large_results_stay_in_scratch_until_nobody_can_read_them(
     session: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    session.conf.set("spark.lancestat.nearestBy.scratch", str(tmp_path))
+    session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path))
     monkeypatch.setattr("lancestat.execution.knn_join.LOCAL_BYTES", 0)
     view(session, "left_side", floats(25, 30, 4))
     view(session, "right_side", floats(26, 60, 4))
@@ -498,6 +506,24 @@ def test_large_results_stay_in_scratch_until_nobody_can_read_them(
     assert list(tmp_path.rglob("result.lance"))
     assert sorted(map(str, frame.collect())) == first
     nearest_by._kept.clear()
+    assert not list(tmp_path.rglob("result.lance"))
+
+
+def test_the_garbage_collector_of_the_jvm_removes_results(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path))
+    monkeypatch.setattr("lancestat.execution.knn_join.LOCAL_BYTES", 0)
+    view(session, "left_side", floats(25, 30, 4))
+    view(session, "right_side", floats(26, 60, 4))
+    session.sql(query("vector_l2_distance", 3)).collect()
+    system: Any = session._jvm
+    for _ in range(200):
+        if not list(tmp_path.rglob("result.lance")):
+            break
+        gc.collect()
+        system.java.lang.System.gc()
+        time.sleep(0.2)
     assert not list(tmp_path.rglob("result.lance"))
 
 
@@ -631,11 +657,30 @@ def test_scratch_that_cannot_be_used_is_an_error_with_its_code(
     session: SparkSession, tmp_path: Path
 ) -> None:
     (tmp_path / "file").write_text("")
-    session.conf.set("spark.lancestat.nearestBy.scratch", str(tmp_path / "file" / "below"))
+    session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path / "file" / "below"))
     view(session, "left_side", floats(37, 5, 4))
     view(session, "right_side", floats(38, 8, 4))
     with pytest.raises(Exception, match="LS583  the scratch folder"):
         session.sql(query("vector_l2_distance")).collect()
+
+
+def test_errors_of_a_side_are_those_of_its_rows(session: SparkSession) -> None:
+    view(session, "left_side", floats(37, 5, 1))
+    view(session, "right_side", floats(38, 8, 1))
+    text = query("vector_l2_distance", left="array(float(1 / (l_id - 3)))")
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        session.sql(text).collect()
+
+
+def test_a_failing_process_leaves_a_planned_join_to_spark(
+    session: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view(session, "left_side", floats(37, 5, 4))
+    view(session, "right_side", floats(38, 8, 4))
+    monkeypatch.setattr(nearest_by, "decide", None)
+    frame = session.sql(query("vector_l2_distance"))
+    assert frame.count() == 15
+    assert "a join by NEAREST BY failed: TypeError" in str(lancestat.explain(frame))
 
 
 def test_a_project_has_it_in_its_sessions(
