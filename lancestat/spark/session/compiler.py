@@ -59,6 +59,9 @@ def _is_shipped(spark: SparkSession) -> bool:
     Raises:
         JavaClassNotLoaded: the jar is that of another release, or for another Spark.
     """
+    if _compiled:
+        # The loaders of a JVM keep the classes of a stopped Spark, which are those of this jar.
+        return False
     session: Any = spark._jsparkSession
     # What is given to a session later is in a loader below this one.
     loader = session.sharedState().jarClassLoader().getParent()
@@ -125,8 +128,13 @@ def compiling(spark: SparkSession) -> Iterator[None]:
     """Compile the relation's sources, unless that is done, while the block does something else."""
     with ThreadPoolExecutor(1) as beside:
         # A failure here is raised again once the classes are needed.
-        beside.submit(relation_jar, spark)
+        beside.submit(_compile_unless_shipped, spark)
         yield
+
+
+def _compile_unless_shipped(spark: SparkSession) -> None:
+    if not _is_shipped(spark):
+        relation_jar(spark)
 
 
 def sources() -> dict[str, str]:
