@@ -99,7 +99,8 @@ def has_rule(spark: SparkSession) -> bool:
     """Whether the session was started with the rule of the jar."""
     if is_connect(spark):
         return False
-    return EXTENSION_NAME in (spark.conf.get("spark.sql.extensions", None) or "").split(",")
+    named = (spark.conf.get("spark.sql.extensions", None) or "").split(",")
+    return EXTENSION_NAME in map(str.strip, named)
 
 
 def connect(
