@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from lancestat.errors import DatasetMissing
+from lancestat.errors import DatasetMissing, LakeError
 from lancestat.formats import count, visible
 from lancestat.lake.catalogs import client_of
 from lancestat.lake.files import local_path
@@ -145,10 +145,11 @@ def adopted_project(text: str, root: Path) -> Scaffold:
         click.UsageError: see `parse_place`.
     """
     place = parse_place(text, root)
-    tables = sorted(
-        (table.identifier for table in client_of(place.catalog, _CATALOG).tables()),
-        key=lambda identifier: (identifier[:-1], identifier[-1]),
-    )
+    try:
+        listed = [table.identifier for table in client_of(place.catalog, _CATALOG).tables()]
+    except LakeError as error:
+        raise type(error)(error.message, hint="check what --from names") from None
+    tables = sorted(listed, key=lambda identifier: (identifier[:-1], identifier[-1]))
     if not tables:
         raise DatasetMissing(
             f"there are no Lance tables at {address_of(place)}; nothing was written",

@@ -97,7 +97,10 @@ class ManagedByCatalog(LakeError):
     """
 
     code = "LS213"
-    remedy = "Name the table by its catalog: `table: catalog.namespace.table` in place of `uri`."
+    remedy = (
+        "Name the table by its catalog: `table: catalog.namespace.table` in place of `uri`, or of "
+        "`lance` in the output of a join."
+    )
 
 
 class UnannouncedVersion(LakeError):

@@ -175,7 +175,7 @@ class NotVectors(UsageError):
 
     code = "LS455"
     merged = ("LS551",)
-    remedy = "Name a column of fixed-size or variable lists of float, double or halffloat."
+    remedy = "Name a column of lists of floats, int8 or uint8; of int8 or uint8 for `hamming`."
 
 
 class VectorLengthMismatch(UsageError):

@@ -118,6 +118,8 @@ class Assembly:
 _log = logging.getLogger("lancestat.run")
 
 PARTIALS_PER_COMMIT = 8_192
+# Up to so many partials of a table, 2 MB, are kept for its summary rather than read again.
+_PARTIALS_KEPT = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,8 +156,8 @@ ScanTable = Callable[[str, TableVersion, ReadFragments], ScannedPartials]
 class TableWorkspace:
     """The intermediate results that the stages of one table share.
 
-    `scan` reads fragments. `landed` is the version that the statistics stand for once they
-    are published.
+    `scan` reads fragments. `is_new` says that the state had nothing of use for the table. `landed`
+    is the version that the statistics stand for once they are published.
     """
 
     node: str
@@ -165,8 +167,10 @@ class TableWorkspace:
     storage_options: Mapping[str, str]
     run_id: str
     clock: Callable[[], datetime]
+    is_new: bool = False
     assembly: Assembly = field(default_factory=Assembly)
     coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
+    scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = field(default_factory=dict)
     statistics: EncodedStatistics | None = None
     landed: Pin | None = None
     is_published: bool = False
@@ -184,10 +188,13 @@ class TableWorkspace:
     def read(self, stage: ReadFragments) -> None:
         """Read fragments, storing their partials on the way, so that a killed run keeps most."""
         self.assembly.expect_scans(stage.scans)
+        are_few = sum(weight(scan.fields) for scan in stage.scans) <= _PARTIALS_KEPT
         for batch in _batches(self.scan(self.node, self.table, stage)):
             for scanned in batch:
                 self.assembly.add_scanned(scanned.partials)
             self.state.add_partials(self.table.identity, batch)
+            if are_few:
+                self.scanned.update({one.fingerprints[0]: one.partials for one in batch})
 
     def merge(self, version: int) -> None:
         """Make statistics of all partials, for the version that is to hold them.
@@ -256,7 +263,14 @@ class TableWorkspace:
         if self.landed is None:
             return False
         try:
-            store_summary(self.state, self.table, self.coverage, self.landed)
+            store_summary(
+                self.state,
+                self.table,
+                self.coverage,
+                self.landed,
+                scanned=self.scanned,
+                is_new=self.is_new,
+            )
         except StateError as error:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)

@@ -308,6 +308,7 @@ class Evaluator:
             self.options.of(action.table.uri),
             self.run_id,
             self.clock,
+            is_new=action.verb == "analyze",
         )
         for stage in action.stages:
             self.on_stage(action.node, StageProgress(stage))

@@ -11,16 +11,19 @@ from typing_extensions import assert_never
 
 from lancestat.execution.assembly import ScannedPartials
 from lancestat.execution.evaluator import Evaluator
+from lancestat.execution.garbage_collection import remove_past_results
 from lancestat.execution.result import Progress, RunResult
 from lancestat.execution.scheduler import THREADS, NodeMessages, RunRecorder, Scheduler
-from lancestat.plan.actions import Action, Plan, TableVersion, is_join
+from lancestat.plan.actions import Action, Plan, TableVersion, is_join, is_pending
+from lancestat.plan.locate import located
+from lancestat.plan.node_result import Status
 from lancestat.plan.observe import Observer
 from lancestat.plan.stages import ReadFragments, RunsOn
 from lancestat.spark.analyze.in_process import ProcessScanner
 from lancestat.spark.scanner import SparkScanner
 from lancestat.spark.session.choice import uses_package
 from lancestat.spark.session.package import require_package
-from lancestat.spec.model import Table
+from lancestat.spec.model import Table, joins_of
 from lancestat.state.values import StateWriter
 
 if TYPE_CHECKING:
@@ -105,7 +108,21 @@ class Execution:
                 self.threads or THREADS,
                 self.fail_fast,
             )
-            return scheduler.execute(plan, command)
+            result = scheduler.execute(plan, command)
+            self._remove_past_results(plan, result)
+            return result
+
+    def _remove_past_results(self, plan: Plan, result: RunResult) -> None:
+        """Remove the results that are past now that joins have written others."""
+        ran = {action.node for action in plan.actions if is_join(action) and is_pending(action)}
+        written = {
+            node.name for node in result.nodes if node.status is Status.SUCCESS and node.name in ran
+        }
+        spec = self.observer.spec
+        joins = [join for join in spec.joins if join.keep is not None and join.name in written]
+        if joins:
+            spec, nodes = located(spec, joins)
+            remove_past_results(spec, joins_of(nodes), {}, self.observer.clock())
 
     def _replan_table(self, name: str, use_partials: bool) -> Action:
         table = self.observer.spec.node(name)

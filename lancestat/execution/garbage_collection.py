@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 
 from lancestat.errors import CatalogTableMissing, LancestatError
+from lancestat.formats import count
 from lancestat.knn.work import OutputFormat
 from lancestat.lake.temporary_files import collect_temporary_garbage
 from lancestat.output import result as output
@@ -18,7 +19,7 @@ from lancestat.scratch.garbage_collection import collect_scratch_garbage
 from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import ProjectSpec, Table
+from lancestat.spec.model import KnnJoin, ProjectSpec, Table
 from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.identity import join_identity, table_identity
 from lancestat.state.store import LanceState
@@ -51,7 +52,9 @@ def collect_garbage(
     }
     report = collect_state_garbage(state, frozenset(declared), dry_run)
     if not dry_run:
-        _collect_output_garbage(spec, state.joins())
+        records = state.joins()
+        _collect_output_garbage(spec, records)
+        remove_past_results(spec, spec.joins, records, now)
         collect_temporary_garbage()
     return _with_scratch(report, spec, now, dry_run)
 
@@ -70,6 +73,37 @@ def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]
         except LancestatError as error:
             # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
+
+
+def remove_past_results(
+    spec: ProjectSpec,
+    joins: Iterable[KnnJoin],
+    records: Mapping[str, JoinRecord],
+    now: datetime,
+) -> None:
+    """Remove the results of joins that their `keep` takes for past; log what cannot be removed.
+
+    Args:
+        spec: The project, its tables of catalogs located.
+        joins: Those whose results are looked at.
+        records: What the state knows of joins, by their names.
+        now: The time from which ages count.
+    """
+    for join in joins:
+        if join.keep is None or table_name_of(join.output_uri) is not None:
+            continue
+        format = OutputFormat(join.output_format)
+        remembered = remembered_result(records.get(join.name), node_digest(join))
+        options = spec.options.of(join.output_uri)
+        try:
+            removed = output.remove_past(
+                format, join.output_uri, options, remembered, join.keep, now
+            )
+        except LancestatError as error:
+            _log.warning("older results of '%s' were left: %s", join.name, error.message)
+        else:
+            if removed:
+                _log.info("'%s': %s of older results removed", join.name, count(removed, "version"))
 
 
 def _with_scratch(

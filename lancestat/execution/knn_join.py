@@ -25,6 +25,7 @@ from lancestat.knn.request import (
     Mode,
     OutputNames,
     output_names,
+    search_metric,
 )
 from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.lake.observe import snapshot
@@ -44,7 +45,7 @@ from lancestat.spark.session.jobs import jobs_of
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
-from lancestat.spec.knn_join import ALL, MOST_PAIRS, Pairs, distance_objection
+from lancestat.spec.knn_join import ALL, HAMMING, MOST_PAIRS, Pairs, distance_objection
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -152,13 +153,14 @@ def knn_join(
     Args:
         left: The rows that look for neighbours.
         right: The rows that are found.
-        left_vector: The column of vectors: arrays of float or double.
+        left_vector: The column of vectors: arrays of float, double or byte.
         right_vector: Likewise; all vectors have the same length.
         k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer. `"all"`
             is every right row within `max_distance`.
         on: Only rows are compared that are equal in these columns: names that both sides have, or
             pairs of a left and a right one. Null equals nothing.
-        metric: `l2` (squared Euclidean), `cosine` (1 - cos) or `dot` (1 - dot product).
+        metric: `l2` (squared Euclidean), `cosine` (1 - cos), `dot` (1 - dot product), or for bytes
+            `hamming` (the number of bits that differ).
         join: `inner` drops left rows that match nothing, `left_outer` keeps them with nulls.
         mode: `exact`, or `approx` for a search that may miss some neighbours.
         nprobes: Under `approx`: how many partitions each left row visits.
@@ -292,9 +294,12 @@ def _request(
         reason = distance_objection(max_distance, metric)
         if reason is not None:
             raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
+    metrics = [member.value for member in Metric]
+    metric = _one_of([*metrics, HAMMING], "metric", metric)
     return JoinRequest(
         k=k,
-        metric=_word(Metric, "metric", metric),
+        metric=search_metric(metric),
+        has_bits=metric == HAMMING,
         mode=search_mode,
         kind=_word(JoinKind, "join", join),
         nprobes=nprobes,
@@ -345,13 +350,16 @@ def _check(name: str, value: object, is_right: bool, expected: str) -> None:
 
 
 def _word(kind: type[Word], name: str, value: str) -> Word:
-    words = [member.value for member in kind]
+    return kind(_one_of([member.value for member in kind], name, value))
+
+
+def _one_of(words: Sequence[str], name: str, value: str) -> str:
     if value not in words:
         hint = did_you_mean(str(value), words)
         raise InvalidArgument(
             f"{name} is {value!r}; expected one of: {', '.join(words)}", hint=hint
         )
-    return kind(value)
+    return value
 
 
 _folders: dict[tuple[str, str], str] = {}

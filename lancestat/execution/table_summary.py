@@ -186,7 +186,15 @@ Fingerprints = tuple[Fingerprint, ...]
 _FETCHED_AT_ONCE = 4096
 
 
-def store_summary(state: StateWriter, table: TableVersion, coverage: Coverage, pin: Pin) -> None:
+def store_summary(
+    state: StateWriter,
+    table: TableVersion,
+    coverage: Coverage,
+    pin: Pin,
+    *,
+    scanned: Mapping[Fingerprint, Mapping[str, ColumnPartial]],
+    is_new: bool,
+) -> None:
     """Store the summary of a table whose partials are stored, unless the same is there already.
 
     Args:
@@ -194,9 +202,11 @@ def store_summary(state: StateWriter, table: TableVersion, coverage: Coverage, p
         table: The version that was read.
         coverage: The stored partials that were reused and carried over.
         pin: A version of the same content: the one just published.
+        scanned: Stored partials that are at hand, and need not be read from the state.
+        is_new: Whether the state knew nothing of the table, so that no summary is looked for.
     """
-    before = state.summary(table.identity)
-    draft = _Draft(table, coverage, before)
+    before = None if is_new else state.summary(table.identity)
+    draft = _Draft(table, coverage, before, scanned)
     summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
     if summary != before:
         state.add_summary(table.identity, summary, draft.new_blocks(state))
@@ -224,9 +234,14 @@ class _Draft:
     """A summary that is being made of the last one, the table's fragments and their partials."""
 
     def __init__(
-        self, table: TableVersion, coverage: Coverage, before: TableSummary | None
+        self,
+        table: TableVersion,
+        coverage: Coverage,
+        before: TableSummary | None,
+        scanned: Mapping[Fingerprint, Mapping[str, ColumnPartial]],
     ) -> None:
         self._table = table
+        self._scanned = scanned
         self._fingerprints: dict[str, Mapping[int, Fingerprint]] = {}
         for fields, fingerprints in contents(table.groups).items():
             self._fingerprints.update(dict.fromkeys(fields, fingerprints))
@@ -318,17 +333,29 @@ class _Draft:
     def _add_partials(
         self, state: StateWriter, merges: Mapping[_Cell, _CellMerge], takers: _Takers
     ) -> None:
+        def add(fingerprints: Fingerprints, key: str, partial: ColumnPartial) -> None:
+            for cell, times in takers[fingerprints, key].items():
+                merges[cell].add(partial, times)
+                merges[cell].left -= times
+
         keys_by_fingerprints: dict[Fingerprints, set[str]] = defaultdict(set)
         for fingerprints, key in takers:
-            keys_by_fingerprints[fingerprints].add(key)
+            partial = self._at_hand(fingerprints, key)
+            if partial is None:
+                keys_by_fingerprints[fingerprints].add(key)
+            else:
+                add(fingerprints, key, partial)
         rest = iter(keys_by_fingerprints.items())
         while some := dict(islice(rest, _FETCHED_AT_ONCE)):
             asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}
             for stored in state.partials(self._table.identity, asked):
                 for key, partial in stored.partials.items():
-                    for cell, times in takers[stored.fingerprints, key].items():
-                        merges[cell].add(partial, times)
-                        merges[cell].left -= times
+                    add(stored.fingerprints, key, partial)
+
+    def _at_hand(self, fingerprints: Fingerprints, key: str) -> ColumnPartial | None:
+        if len(fingerprints) > 1:
+            return None
+        return self._scanned.get(fingerprints[0], {}).get(key)
 
     def _joint_fragments(self) -> Iterator[Sequence[int]]:
         if not self._joint:

@@ -70,7 +70,8 @@ class Decision:
     """A strategy, the reason for it, and its estimate.
 
     `pairs` are distances to compute and `seconds` their estimated time on `cores` cores, both None
-    where sizes are unknown. `lists` is the number of partitions of the right side.
+    where sizes are unknown. `lists` is the number of partitions of the right side. Where the reason
+    compares strategies, it has times of these (`why_has_times`).
     """
 
     strategy: Strategy
@@ -78,6 +79,7 @@ class Decision:
     pairs: int | None = None
     seconds: float | None = None
     lists: int | None = None
+    why_has_times: bool = False
 
 
 def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
@@ -100,13 +102,9 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     if is_ours:
         # A sample's recall would count each row as a neighbour of itself, or the nearest few only.
         request = replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
-    why = "every pair is to be compared"
-    if is_small and not size.has_nearest_by_join:
+    why = _why_exact(request)
+    if is_small and not size.has_nearest_by_join and not is_ours:
         why = f"{few}, but Spark's nearestByJoin cannot be used here"
-    if request.is_self_join:
-        why = "every pair of rows of the table is to be compared"
-    elif request.is_range:
-        why = "every pair within the distance is a row of the result"
     if size.left_rows is None or size.right_rows is None or size.dimension is None:
         if is_for_spark:
             return Decision(Strategy.SPARK, few)
@@ -118,11 +116,24 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
             return replace(spark, why=few)
         return replace(
             exact, why=f"few right rows, but {exact.pairs:,} pairs, which take Spark "
-            f"about {_duration_text(spark.seconds)}",
+            f"about {_duration_text(spark.seconds)}", why_has_times=True,
         )  # fmt: skip
     if request.mode is Mode.EXACT:
         return replace(exact, why=why)
     return _approximate(request, size, exact, cores)
+
+
+def _why_exact(request: JoinRequest) -> str:
+    why = "every pair is to be compared"
+    if request.is_self_join:
+        once = ", once" if request.pairs_once else ""
+        why = f"every pair of rows of the table is to be compared{once}"
+    if request.max_distance is None:
+        return why
+    within = f"within {request.max_distance:g}"
+    if request.is_range:
+        return f"{why}, and the result has all {within}"
+    return f"{why}, and neighbours are {within}"
 
 
 def _unknown(request: JoinRequest, size: JoinSize, why: str) -> Decision:
@@ -148,12 +159,13 @@ def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: i
     if (exact.seconds or 0.0) <= (best.seconds or 0.0):
         return replace(
             exact, why=f"comparing every pair takes about {_duration_text(exact.seconds)}, "
-            f"{best.strategy.value} about {_duration_text(best.seconds)}",
+            f"{best.strategy.value} about {_duration_text(best.seconds)}", why_has_times=True,
         )  # fmt: skip
     return replace(
         best,
         why=f"about {_duration_text(best.seconds)}, where comparing every pair takes "
         f"{_duration_text(exact.seconds)}",
+        why_has_times=True,
     )
 
 
@@ -169,9 +181,11 @@ def _spark(left: int, right: int, dimension: int, cores: int) -> Decision:
 
 
 def _exact(request: JoinRequest, left: int, right: int, dimension: int, cores: int) -> Decision:
-    pairs = left * right
+    pairs = left * right // (2 if request.pairs_once else 1)
+    # How many rows are within a distance is known only afterwards, and is taken for few.
+    kept = 0 if request.is_range else min(request.k, right)
     seconds = 2 * dimension * pairs / BLOCK_FLOPS
-    seconds += left * min(request.k, right) * dimension * WIDE_ELEMENT_SECONDS
+    seconds += left * kept * dimension * WIDE_ELEMENT_SECONDS
     seconds += 4 * dimension * right / READ_BYTES
     return Decision(Strategy.EXACT, "", pairs, JOB_SECONDS + seconds / cores)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
-from lancestat.spec.knn_join import MOST_PAIRS
+from lancestat.spec.knn_join import HAMMING, MOST_PAIRS
 from lancestat.spec.knn_join import JoinKind as JoinKind
 from lancestat.spec.knn_join import Metric as Metric
 from lancestat.spec.knn_join import Mode as Mode
@@ -60,6 +60,11 @@ def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[
     return products
 
 
+def search_metric(metric: str) -> Metric:
+    """Return the metric that is searched by: for `hamming` it is `l2`, over bits."""
+    return Metric.L2 if metric == HAMMING else Metric(metric)
+
+
 def distance_limit(max_distance: float | None) -> np.float32:
     """Return the largest distance in float32 that is at most a number; infinity for None.
 
@@ -92,8 +97,9 @@ class JoinRequest:
     compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
     with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
     right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
-    them an error. With `as_spark` vectors that Spark's functions compare in another way are
-    refused, by `VectorLeftToSpark`.
+    them an error. With `has_bits` vectors are bytes of eight bits, which are their elements. With
+    `as_spark` vectors that Spark's functions compare in another way are refused, by
+    `VectorLeftToSpark`.
     """
 
     k: int
@@ -110,6 +116,7 @@ class JoinRequest:
     pairs_once: bool = False
     is_range: bool = False
     max_pairs: int = MOST_PAIRS
+    has_bits: bool = False
     as_spark: bool = False
 
     @property

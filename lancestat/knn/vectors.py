@@ -8,12 +8,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import NotVectors, VectorLeftToSpark, VectorLengthMismatch
+from lancestat.errors import NotVectors, VectorLengthMismatch
 from lancestat.knn.request import Metric
 
 # Unit roundoff of float32 and float64.
 _U32 = 2.0**-24
 _U64 = 2.0**-53
+# The extension type of Lance, and the bits of a byte.
+_BFLOAT16 = "lance.bfloat16"
+_BYTE = 8
+Number = np.floating | np.integer
+
 # Rows that a centre is taken from.
 _SAMPLE = 4096
 # Rows are copied to move their centre when that takes so much off their mean square length.
@@ -22,9 +27,6 @@ _WORTH_CENTRING = 0.25
 _SHORT, _LONG = 2.0**-30, 2.0**30
 # Rows so much longer than the middle one would spoil the bound for all others.
 _OUTLIER = 8.0
-# Squares of such elements, and products with enlarged ones, add up to a float in any dimension.
-_LARGEST_PLAIN = 2.0**48
-_ENLARGED = 44
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,17 +240,41 @@ class Vectors:
     valid: NDArray[np.bool_]
 
 
-def is_vector(type: pa.DataType) -> bool:
-    """Whether a column of this type holds vectors: lists of float16, float32 or float64."""
+VECTOR_TYPES = (
+    "vectors are fixed-size or variable lists of float, double, halffloat, bfloat16, int8 or uint8"
+)
+BIT_TYPES = "vectors of bits are fixed-size or variable lists of uint8 or int8, eight bits in each"
+
+
+def is_vector(type: pa.DataType, *, has_bits: bool = False) -> bool:
+    """Whether a column of this type holds vectors: lists of floats, int8 or uint8.
+
+    With `has_bits` they have to be bytes.
+    """
     is_list = (
         pa.types.is_fixed_size_list(type) or pa.types.is_list(type) or pa.types.is_large_list(type)
     )
-    return bool(is_list and pa.types.is_floating(type.value_type))
+    if not is_list:
+        return False
+    element = type.value_type
+    if pa.types.is_int8(element) or pa.types.is_uint8(element):
+        return True
+    return not has_bits and bool(pa.types.is_floating(element) or _is_bfloat16(type.value_field))
 
 
-def dimension(type: pa.DataType) -> int | None:
+def _is_bfloat16(element: pa.Field) -> bool:
+    """Whether elements are bfloat16: a type of Lance's, which not every process has registered."""
+    if isinstance(element.type, pa.BaseExtensionType):
+        return bool(element.type.extension_name == _BFLOAT16)
+    named = (element.metadata or {}).get(b"ARROW:extension:name", b"").decode(errors="replace")
+    return named == _BFLOAT16 and bool(element.type == pa.binary(2))
+
+
+def dimension(type: pa.DataType, *, has_bits: bool = False) -> int | None:
     """Return the number of elements of each vector by the type; None where rows may differ."""
-    return int(type.list_size) if pa.types.is_fixed_size_list(type) else None
+    if not pa.types.is_fixed_size_list(type):
+        return None
+    return int(type.list_size) * (_BYTE if has_bits else 1)
 
 
 def vectors(
@@ -256,6 +282,7 @@ def vectors(
     dimension: int | None,
     metric: Metric,
     *,
+    has_bits: bool = False,
     first_row: int = 0,
     source: str = "the column",
 ) -> Vectors:
@@ -267,9 +294,10 @@ def vectors(
     every vector can match.
 
     Args:
-        array: Fixed-size or variable lists of float16, float32 or float64.
+        array: Fixed-size or variable lists of float16, float32, float64, bfloat16, int8 or uint8.
         dimension: The length that vectors have to have; None for that of the type or the first.
         metric: Under cosine a vector of zeros matches nothing.
+        has_bits: The elements are the bits of int8 or uint8, the highest first, as 0 and 1.
         first_row: The number of the first row, for errors.
         source: What holds the rows, for errors.
 
@@ -280,54 +308,29 @@ def vectors(
         VectorLengthMismatch: a vector of another length or without elements.
         NotVectors: no vectors.
     """
-    if not is_vector(array.type):
+    if not is_vector(array.type, has_bits=has_bits):
         raise NotVectors(
-            f"{source} holds no vectors but values of type {array.type}",
-            hint="vectors are fixed-size or variable lists of float, double or halffloat",
+            f"{source} holds no vectors {'of bits ' if has_bits else ''}"
+            f"but values of type {array.type}",
+            hint=BIT_TYPES if has_bits else VECTOR_TYPES,
         )
+    bits = _BYTE if has_bits else 1
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     parts = []
     for chunk in chunks:
-        values, valid = _elements(chunk, dimension, first_row, source)
+        length = None if dimension is None else dimension // bits
+        values, valid = _elements(chunk, length, first_row, source)
+        if has_bits:
+            values, valid = _unpacked(values, valid)
         dimension = dimension or values.shape[1] or None
         first_row += len(chunk)
         parts.append(_checked(values, valid, metric))
     return parts[0] if len(parts) == 1 else _concatenated(parts, dimension or 0)
 
 
-def require_plain(array: pa.Array, source: str) -> None:
-    """Refuse vectors that Spark's functions compare in another way than the search does.
-
-    To Spark a distance from NaN or infinity is a number, and squares of large elements are no
-    infinity, since it takes their root before it rounds to float.
-
-    Args:
-        array: Lists of float.
-        source: What holds them, for errors.
-
-    Raises:
-        VectorLeftToSpark: an element is NaN, infinite or above 2^48.
-    """
-    elements = array.flatten().drop_null().to_numpy(zero_copy_only=False)
-    # Nothing compares with NaN.
-    if not bool((np.abs(elements) <= _LARGEST_PLAIN).all()):
-        raise VectorLeftToSpark(f"{source} has a vector with NaN, infinity or very large elements")
-
-
-def enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Scale queries (n, dim) by powers of two, so that their largest elements are near 2^44.
-
-    Each query has its products in the same order then, and as 1 - product in float32 they are told
-    apart as well as they are themselves.
-    """
-    _, exponents = np.frexp(np.abs(values).max(axis=1, initial=0.0))
-    scaled: NDArray[np.float32] = np.ldexp(values, (_ENLARGED - exponents)[:, None])
-    return scaled
-
-
 def _elements(
     array: pa.Array, expected: int | None, first_row: int, source: str
-) -> tuple[NDArray[np.floating], NDArray[np.bool_]]:
+) -> tuple[NDArray[Number], NDArray[np.bool_]]:
     """Return the elements, nulls as NaN, and a mask of the rows that are not null."""
     valid = _is_there(array)
     starts, lengths = _spans(array)
@@ -342,7 +345,7 @@ def _elements(
             hint="a row without a vector has null there, not an empty list" if not lengths[row]
             else None,
         )  # fmt: skip
-    flat = _floats(array.values)
+    flat = _numbers(array.values)
     whole = (
         slice(int(starts[0]), int(starts[0]) + len(array) * expected) if len(array) else slice(0)
     )
@@ -371,13 +374,36 @@ def _spans(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return offsets[:-1], np.diff(offsets)
 
 
-def _floats(elements: pa.Array) -> NDArray[np.floating]:
+def _numbers(elements: pa.Array) -> NDArray[Number]:
+    if isinstance(elements, pa.ExtensionArray):
+        elements = elements.storage
+    if pa.types.is_fixed_size_binary(elements.type):
+        return _from_bfloat16(elements)
     # Under nulls a buffer may hold anything; to NumPy they become NaN.
-    floats: NDArray[np.floating] = elements.to_numpy(zero_copy_only=not elements.null_count)
+    numbers: NDArray[Number] = elements.to_numpy(zero_copy_only=not elements.null_count)
+    return numbers
+
+
+def _from_bfloat16(elements: pa.Array) -> NDArray[np.float32]:
+    """Return bfloat16 as float32, of which it is the first half."""
+    if not len(elements):
+        return np.zeros(0, np.float32)
+    halves = np.frombuffer(elements.buffers()[1], "<u2", len(elements), 2 * elements.offset)
+    floats = (halves.astype(np.uint32) << 16).view(np.float32)
+    floats[~_is_there(elements)] = np.nan
     return floats
 
 
-def _checked(elements: NDArray[np.floating], valid: NDArray[np.bool_], metric: Metric) -> Vectors:
+def _unpacked(
+    numbers: NDArray[Number], valid: NDArray[np.bool_]
+) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+    """Return the bits of bytes; a row with a byte that is null is no valid one."""
+    is_null = np.isnan(numbers)
+    octets = np.where(is_null, 0, numbers).astype(np.int16).astype(np.uint8)
+    return np.unpackbits(octets, axis=1), valid & ~is_null.any(axis=1)
+
+
+def _checked(elements: NDArray[Number], valid: NDArray[np.bool_], metric: Metric) -> Vectors:
     with np.errstate(over="ignore", under="ignore"):
         values: NDArray[np.float32] = np.asarray(elements, np.float32, order="C")
     can_match = valid & _are_finite(values)

@@ -63,7 +63,8 @@ class VectorSide:
     what `take` understands, and the order of positions is row order. With a `selection` it is that
     among the rows which pass the filter, counted from the first fragment that takes part.
     `fragments` are those that take part, ascending and without gaps in their positions; `columns`
-    those that the output shows, and `keys` those that are compared with the other side's.
+    those that the output shows, and `keys` those that are compared with the other side's. With
+    `has_bits` vectors are bytes of eight bits.
     """
 
     pin: Pin
@@ -73,6 +74,7 @@ class VectorSide:
     storage_options: Mapping[str, str] = field(repr=False)
     selection: Selection | None = None
     keys: tuple[str, ...] = ()
+    has_bits: bool = False
 
     @property
     def all_rows(self) -> Rows:

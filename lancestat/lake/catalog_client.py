@@ -20,7 +20,13 @@ from lancestat.errors import (
     LakeError,
     did_you_mean,
 )
-from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic
+from lancestat.lake.error_mapping import (
+    Cause,
+    cause_of,
+    is_error_or_panic,
+    is_no_url,
+    plain_reason,
+)
 from lancestat.lake.files import local_path
 from lancestat.redact import redact_line, secret_values
 from lancestat.spec.catalog import Catalog, TableName
@@ -281,7 +287,7 @@ class CatalogClient:
 
     def failure(self, error: BaseException, what: str, table: TableName | None = None) -> LakeError:
         """Return the error for what a request about a table, or the whole catalog, raised."""
-        reason = redact_line(str(error), {*self._hidden, *self.secrets})
+        reason = redact_line(plain_reason(str(error)), {*self._hidden, *self.secrets})
         kind = type(error).__name__
         if table is not None and kind in ("TableNotFoundError", "NamespaceNotFoundError"):
             return CatalogTableMissing(
@@ -294,10 +300,8 @@ class CatalogClient:
                 f"no permission to read {what} ({reason})",
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
-        is_silent = (
-            kind in _PASSING or isinstance(error, _NoAnswerError) or cause is Cause.UNREACHABLE
-        )
-        if is_silent:
+        is_passing = kind in _PASSING and not is_no_url(error)
+        if is_passing or isinstance(error, _NoAnswerError) or cause is Cause.UNREACHABLE:
             return CatalogUnreachable(
                 f"the catalog '{self.name}' does not answer ({reason})",
                 hint="check the properties of the catalog in the target, and the network",

@@ -163,11 +163,11 @@ def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> Loca
         return _located(catalog, table, base, client.declare(table))
 
 
-def managing_table(uri: str, catalogs: Mapping[str, Catalog]) -> TableName | None:
-    """Return the table whose catalog owns the versions of the dataset at a URI, None if none does.
+def tables_at(uri: str, catalogs: Mapping[str, Catalog]) -> Iterator[tuple[TableName, bool]]:
+    """Yield the tables of catalogs that are the dataset at a URI, and whether the catalog owns it.
 
-    Catalogs usually name folders by tables: the others are asked for only where no table at the URI
-    has its name in the last folder's.
+    It does where it owns the versions of the table. Catalogs usually name folders by tables: the
+    others are asked for only where no table at the URI has its name in the last folder's.
 
     Raises:
         LakeError: a catalog cannot be listed, or does not answer.
@@ -186,12 +186,9 @@ def managing_table(uri: str, catalogs: Mapping[str, Catalog]) -> TableName | Non
                 for table, place in client.places(candidates)
                 if _same_place(place.uri, uri)
             ]
-            for table, is_managed in found:
-                if is_managed:
-                    return table
+            yield from found
             if found:
                 break
-    return None
 
 
 def _may_hold(catalog: Catalog, uri: str) -> bool:

@@ -237,17 +237,24 @@ def _commit(
     except Exception as error:
         is_conflict = cause_of(error, change.uri) is Cause.CONFLICT
         if is_conflict and _is_unannounced(change, storage_options):
-            raise UnannouncedVersion(
-                f"version {change.read_version + 1} lies in the folder of "
-                f"{redact_line(change.uri, secret_values(storage_options))}, and the catalog that "
-                "owns its versions does not know it",
-                hint="it was committed past the catalog, or its announcement was cut off",
-            ) from None
+            raise unannounced(change.uri, change.read_version + 1, storage_options) from None
         if is_conflict or (change.read_version == 0 and _exists(change.uri, storage_options)):
             return Conflict(redact_line(str(error), secret_values(storage_options)))
         raise
     is_next = dataset.version == change.read_version + 1
     return (Landed if is_next else LandedLate)(change.uri, dataset)
+
+
+def unannounced(
+    uri: str, version: int, storage_options: Mapping[str, str] | None
+) -> UnannouncedVersion:
+    """Return the error for a version that the catalog which owns the versions does not know."""
+    return UnannouncedVersion(
+        f"version {version} lies in the folder of "
+        f"{redact_line(uri, secret_values(storage_options))}, and the catalog that owns its "
+        "versions does not know it",
+        hint="it was committed past the catalog, or its announcement was cut off",
+    )
 
 
 def _is_unannounced(change: CommitRequest, storage_options: Mapping[str, str] | None) -> bool:

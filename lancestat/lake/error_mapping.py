@@ -118,6 +118,28 @@ def cause_of(error: BaseException, uri: str | None = None) -> Cause:
     return next((cause for cause, pattern in _PATTERNS if pattern.search(text)), Cause.UNKNOWN)
 
 
+# What a request failed for, in the debug text of Lance's HTTP client, innermost last.
+_HTTP_ERROR = "reqwest::Error"
+_HTTP_WORDS = re.compile(r'(?:message|error): "([^"]+)"')
+_HTTP_NAMES = re.compile(r"(?:source|kind): (\w+)")
+_HTTP_SERVER = re.compile(r'url: "(\w+://[^/"]+)')
+
+
+def plain_reason(text: str) -> str:
+    """Return what Lance says of a failed request, without the debug text of its HTTP client."""
+    _, is_debug, debug = text.partition(_HTTP_ERROR)
+    if not is_debug:
+        return text
+    reasons = _HTTP_WORDS.findall(debug) or _HTTP_NAMES.findall(debug) or [text]
+    server = _HTTP_SERVER.search(debug)
+    return f"{server[1]}: {reasons[-1]}" if server else str(reasons[-1])
+
+
+def is_no_url(error: BaseException) -> bool:
+    """Return whether Lance's HTTP client could not make a request of the URL that it was given."""
+    return f"{_HTTP_ERROR} {{ kind: Builder" in str(error)
+
+
 def is_of_store(error: BaseException) -> bool:
     """Return whether the store or the system failed, so that what is stored there may be sound."""
     return _STORE.search(_without_paths(str(error), None)) is not None

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.lake.commit import MESSAGE_PROPERTY, VERSION_PROPERTY
-from lancestat.lake.history import Effect, read_commit
+from lancestat.lake.history import Commit, Effect, read_commit
 from lancestat.lake.observe import snapshot_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
@@ -79,6 +79,12 @@ def objection(
     return None
 
 
+def is_result(commit: Commit) -> bool:
+    """Return whether a commit says that a join made it."""
+    message = commit.properties.get(MESSAGE_PROPERTY, "")
+    return VERSION_PROPERTY in commit.properties and message.endswith(f": {MESSAGE}")
+
+
 def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> str:
     content = _content(schema, fragment_values(fragments, {}))
     mark = {"format_version": _FORMAT_VERSION, "place": location_digest(uri), "content": content}
@@ -132,6 +138,5 @@ def _was_committed_by_join(dataset: LanceDataset) -> bool:
     for version in range(dataset.version, max(0, dataset.version - _COMMITS), -1):
         commit = read_commit(dataset, version)
         if commit.effect not in _PRESERVING:
-            message = commit.properties.get(MESSAGE_PROPERTY, "")
-            return VERSION_PROPERTY in commit.properties and message.endswith(f": {MESSAGE}")
+            return is_result(commit)
     return False

@@ -8,30 +8,36 @@ import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
 from lancestat.knn.work import OutputFormat, OutputState
 from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import CommitRequest, Conflict, SameDataset, commit, commit_properties
+from lancestat.lake.commit import (
+    CommitRequest,
+    Conflict,
+    SameDataset,
+    commit,
+    commit_properties,
+    unannounced,
+)
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset, readable, renewed_by_catalog, store_options
 from lancestat.lake.snapshot import pin_of
-from lancestat.lake.storage import storage_at
+from lancestat.output.abandoned_files import clean_up, existing, is_managed
 from lancestat.output.lance_mark import MESSAGE, objection, with_mark, with_new_mark
+from lancestat.output.past_results import past_versions
 from lancestat.output.write_intents import (
     FOLDER,
-    WriteIntents,
     all_intents,
     intents_of,
     new_attempt,
     new_run,
     record_intent,
-    remove_intents,
     withdraw_intent,
 )
 from lancestat.output.writer import OutputWriter, Written, refused, stale, writing
@@ -50,8 +56,6 @@ _PAUSE_SECONDS = 0.05
 _BATCH_ROWS = 8192
 # The entries of a dataset without any commit, and the file by which catalogs reserve a folder.
 _UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER, ".lance-reserved"}
-# Clocks of those who commit to one dataset differ by less.
-_CLOCK_SKEW = timedelta(hours=1)
 
 
 def begin(
@@ -70,7 +74,7 @@ def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None
     with _logged(uri, options):
         leased = ((intents, intents.lease) for intents in all_intents(uri, options))
         for intents in abandoned(leased):
-            _clean_up(uri, intents, options)
+            clean_up(uri, intents, options)
 
 
 def write(
@@ -182,23 +186,44 @@ def read_rows(
                 return
 
 
+def remove_past(
+    uri: str,
+    options: Mapping[str, str],
+    remembered: str | None,
+    keep: int | timedelta,
+    now: datetime,
+) -> int:
+    """See `result.remove_past`: results are versions of a dataset, and those after them.
+
+    The versions of a catalog that manages them are the catalog's to remove.
+    """
+    dataset = _opened(uri, options, remembered)
+    if dataset is None or is_managed(options):
+        return 0
+    past = past_versions(dataset, keep, now)
+    if not past:
+        return 0
+    with writing(uri, options):
+        removed = dataset.cleanup_old_versions(versions=past, error_if_tagged_old_versions=False)
+    return int(removed.old_versions)
+
+
 def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
     """Open the result at its latest version; None when there is none, `OutputOccupied` else."""
-    dataset = _existing(uri, options)
+    dataset = existing(uri, options)
     if dataset is None:
         return None
     is_remembered = remembered is not None and _state(dataset, uri, options).digest == remembered
-    reason = objection(dataset, uri, options, is_remembered)
+    try:
+        reason = objection(dataset, uri, options, is_remembered)
+    except VersionMissing:
+        # Lance opens the only version of a folder, though it does not find it in the catalog.
+        if not is_managed(options):
+            raise
+        raise unannounced(uri, dataset.version, options) from None
     if reason is not None:
         raise refused(uri, reason, options)
     return dataset
-
-
-def _existing(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
-    try:
-        return observe_dataset(uri, storage_options=options)
-    except DatasetMissing:
-        return None
 
 
 def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
@@ -347,35 +372,7 @@ def _settle(writer: OutputWriter) -> None:
     with _logged(writer.uri, writer.storage_options):
         intents = intents_of(writer.uri, writer.folder, writer.storage_options)
         if intents is not None:
-            _clean_up(writer.uri, intents, writer.storage_options)
-
-
-def _clean_up(uri: str, intents: WriteIntents, options: Mapping[str, str]) -> None:
-    """Remove the files of a run that no version has, and its intents."""
-    dataset = _existing(uri, options)
-    # A commit whose answer got lost, or after which the run was killed, has been made all the same.
-    since = intents.since - _CLOCK_SKEW
-    committed = () if dataset is None else _files_since(dataset, since, options)
-    storage = storage_at(uri, options)
-    for path in sorted(intents.files.difference(committed)):
-        storage.remove_file(f"data/{path}")
-    remove_intents(uri, intents.run, options)
-    if dataset is None:
-        # The folders of a dataset that was never committed.
-        storage.remove_empty("data")
-        storage.remove_empty("")
-
-
-def _files_since(
-    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield data files of the latest version and of all that were committed since some time."""
-    for version in dataset.versions():
-        number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
-        if number == dataset.version or committed_at >= since:
-            other = observe_dataset(dataset.uri, version=number, storage_options=options)
-            for fragment in other.get_fragments():
-                yield from (file.path for file in fragment.metadata.files)
+            clean_up(writer.uri, intents, writer.storage_options)
 
 
 @contextmanager

@@ -28,14 +28,14 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from lancestat.errors import OutputNotReplaceable, RunError
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import Lease, Process, abandoned, parse_instant, this_process
-from lancestat.output.writer import location_digest, refused
+from lancestat.output.writer import GRACE, location_digest, refused
 from lancestat.redact import redact_line
 
 _log = logging.getLogger("lancestat.knn")
@@ -49,8 +49,6 @@ _SUPERSEDED = "superseded"
 _GENERATION = re.compile(r"[0-9a-f]{16}")
 _SUFFIXES = (".part", ".link", ".json", ".json.draft")
 _OURS = re.compile(r"([0-9a-f]{16})(\.part|\.link|\.json|\.json\.draft)?")
-# A generation outlives its successor's commit by that: longer than listing and opening files takes.
-GRACE = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)

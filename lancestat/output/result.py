@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -107,6 +108,36 @@ def collect_garbage(
         LakeError: The place cannot be looked at.
     """
     _FORMATS[format].collect_garbage(uri, storage_options, remembered)
+
+
+def remove_past(
+    format: OutputFormat,
+    uri: str,
+    storage_options: Mapping[str, str],
+    remembered: str | None,
+    keep: int | timedelta,
+    now: datetime,
+) -> int:
+    """Remove results that are older than what is kept, and return how many versions these were.
+
+    The newest result is kept, with every version since, tagged versions are, and what was replaced
+    less than 15 minutes ago, so that its readers can finish.
+
+    Args:
+        format: The format of the result. Only Lance keeps more than the result before the last.
+        uri: Where it is.
+        storage_options: For an object store.
+        remembered: As for `begin`.
+        keep: How many results, or for how long.
+        now: The time from which ages count.
+
+    Raises:
+        OutputOccupied: something else is at that place.
+        OutputNotWritten: versions cannot be removed.
+        LakeError: The place cannot be looked at.
+    """
+    assert format is OutputFormat.LANCE, "only results in Lance have a 'keep'"
+    return lance_output.remove_past(uri, storage_options, remembered, keep, now)
 
 
 def current(

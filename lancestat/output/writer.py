@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
 from hashlib import blake2b
 
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
@@ -13,6 +14,9 @@ from lancestat.lake.error_mapping import is_error_or_panic, is_full
 from lancestat.lake.lease import Process
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
+
+# A result outlives the commit of the next one by that: longer than listing and opening files takes.
+GRACE = timedelta(minutes=15)
 
 
 @dataclass(frozen=True, slots=True)

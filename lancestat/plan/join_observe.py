@@ -20,9 +20,10 @@ from lancestat.lake.files import store_of
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
 from lancestat.output.result import current
-from lancestat.plan.actions import Action, Blocked
+from lancestat.plan.actions import Action, Blocked, is_pending
 from lancestat.plan.join_planner import JoinAssessment, decide_join, remembered_result
 from lancestat.plan.join_sides import JoinInput, JoinSide, SideReader, datasets_of, side_of
+from lancestat.plan.locate import require_sole_writer
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
@@ -120,7 +121,10 @@ class JoinObserver:
     def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
         """Plan one join; one that cannot run is blocked."""
         try:
-            return decide_join(self._assess(join), full_refresh=full_refresh)
+            action = decide_join(self._assess(join), full_refresh=full_refresh)
+            if is_pending(action) and join.output_format == OutputFormat.LANCE.value:
+                require_sole_writer(self.spec, join)
+            return action
         except LancestatError as error:
             return Blocked(join.name, join.kind.value, error.placed(join.location))
 

@@ -8,7 +8,13 @@ from typing_extensions import assert_never
 
 from lancestat.formats import count
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.knn.request import RANGE_NEIGHBOURS, JoinKind, JoinRequest, Metric, Mode
+from lancestat.knn.request import (
+    RANGE_NEIGHBOURS,
+    JoinKind,
+    JoinRequest,
+    Mode,
+    search_metric,
+)
 from lancestat.knn.work import (
     Increment,
     JoinWork,
@@ -31,7 +37,7 @@ from lancestat.plan.stages import (
     Probe,
     SearchStage,
 )
-from lancestat.spec.knn_join import ALL, Pairs
+from lancestat.spec.knn_join import ALL, HAMMING, Pairs
 from lancestat.spec.model import KnnJoin
 from lancestat.state.join_counts import Accuracy
 from lancestat.state.values import InputRecord, JoinRecord
@@ -84,7 +90,8 @@ def request_of(join: KnnJoin) -> JoinRequest:
         k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
         is_range=join.k == ALL,
         max_pairs=join.max_pairs,
-        metric=Metric(join.metric),
+        metric=search_metric(join.metric),
+        has_bits=join.metric == HAMMING,
         mode=Mode(join.mode),
         kind=JoinKind(join.join),
         nprobes=join.nprobes,
@@ -185,7 +192,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing) -> JoinAction:
         left.rows,
         right.rows,
         right.dimension or left.dimension,
-        has_index=right.index == spec.metric,
+        has_index=right.index == spec.metric and not work.request.has_bits,
         has_nearest_by_join=assessment.has_nearest_by_join,
     )
     usable = record is not None and assessment.output is not None
@@ -295,7 +302,8 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     if facts.cores or decision.seconds is None:
         return decision
     # The time depends on the cluster; the order of strategies is the same on one core.
-    return replace(decision, why=f"{decision.why} (times of one core)", seconds=None)
+    why = f"{decision.why} (times of one core)" if decision.why_has_times else decision.why
+    return replace(decision, why=why, seconds=None)
 
 
 def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> JoinStages:

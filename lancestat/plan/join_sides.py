@@ -35,6 +35,7 @@ from lancestat.predicates.parse import (
     parse_filter,
 )
 from lancestat.redact import redact_line, secret_values
+from lancestat.spec.knn_join import HAMMING
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
 
@@ -152,7 +153,7 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
         SideColumnMissing: a column is missing.
         NotVectors: the vector column is of another type.
     """
-    from lancestat.knn.vectors import dimension, is_vector
+    from lancestat.knn.vectors import BIT_TYPES, VECTOR_TYPES, dimension, is_vector
 
     declared = side.declared
     for column in (declared.vector, *(declared.select or ())):
@@ -161,14 +162,15 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
     for column in side.keys:
         if column not in types:
             raise _missing(side, uri, column, types, side.join.on_location)
-    type = types[declared.vector]
-    if not is_vector(type):
+    type, has_bits = types[declared.vector], side.join.metric == HAMMING
+    if not is_vector(type, has_bits=has_bits):
+        compared = " of bits" if has_bits else ""
         raise side.error(
             NotVectors,
-            f"{side} names '{declared.vector}' as its vectors, which is of type {type}",
-            "vectors are fixed-size or variable lists of float, double or halffloat",
+            f"{side} names '{declared.vector}' as its vectors{compared}, which is of type {type}",
+            BIT_TYPES if has_bits else VECTOR_TYPES,
         )
-    return dimension(type)
+    return dimension(type, has_bits=has_bits)
 
 
 def _missing(

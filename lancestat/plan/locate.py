@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from lancestat.errors import CatalogTableMissing, LancestatError, ManagedByCatalog
-from lancestat.lake.catalogs import LocatedTable, locate, managing_table
+from lancestat.lake.catalogs import LocatedTable, locate, tables_at
 from lancestat.redact import redact_line
 from lancestat.spec.catalog import TableName, table_name_of
 from lancestat.spec.graph import shared_output_error
@@ -122,17 +122,35 @@ def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, Lances
     return errors
 
 
-def require_unmanaged(spec: ProjectSpec, uri: str) -> None:
-    """Refuse to write to a dataset past a catalog of the target that owns its versions.
+def require_sole_writer(spec: ProjectSpec, node: Node) -> None:
+    """Refuse a node that would write by a URI to a dataset that catalogs of the target have.
+
+    It is refused where the catalog owns the versions of the dataset, and where another node, which
+    need not be planned, writes to the dataset by its name in the catalog.
 
     Raises:
-        ManagedByCatalog: one of the target's catalogs owns them.
+        OverlappingOutputs: another node writes to it.
+        ManagedByCatalog: one of the target's catalogs owns its versions.
         LakeError: a catalog cannot be asked.
     """
-    name = managing_table(uri, spec.target.catalogs)
-    if name is not None:
-        raise ManagedByCatalog(
-            f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
-            f"{name}: its readers would not see a commit past it",
-            hint=f"name the table by its catalog: 'table: {name}' in place of 'uri'",
-        )
+    uri = node.written_uri
+    if uri is None or table_name_of((node.declared or node).dataset_uri) is not None:
+        return
+    tables = list(tables_at(uri, spec.target.catalogs))
+    names = {name for name, _ in tables}
+    for other in spec.nodes:
+        declared = (other.declared or other).written_uri
+        is_same = declared is not None and table_name_of(declared) in names
+        if is_same and other.kind is node.kind and other.name != node.name:
+            raise shared_output_error(node, other)
+    for name, is_managed in tables:
+        if is_managed:
+            raise ManagedByCatalog(
+                f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
+                f"{name}: its readers would not see a commit past it",
+                hint=f"name it by its catalog: 'table: {name}' in place of '{_uri_key(node)}'",
+            )
+
+
+def _uri_key(node: Node) -> str:
+    return "uri" if node.kind is NodeKind.TABLE else "lance"

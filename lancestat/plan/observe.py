@@ -19,11 +19,11 @@ from lancestat.plan.coverage import Rewritten
 from lancestat.plan.discover import source_findings
 from lancestat.plan.join_observe import JoinObserver, in_order, join_dependencies, lance_uris
 from lancestat.plan.judgement import digest_of_names, no_history
-from lancestat.plan.locate import located, require_unmanaged, shared_outputs
+from lancestat.plan.locate import located, require_sole_writer, shared_outputs
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table, joins_of
+from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
 from lancestat.spec.source import is_source
 from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import JoinRecord, StateReader, TableRecord
@@ -214,9 +214,9 @@ class Observer:
             full_refresh=full_refresh,
             in_process_bytes=self.in_process_bytes,
         )
-        if is_pending(action) and table.declared is None and table.publish is Publish.MANIFEST:
+        if is_pending(action):
             try:
-                require_unmanaged(self.spec, table.uri)
+                require_sole_writer(self.spec, table)
             except LancestatError as error:
                 return Blocked(table.name, table.kind.value, error.placed(table.location))
         return action

@@ -48,7 +48,7 @@ _UNORDERED = {
 # Sentences and estimates for people, and where the work is done: other machines and sessions give
 # others for the same plan.
 _PROSE: Mapping[type, frozenset[str]] = {
-    Decision: frozenset({"why", "seconds"}),
+    Decision: frozenset({"why", "seconds", "why_has_times"}),
     ReadFragments: frozenset({"runs_on"}),
 }
 _NOTES = frozenset({"notes"})

@@ -98,9 +98,9 @@ def _validation(view: ValidationView, page: Page) -> Iterator[str]:
 @FORMAT.renders(ListView)
 def _list(view: ListView, page: Page) -> list[str]:
     if not view.nodes:
-        if view.has_sources:
-            return ["No nodes declared; --discover lists what the sources have."]
-        return ["No nodes declared." if view.is_empty else "No nodes selected."]
+        nothing = "No nodes declared" if view.is_empty else "No nodes selected"
+        more = "; --discover lists what the sources have" if view.has_sources else ""
+        return [f"{nothing}{more}."]
     head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
     rows = []
     for node in view.nodes:

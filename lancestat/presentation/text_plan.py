@@ -104,7 +104,9 @@ def source_lines(view: PlanView) -> Iterator[str]:
     sources = view.sources
     if sources is None:
         return
-    yield f"The sources have {count(sources.found, 'table')}."
+    answered = " that could be looked up" if sources.gone is None else ""
+    if sources.found or not answered:
+        yield f"The sources{answered} have {count(sources.found, 'table')}."
     if sources.new:
         yield f"New since the last run: {_named(sources.new)}."
     if sources.gone is None:

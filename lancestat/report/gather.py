@@ -32,7 +32,9 @@ from lancestat.report.health import (
     problem,
     refused,
     uncovered,
+    unmatched,
     unreadable,
+    unsatisfying,
     worst,
 )
 from lancestat.report.rows import runs_by_node
@@ -49,6 +51,7 @@ from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, tables_of
 from lancestat.spec.redaction import redacted_node
 from lancestat.state.identity import plain_key, table_identity
+from lancestat.state.join_counts import UNMEASURED
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader
 from lancestat.statistics.histogram import Histogram, equi_height
 
@@ -191,7 +194,12 @@ def join_report(
 ) -> JoinReport:
     """The report of a join, from what a run would do to it now and what the last ones did."""
     verdict = _verdict(action)
-    problems = [*_shortcomings(action, verdict), *failed(runs, now, action.error)]
+    problems = [
+        *_shortcomings(action, verdict),
+        *failed(runs, now, action.error),
+        *unsatisfying(join, UNMEASURED if record is None else record.accuracy),
+        *unmatched(runs),
+    ]
     return JoinReport(
         spec=join,
         health=worst(problems),

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from math import floor
 
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
 from lancestat.plan.node_result import Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, NodeRunReport
-from lancestat.spec.model import Freshness
+from lancestat.spec.model import Freshness, KnnJoin
+from lancestat.state.join_counts import Accuracy
 
 _NAMES_LISTED = 5
+# Rows without neighbours that grow so many times are reported.
+_GROWN = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,33 @@ def outdated(bounds: Freshness | None, changed_at: datetime | None, now: datetim
     bound = bounds.error_after if health is Health.ERROR else bounds.warn_after
     limit = bounds.templates.get(key) or age(bound or timedelta())
     return [problem(health, f"its rows last changed {age(now - changed_at)} ago, {key} is {limit}")]
+
+
+def unsatisfying(join: KnnJoin, accuracy: Accuracy) -> list[Problem]:
+    """A result whose measured recall is less than was asked for."""
+    found, asked = accuracy.recall, join.recall
+    if found is None or asked is None or found >= asked:
+        return []
+    # Rounded up it might look like enough.
+    text = f"its recall is {floor(found * 10_000) / 10_000:g}, {asked:g} is asked"
+    return [problem(Health.WARN, text)]
+
+
+def unmatched(runs: Sequence[NodeRunReport]) -> list[Problem]:
+    """Ten times as many left rows without neighbours as in the run before."""
+    known = [
+        run.result.join.counts.unmatched_left_rows
+        for run in runs
+        if run.result.status is Status.SUCCESS and run.result.join is not None
+    ]
+    counted = [number for number in known if number is not None]
+    if len(counted) < 2:
+        return []
+    newest, before = counted[:2]
+    if newest < _GROWN * max(before, 1):
+        return []
+    text = f"{count(newest, 'left row')} matched nothing, {count(before)} in the run before"
+    return [problem(Health.WARN, text)]
 
 
 def failed(

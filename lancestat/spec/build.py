@@ -108,6 +108,7 @@ class Builder:
         """Return the KNN join that an item declares."""
         self._check_mode(item)
         self._check_distance(item)
+        self._check_output(item)
         values = self._values(KnnJoin, item)
         if values["output_format"] == "table":
             values["output_format"] = "lance"
@@ -336,6 +337,13 @@ class Builder:
             found = item.quoted(f"{distance:g}", "max_distance")
             message = f"'max_distance' {reason}, found {found}"
             self.errors.append(item.error(WrongValue, message, "max_distance"))
+
+    def _check_output(self, item: Item) -> None:
+        output = item.value["output"]
+        if "keep" in output and "parquet" in output:
+            message = "'keep' is for an output that is a 'lance' dataset or a 'table'"
+            hint = "Parquet has no versions: the result before the last one is kept, no other"
+            self.errors.append(item.error(WrongValue, message, "output", "keep", hint=hint))
 
     def _side(self, item: Item, values: Mapping[str, Any], *steps: str) -> KnnSide:
         self.errors.extend(_writing_errors(item, values, *steps))

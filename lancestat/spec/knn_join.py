@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import field
+from datetime import timedelta
 from enum import Enum
 from math import isfinite
 from typing import ClassVar
@@ -11,6 +12,7 @@ from typing import ClassVar
 from lancestat.errors import Location
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
+    CHECK,
     LABEL,
     MEANING,
     REMARK,
@@ -33,6 +35,7 @@ from lancestat.spec.shapes import (
     AT_LEAST_0,
     FILLED,
     FILLED_PATH,
+    KEPT,
     NAME,
     NEIGHBOURS,
     PUBLIC,
@@ -55,6 +58,10 @@ class Metric(str, Enum):
     L2 = "l2"
     COSINE = "cosine"
     DOT = "dot"
+
+
+# The number of bits that differ: `l2` over vectors of the bits, and searched as such.
+HAMMING = "hamming"
 
 
 class Mode(str, Enum):
@@ -267,7 +274,7 @@ class KnnJoin:
         kw_only=True,
     )
     metric: str = key(
-        Words(title="a metric", choices=_values(Metric)),
+        Words(title="a metric", choices=(*_values(Metric), HAMMING)),
         "How distance is measured.",
         role=MEANING,
         risk=ROWS,
@@ -364,6 +371,16 @@ class KnnJoin:
             role=MEANING,
             risk=Risk.OUTPUT_MOVED,
         ),
+    )
+    keep: int | timedelta | None = key(
+        KEPT,
+        "How many results, with the newest, or for how long older ones can be read; all when left "
+        "out. Tagged versions are always kept.",
+        "output",
+        "keep",
+        role=CHECK,
+        default=None,
+        kw_only=True,
     )
     location: Location
     on_location: Location | None = field(default=None, compare=False, kw_only=True)

@@ -88,6 +88,11 @@ NEIGHBOURS = Either(
     title="a whole number from 1 to 100000, or 'all'",
     shapes=(TO_100000, Text(title="'all'", limits={"pattern": r"^all$(?!\n)"}, is_public=True)),
 )
+# Of results: so many of the newest, or those of the last days.
+KEPT = Either(
+    title="a whole number from 1 to 100000, or a duration such as 24h or 7d",
+    shapes=(TO_100000, DURATION),
+)
 SETTINGS = Settings(
     title="a mapping of options",
     values=Scalar(title="text, a number, true or false", definition="setting"),

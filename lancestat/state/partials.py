@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.predicates.filter import string_literal
 from lancestat.state.identity import covered_keys, plain_key, weight
-from lancestat.state.stored_table import StoredTable, find
+from lancestat.state.search import find
+from lancestat.state.stored_table import StoredTable
 from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
 from lancestat.statistics.partial import ColumnPartial, decode, encode
 

@@ -14,10 +14,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain, count, islice
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.commit import CommitOutcome, CommitRequest, Conflict, commit
@@ -69,6 +71,15 @@ _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.05
 
 
+@dataclass(slots=True)
+class _SmallAppend:
+    """A batch that waits to be written with those of other threads, and how that ended."""
+
+    batch: pa.RecordBatch
+    is_done: bool = False
+    error: BaseException | None = None
+
+
 class StoredTable:
     """The newest sound generation of a kind of dataset.
 
@@ -88,6 +99,8 @@ class StoredTable:
         self._lock = threading.RLock()
         # Lance gives a commit up that loses too often against others: those of one process queue.
         self._turn = threading.Lock()
+        self._waiting: deque[_SmallAppend] = deque()
+        self._writing = threading.Lock()
 
     def dataset(self, *, latest: bool = False) -> LanceDataset | None:
         """Return the dataset as this instance last saw it, or at its latest version, or None.
@@ -138,12 +151,36 @@ class StoredTable:
 
         Files are written first and committed afterwards on the version that is then the latest,
         because a stream may take long. Rows for a dataset that is damaged meanwhile are dropped.
+        Threads that append one batch each at the same time share a commit, since every commit
+        makes the dataset slower to open.
         """
+        iterator = iter(batches)
+        first = list(islice(iterator, 2))
+        if len(first) == 1:
+            self._append_together(_SmallAppend(first[0]))
+        elif first:
+            self._append(chain(first, iterator))
+
+    def _append_together(self, small: _SmallAppend) -> None:
+        self._waiting.append(small)
+        with self._writing:
+            if not small.is_done:
+                together = [self._waiting.popleft() for _ in range(len(self._waiting))]
+                try:
+                    self._append(each.batch for each in together)
+                except BaseException as error:
+                    for each in together:
+                        each.error = error
+                for each in together:
+                    each.is_done = True
+        if small.error is not None:
+            raise small.error
+
+    def _append(self, batches: Iterable[pa.RecordBatch]) -> None:
         dataset = self._open_or_create()
         fragments = self._write(dataset, batches)
-        if fragments:
-            with self._turn:
-                self._commit(dataset, fragments)
+        with self._turn:
+            self._commit(dataset, fragments)
 
     def _commit(self, dataset: LanceDataset, fragments: list[FragmentMetadata]) -> None:
         from lance import LanceOperation
@@ -284,10 +321,7 @@ class StoredTable:
     ) -> list[FragmentMetadata]:
         from lance.fragment import write_fragments
 
-        first = next(iterator := iter(batches), None)
-        if first is None:
-            return []
-        source = BatchSource(self.schema, _with_ids(chain([first], iterator), dataset.version))
+        source = BatchSource(self.schema, _with_ids(batches, dataset.version))
         with source.own_errors():
             try:
                 written = write_fragments(
@@ -330,63 +364,3 @@ def _with_ids(batches: Iterable[pa.RecordBatch], version: int) -> Iterator[pa.Re
     for batch in batches:
         column = pa.array(islice(ids, batch.num_rows), pa.int64())
         yield batch.set_column(batch.schema.get_field_index("id"), "id", column)
-
-
-Item = TypeVar("Item")
-Item_co = TypeVar("Item_co", covariant=True)
-
-
-class ItemSearch(Protocol[Item_co]):
-    """A search through batches, which remembers what it has found."""
-
-    @property
-    def missing(self) -> Collection[object]:
-        """The items that were not found yet."""
-
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[Item_co]:
-        """Yield the items that a batch holds."""
-
-
-def find(
-    stored: StoredTable,
-    search: ItemSearch[Item],
-    batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
-) -> Iterator[Item]:
-    """Yield the items that a search finds in batches of the latest version.
-
-    When a clean-up takes files away under the scan, what is still missing is read from the latest
-    version then.
-
-    Args:
-        stored: The table to search; failures are reported to it.
-        search: What to look for.
-        batches: Reads a version for what is missing at that moment.
-    """
-    if search.missing:
-        complete = yield from _scan(stored, search, batches, last=False)
-        if not complete:
-            yield from _scan(stored, search, batches, last=True)
-
-
-def _scan(
-    stored: StoredTable,
-    search: ItemSearch[Item],
-    batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]],
-    *,
-    last: bool,
-) -> Generator[Item, None, bool]:
-    dataset = stored.dataset(latest=True)
-    if dataset is None:
-        return True
-    reading = batches(dataset)
-    while True:
-        try:
-            batch = next(reading, None)
-        except BaseException as error:
-            if is_lance_failure(error) and not last:
-                return False
-            stored.fail(error)
-            return True
-        if batch is None:
-            return True
-        yield from search.items_in(batch)

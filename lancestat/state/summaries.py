@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from lancestat.predicates.filter import string_literal
 from lancestat.state.grouping import Group, block_digest, slices
 from lancestat.state.partials import table_filter, tables_filter
-from lancestat.state.stored_table import StoredTable, commit_order, find
+from lancestat.state.search import find
+from lancestat.state.stored_table import StoredTable, commit_order
 from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
 from lancestat.statistics.partial import decode, encode
 

@@ -30,6 +30,16 @@ def rows(count: int = 40) -> pa.Table:
     )
 
 
+def write_items(uri: str, count: int = 12) -> None:
+    """Write vectors on a line, unless they are there."""
+    if not Path(uri).exists():
+        vectors = pa.FixedSizeListArray.from_arrays(
+            pa.array([float(number) for item in range(count) for number in (item**2, 1)], "float"),
+            2,
+        )
+        lance.write_dataset(pa.table({"item": list(range(count)), "v": vectors}), uri)
+
+
 @dataclass
 class Shop:
     """A project in `folder` with one catalog, `lake`, which it declares with more properties."""
@@ -77,6 +87,23 @@ class Shop:
         described = self.client.describe_table(ns.DescribeTableRequest(id=list(identifier)))
         assert described.location is not None
         return described.location
+
+    def announce(self, *identifier: str) -> str:
+        """Have the catalog take on a table that is to be written, and return where."""
+        declared = self.client.declare_table(ns.DeclareTableRequest(id=list(identifier)))
+        assert declared.location is not None
+        return declared.location
+
+    def declare_joins(self, **outputs: dict[str, str]) -> None:
+        """Write the YAML of a project with a join of items with themselves for each output."""
+        side = {"lance": str(self.folder / "items.lance"), "vector": "v"}
+        write_items(side["lance"])
+        self.declare()
+        joins = [
+            {"name": name, "left": side, "right": side, "k": 2, "output": output}
+            for name, output in outputs.items()
+        ]
+        (self.folder / "specs" / "shop.yml").write_text(json.dumps({"knn_joins": joins}))
 
     def declare(self, *tables: dict[str, object], catalog: bool = True) -> None:
         """Write the YAML of a project with these tables."""

@@ -123,6 +123,28 @@ def test_a_misdeclared_catalog_is_one_error_for_each_table(
     assert "specs/shop.yml:2" in result.output
 
 
+@pytest.mark.parametrize(
+    ("uri", "code", "reason"),
+    [
+        ("http://127.0.0.1:1", "LS211", "http://127.0.0.1:1: Connection refused"),
+        ("", "LS212", "RelativeUrlWithoutBase"),
+        ("lake", "LS212", "RelativeUrlWithoutBase"),
+    ],
+)
+def test_a_server_that_is_not_there_is_a_sentence(
+    uri: str, code: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance gives the debug text of its HTTP client."""
+    monkeypatch.setattr(catalog_client, "_FIRST_PAUSE_SECONDS", 0)
+    shop = Shop(tmp_path, "rest", {"uri": uri})
+    shop.declare(ORDERS)
+    result = shop.lancestat("plan")
+    assert result.exit_code == 1
+    text = " ".join(result.output.split())
+    assert code in text and f"({reason})" in text, text
+    assert "reqwest" not in text
+
+
 def test_an_undeclared_catalog_is_an_error_without_asking_any(tmp_path: Path) -> None:
     shop = Shop(tmp_path, "rest", {"uri": "http://127.0.0.1:1"})
     shop.declare({"name": "orders", "table": "lak.sales.orders"})

@@ -59,6 +59,17 @@ def test_a_commit_past_the_catalog_is_refused(shop: Shop) -> None:
     assert shop.lancestat("run").exit_code == 0
 
 
+def test_a_result_past_the_catalog_is_refused(shop: Shop) -> None:
+    shop.declare_joins(nearest={"lance": shop.announce("sales", "nearest")})
+    result = shop.lancestat("plan")
+    assert result.exit_code == 1
+    assert "LS213" in result.output, result.output
+    assert "table: lake.sales.nearest" in result.output
+    shop.declare_joins(nearest={"table": "lake.sales.nearest"})
+    result = shop.lancestat("plan")
+    assert result.exit_code == 0, result.output
+
+
 def test_a_folder_of_another_name_is_known_to_be_managed(shop: Shop) -> None:
     """The folder says nothing of its table, nor does any other table of the catalog."""
     shop.create("sales", "parts")
@@ -125,11 +136,11 @@ import os, signal, sys
 import lance
 from lancestat.cli.main import main
 
-when = sys.argv.pop(1)
+when, table = sys.argv.pop(1), sys.argv.pop(1)
 commit = lance.LanceDataset.commit
 
 def killed(uri, *args, **options):
-    ours = str(uri).endswith("orders")
+    ours = str(uri).endswith(table)
     if ours and when == "before":
         os.kill(os.getpid(), signal.SIGKILL)
     committed = commit(uri, *args, **options)
@@ -175,7 +186,7 @@ def check_mended(shop: Shop) -> None:
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_a_run_killed_around_its_commit_is_mended_by_the_next(shop: Shop, when: str) -> None:
     shop.declare(ORDERS)
-    run_and_be_killed(shop, "-c", KILLED, when)
+    run_and_be_killed(shop, "-c", KILLED, when, "orders")
     check_mended(shop)
 
 

@@ -11,6 +11,9 @@ import lance_namespace as ns
 import pytest
 from lance.namespace import RestAdapter
 
+from lancestat.cli import checks
+from lancestat.presentation.views import Check
+from lancestat.spark.session.installation import Java
 from tests.catalogs.shops import SERVING, Shop
 
 KINDS = ("flat", "manifest", "managed", "rest", "serving", "serving managed")
@@ -69,7 +72,11 @@ def test_naming_a_table_otherwise_reads_nothing_again(shop: Shop) -> None:
     assert "Nothing to do" in shop.lancestat("plan").output
 
 
-def test_every_command_takes_tables_of_catalogs(shop: Shop) -> None:
+def test_every_command_takes_tables_of_catalogs(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checks, "find_java", lambda: Java(Path("java"), 17))
+    monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", True, "starts"))
     names = ("orders",) if is_flat(shop) else ("sales", "orders")
     shop.create(*names)
     shop.declare({"name": "orders", "table": ".".join(("lake", *names))})
@@ -130,9 +137,28 @@ def test_one_dataset_by_its_uri_and_by_its_name_is_an_error(first: str, tmp_path
         assert "specs/shop.yml:2" in result.output and "specs/shop.yml:3" in result.output
     assert not shop.published("sales", "orders")
     assert shop.published("sales", "other")
+    for alone in ("by_uri", "by_name"):
+        result = shop.lancestat("run", "--select", alone)
+        assert result.exit_code == 1, result.output
+        assert "LS112" in result.output
+        assert "'by_uri'" in result.output and "'by_name'" in result.output
+    assert not shop.published("sales", "orders")
     shop.declare({**by_uri, "publish": "none"}, by_name)
     assert shop.lancestat("run").exit_code == 0
     assert shop.published("sales", "orders")
+
+
+@pytest.mark.parametrize("alone", ["by_uri", "by_name"])
+def test_one_output_by_its_uri_and_by_its_name_is_an_error(alone: str, tmp_path: Path) -> None:
+    shop = Shop(tmp_path, "dir", {"root": str(tmp_path / "lake")})
+    shop.create("sales", "orders")
+    output = shop.announce("sales", "nearest")
+    shop.declare_joins(by_uri={"lance": output}, by_name={"table": "lake.sales.nearest"})
+    for selected in ([], ["--select", alone]):
+        result = shop.lancestat("plan", *selected)
+        assert result.exit_code == 1, result.output
+        assert "LS112" in result.output, result.output
+        assert "'by_uri'" in result.output and "'by_name'" in result.output
 
 
 def test_a_saved_plan_is_out_of_date_when_the_table_moves(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.presentation.views import Check
 from lancestat.project import Project
+from lancestat.spark.session.installation import Java
 from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
 
@@ -46,6 +47,7 @@ def shop(tmp_path: Path) -> Path:
 def test_every_check_passes_or_has_advice(
     shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(checks, "find_java", lambda: Java(Path("java"), 17))
     monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", True, "starts"))
     result = lancestat("debug", "--output", "json", "--quiet")
     assert (result.exit_code, result.stderr) == (1, "")
@@ -68,6 +70,7 @@ def test_every_check_passes_or_has_advice(
 def test_the_text_has_a_line_per_check_with_advice_below(
     shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(checks, "find_java", lambda: Java(Path("java"), 17))
     monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", False, "no", "wait"))
     lines = lancestat("debug").stdout.splitlines()
     assert re.fullmatch(r"ok  Python +3\.\d+\.\d+", lines[0])

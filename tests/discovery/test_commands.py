@@ -45,6 +45,16 @@ def test_validate_and_list_ask_no_catalog(tmp_path: Path, lancestat: Lancestat) 
     assert lancestat("list", "--select", "source:laek").exit_code == 2
 
 
+def test_list_says_where_tables_that_are_not_found_may_be(
+    write: Write, lancestat: Lancestat
+) -> None:
+    write(LAKE + "tables:\n  - {name: other, uri: other.lance}\n")
+    unknown = lancestat("list", "--select", "source:lake")
+    assert unknown.exit_code == 0
+    assert unknown.stdout == "No nodes selected; --discover lists what the sources have.\n"
+    assert "other" in lancestat("list").stdout
+
+
 def test_list_discovers_on_demand(lancestat: Lancestat) -> None:
     listed = payload(lancestat, "list", "--discover")
     assert [node["name"] for node in listed["nodes"]] == ["crm_customers", "sales_orders"]
@@ -122,6 +132,7 @@ def test_a_source_that_fails_is_shown_once_and_the_others_go_on(
     assert planned.exit_code == 1
     assert planned.stdout.count("no permission") == 1
     assert "specs/sources.yml:3:14" in planned.stdout
+    assert "The sources that could be looked up have 2 tables." in planned.stdout
     plan = payload(lancestat, "plan")
     assert plan["sources"]["gone"] is None, "what a silent catalog has is not gone"
     [blocked] = [node for node in plan["nodes"] if node["action"] == "blocked"]

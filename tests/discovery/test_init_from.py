@@ -76,6 +76,7 @@ def test_what_is_written_is_run_as_it_is(tmp_path: Path) -> None:
         ("rest:https://host/x?token=secret-word", "would be written"),
         ("{root}/absent", "there is no folder"),
         ("{root}/empty", "there are no Lance tables"),
+        ("rest:http://127.0.0.1:1", "Connection refused)       hint: check what --from names"),
         ("dir:", "--from takes"),
         ("{root}/{{{{ x }}}}", "is a template"),
     ],

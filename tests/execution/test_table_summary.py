@@ -8,12 +8,14 @@ from pathlib import Path
 import lance
 import pytest
 
+import lancestat.execution.assembly
 import lancestat.execution.table_summary
 from lancestat.errors import StateUnreachable
 from lancestat.plan.actions import Skip
 from lancestat.spec.model import Publish
 from lancestat.state.identity import table_identity
 from lancestat.state.memory import MemoryState
+from lancestat.state.values import TableSummary
 from tests.execution.counted import Counted, check
 from tests.execution.world import World, orders
 
@@ -45,6 +47,31 @@ def run(world: World, state: Counted) -> None:
     assert world.run().status == "success"
 
 
+def test_the_first_run_reads_nothing_back(tmp_path: Path) -> None:
+    class Unread(Counted):
+        def summary(self, table: str) -> TableSummary | None:
+            raise AssertionError("a table that is new has no summary")
+
+    lance.write_dataset(orders(0, 100), str(tmp_path / "orders.lance"), max_rows_per_file=5)
+    state = Unread()
+    world = World(tmp_path / "orders.lance", state=state)
+    assert world.run().status == "success"
+    assert (state.partials_read, state.blocks_written) == (0, 10 * COLUMNS)
+
+
+def test_many_partials_are_read_back_for_the_summary(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are not kept in memory."""
+    monkeypatch.setattr(lancestat.execution.assembly, "_PARTIALS_KEPT", 20 * COLUMNS - 1)
+    lance.write_dataset(orders(0, 100), str(tmp_path / "orders.lance"), max_rows_per_file=5)
+    state = Counted()
+    world = World(tmp_path / "orders.lance", state=state)
+    assert world.run().status == "success"
+    assert state.partials_read == 20 * COLUMNS
+    check(world)
+
+
 def test_a_skip_writes_nothing(world: World, state: Counted) -> None:
     assert isinstance(world.action(), Skip)
     run(world, state)
@@ -54,8 +81,8 @@ def test_a_skip_writes_nothing(world: World, state: Counted) -> None:
 def test_an_append_rewrites_the_last_block(world: World, state: Counted) -> None:
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
-    # All 20 fragments are merged for the table, and the appended one is read for its group.
-    assert state.partials_read == (20 + 1) * COLUMNS
+    # All 20 fragments are merged for the table; the partials of the appended one are at hand.
+    assert state.partials_read == 20 * COLUMNS
     assert (state.blocks_read, state.blocks_written) == (0, COLUMNS)
     check(world)
 
@@ -68,12 +95,12 @@ def test_an_append_merges_existing_groups_with_new_fragments(
     run(world, state)
     assert [len(summary.groups) for summary in state.summaries] == [6]
     # Groups of four are merged of groups of one: no partial of an old fragment is read for them.
-    assert state.partials_read == (20 + 1) * COLUMNS
+    assert state.partials_read == 20 * COLUMNS
     check(world)
     lance.write_dataset(orders(105, 5), str(world.path), mode="append")
     run(world, state)
     # The table is merged of five groups, and of the one fragment that was a group by itself.
-    assert state.partials_read == (1 + 1) * COLUMNS
+    assert state.partials_read == COLUMNS
     assert state.blocks_written == COLUMNS
     check(world)
 

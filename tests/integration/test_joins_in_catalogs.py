@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import lance
@@ -14,6 +15,7 @@ import pytest
 from lance.namespace import RestAdapter
 
 from lancestat import Project
+from lancestat.output import past_results
 from tests.catalogs.lender import lending
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, Shop
@@ -51,7 +53,7 @@ def write(shop: Shop, table: str, rows: object, mode: str) -> None:
     )
 
 
-def declare(shop: Shop) -> Project:
+def declare(shop: Shop, **output: object) -> Project:
     """Declare both sides, a join into the catalog, and its result as a table with statistics."""
     shop.declare(*({"name": side, "table": f"lake.sales.{side}"} for side, _, _ in SIDES))
     join = {
@@ -59,7 +61,7 @@ def declare(shop: Shop) -> Project:
         "left": {"table": "queries", "vector": "v", "select": ["id"]},
         "right": {"table": "parts", "vector": "w", "select": ["key"]},
         "k": 2,
-        "output": {"table": "lake.sales.near"},
+        "output": {"table": "lake.sales.near", **output},
     }
     (shop.folder / "specs" / "joins.yml").write_text(json.dumps({"knn_joins": [join]}))
     return Project.load(shop.folder)
@@ -103,6 +105,37 @@ def test_a_join_into_a_catalog_is_seen_by_its_readers(shop: Shop) -> None:
     if shop.properties.get("managed"):
         # One for each side's statistics, and one for each result.
         assert requests(shop.root)["create_table_version"] >= 4
+
+
+def test_runs_remove_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(past_results, "GRACE", timedelta(0))
+    fill(shop)
+    project = declare(shop, keep=2)
+    for _ in range(4):
+        result = project.run(project.plan(full_refresh=True))
+        assert result.status == "success", [node.message for node in result.nodes]
+    kept = [version["version"] for version in shop.read("sales", "near").versions()]
+    # A catalog that manages versions removes them by itself.
+    is_managed = shop.properties.get("managed") or TRACKED.keys() <= shop.properties.keys()
+    assert kept == ([1, 2, 3, 4] if is_managed else [3, 4])
+    assert shop.read("sales", "near").count_rows() == 40
+    assert {action.verb for action in project.plan().actions} == {"skip"}
+
+
+def test_gc_removes_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(shop)
+    project = declare(shop)
+    for _ in range(3):
+        project.run(project.plan(full_refresh=True))
+    monkeypatch.setattr(past_results, "GRACE", timedelta(0))
+    project = declare(shop, keep=1)
+    assert {action.verb for action in project.plan().actions} == {"skip"}
+    project.collect_garbage(dry_run=True)
+    assert len(shop.read("sales", "near").versions()) == 3
+    project.collect_garbage()
+    is_managed = shop.properties.get("managed") or TRACKED.keys() <= shop.properties.keys()
+    assert len(shop.read("sales", "near").versions()) == (3 if is_managed else 1)
+    assert {action.verb for action in project.plan().actions} == {"skip"}
 
 
 @pytest.mark.s3

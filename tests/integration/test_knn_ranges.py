@@ -123,6 +123,9 @@ def test_a_table_is_joined_within_a_distance_between_changes(world: SparkWorld) 
     converge(world)
 
 
+WITHIN = "every pair is to be compared, and the result has all within 1"
+
+
 def test_more_pairs_than_are_allowed_leave_the_old_result(world: SparkWorld) -> None:
     world.declare(k="all", max_distance=1.0, metric="l2", max_pairs=10_000)
     converge(world)
@@ -131,7 +134,7 @@ def test_more_pairs_than_are_allowed_leave_the_old_result(world: SparkWorld) -> 
         world.declare(max_pairs=most)
         action = world.action()
         assert isinstance(action, JoinAction)
-        assert action.decision.why == "every pair within the distance is a row of the result"
+        assert action.decision.why == WITHIN
         [result] = world.run().nodes
         assert result.status == "error" and result.message is not None
         assert f"more than {most:,} pairs are within the distance 1" in result.message

@@ -341,6 +341,24 @@ def test_a_session_of_the_project_has_the_names(
         loaded.detach(session)
 
 
+def test_a_new_session_has_nothing_attached_and_is_attached_to_by_itself(
+    shop: Shop, session: SparkSession
+) -> None:
+    loaded = project(shop)
+    loaded.attach(session)
+    other = session.newSession()
+    for name in ("lake.sales.orders", "orders"):
+        assert session.table(name).count() == 40
+        # Spark's own catalog has no such table, or no namespaces of several parts.
+        assert failure(other, f"select * from {name}")
+    loaded.attach(other)
+    for name in ("lake.sales.orders", "orders"):
+        assert other.table(name).count() == 40
+    loaded.detach(other)
+    assert failure(other, "select * from lake.sales.orders")
+    assert session.table("lake.sales.orders").count() == 40
+
+
 def test_detaching_takes_away_what_was_attached_and_nothing_else(
     shop: Shop, session: SparkSession
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -136,3 +137,38 @@ def test_unknown_sizes_are_assumed_to_be_large(size: JoinSize) -> None:
 
 def test_more_lists_are_visited_when_there_are_more() -> None:
     assert [estimated_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"max_distance": 0.3}, "every pair is to be compared, and neighbours are within 0.3"),
+        (
+            {"max_distance": 0.3, "is_range": True},
+            "every pair is to be compared, and the result has all within 0.3",
+        ),
+        ({"excludes_self": True}, "every pair of rows of the table is to be compared"),
+        (
+            {"pairs_once": True, "max_distance": 2.0},
+            "every pair of rows of the table is to be compared, once, and neighbours are within 2",
+        ),
+    ],
+)
+def test_the_reason_names_what_limits_the_result(changes: dict[str, Any], why: str) -> None:
+    assert decide(replace(EXACT, **changes), 20_000, 20_000, 8).why == why
+
+
+def test_pairs_of_a_table_that_count_once_are_half_as_many() -> None:
+    once, twice = (
+        decide(replace(EXACT, excludes_self=True, pairs_once=is_once), 20_000, 20_000, 64)
+        for is_once in (True, False)
+    )
+    assert (once.pairs, twice.pairs) == (200_000_000, 400_000_000)
+    assert once.seconds is not None and twice.seconds is not None
+    assert once.seconds < twice.seconds
+
+
+def test_the_time_of_a_range_join_does_not_count_rows_that_are_not_known() -> None:
+    request = replace(EXACT, k=64, max_distance=0.3, is_range=True)
+    seconds = decide(request, 20_000, 20_000, 64).seconds
+    assert seconds is not None and seconds < 2.5

@@ -176,7 +176,13 @@ def test_lists_without_elements_are_not_vectors(list_type: Any) -> None:
 
 @pytest.mark.parametrize(
     "type",
-    [pa.int32(), pa.string(), pa.list_(pa.int32()), pa.list_(pa.list_(pa.float32()))],
+    [
+        pa.int32(),
+        pa.string(),
+        pa.list_(pa.int32()),
+        pa.list_(pa.binary(2)),
+        pa.list_(pa.list_(pa.float32())),
+    ],
     ids=str,
 )
 def test_other_types_are_not_vectors(type: pa.DataType) -> None:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Sequence
 
 import lance
+import pyarrow as pa
 import pytest
 
 from lancestat.errors import OutputNotWritten
@@ -125,3 +126,53 @@ def test_the_health_of_a_project_is_that_of_its_worst_node(
     if health is Health.WARN:
         joins.declare(k=3)
     assert whole(joins, ("l", "r", "near")).health is health
+
+
+@pytest.mark.parametrize(
+    ("recall", "problems"),
+    [
+        (0.94999, ("Its recall is 0.9499, 0.95 is asked.",)),
+        (0.95, ()),
+        (None, ()),
+    ],
+)
+def test_a_recall_under_what_was_asked_is_a_warning(
+    joins: JoinWorld, recall: float | None, problems: tuple[str, ...]
+) -> None:
+    joins.declare(mode="approx", recall=0.95)
+    joins.measured = (recall, None if recall is None else 3)
+    joins.run()
+    node = report(joins)
+    assert node.problems == problems
+    assert node.health is (Health.WARN if problems else Health.OK)
+
+
+def test_ten_times_as_many_unmatched_rows_are_a_warning(joins: JoinWorld) -> None:
+    def written(count: int) -> None:
+        rows = vectors(0, 30, name="v").to_pylist()
+        for row in rows:
+            row["v"] = None if row["id"] < count else [1.0, 2.0]
+        schema = vectors(0, 1, name="v").schema
+        lance.write_dataset(pa.Table.from_pylist(rows, schema), joins.uri("l"), mode="overwrite")
+        joins.run()
+
+    def problems() -> tuple[str, ...]:
+        return report(joins).problems
+
+    written(0)
+    assert problems() == ()
+    written(9)
+    assert problems() == ()
+    written(0)
+    written(10)
+    assert problems() == ("10 left rows matched nothing, 0 in the run before.",)
+    assert report(joins).health is Health.WARN
+    written(2)
+    assert problems() == ()
+    written(19)
+    assert problems() == ()
+    written(2)
+    written(20)
+    assert problems() == ("20 left rows matched nothing, 2 in the run before.",)
+    joins.run()
+    assert len(problems()) == 1

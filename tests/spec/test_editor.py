@@ -96,7 +96,7 @@ SPECS: dict[str, Any] = {
             "right": {"table": "lake.s.r", "vector": "v"},
             "k": "all",
             "max_pairs": 5,
-            "output": {"table": "lake.s.x"},
+            "output": {"table": "lake.s.x", "keep": "7d"},
         },
     ],
 }

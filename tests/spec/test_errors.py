@@ -116,6 +116,12 @@ knn_joins:
      max_distance: 1, on: [a]}
   - {name: q, k: 3, left: {table: t, vector: v}, right: {table: t, vector: v}, output: {lance: i},
      max_pairs: 1}
+  - {name: r, k: 3, left: {table: t, vector: v}, right: {table: t, vector: v},
+     output: {parquet: f, keep: 3}}
+  - {name: s, k: 3, left: {table: t, vector: v}, right: {table: t, vector: v},
+     output: {lance: h, keep: 0}}
+  - {name: u, k: 3, left: {table: t, vector: v}, right: {table: t, vector: v},
+     output: {lance: g, keep: 1w}}
 """,
     "unknown_references": """\
 tables:

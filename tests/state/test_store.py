@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import islice
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 from lance.optimize import Compaction
 
+from lancestat.errors import StateUnreachable
 from lancestat.state.layout import DatasetLocation, Kind
 from lancestat.state.partials import partial_schema
 from lancestat.state.store import LanceState, open_state
@@ -291,6 +293,74 @@ def test_threads_share_a_state(folder: Path) -> None:
         assert list(pool.map(work, range(8))) == [5] * 8
     assert len(state.records()) == 8
     assert len(list((folder / "v1").iterdir())) == 2
+
+
+class _Held:
+    """Holds the first write of a state's partials until all others wait behind it."""
+
+    def __init__(
+        self, state: LanceState, monkeypatch: pytest.MonkeyPatch, failure: Exception | None = None
+    ) -> None:
+        self._table = state.partial_table
+        self._write = self._table._write
+        self._failure = failure
+        self._begun = threading.Event()
+        self._goes_on = threading.Event()
+        monkeypatch.setattr(self._table, "_write", self._held)
+
+    def add(self, state: LanceState, threads: int) -> list[Exception | None]:
+        """Add partials of t0, t1 and so on; the error of each."""
+
+        def add(number: int) -> Exception | None:
+            try:
+                state.add_partials(f"t{number}", [stored(number, x=number)])
+            except Exception as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(threads) as pool:
+            first = pool.submit(add, 0)
+            assert self._begun.wait(60)
+            others = [pool.submit(add, number) for number in range(1, threads)]
+            while len(self._table._waiting) < threads - 1:
+                time.sleep(0.001)
+            self._goes_on.set()
+            return [added.result() for added in (first, *others)]
+
+    def _held(
+        self, dataset: lance.LanceDataset, batches: Iterable[pa.RecordBatch]
+    ) -> list[lance.FragmentMetadata]:
+        if self._begun.is_set() and self._failure is not None:
+            raise self._failure
+        self._begun.set()
+        assert self._goes_on.wait(60)
+        return self._write(dataset, batches)
+
+
+def test_threads_that_append_at_once_share_a_commit(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = open_state(str(folder))
+    assert _Held(state, monkeypatch).add(state, 8) == [None] * 8
+    # Version 1 is the empty dataset, 2 has the rows of the first thread, 3 those of all others.
+    dataset = lance.dataset(partials_dataset(folder))
+    assert (dataset.version, len(dataset.get_fragments())) == (3, 2)
+    assert len(set(dataset.to_table(columns=["id"]).column("id").to_pylist())) == 8
+    for number in range(8):
+        entries = open_state(str(folder)).partials(f"t{number}", {(fingerprint(number),): X})
+        assert list(entries) == [stored(number, x=number)]
+
+
+def test_a_commit_that_fails_fails_for_all_that_share_it(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = open_state(str(folder))
+    failure = StateUnreachable("the state cannot be reached")
+    assert _Held(state, monkeypatch, failure).add(state, 4) == [None, *[failure] * 3]
+    monkeypatch.undo()
+    state.add_partials("t1", [stored(1, x=1)])
+    indexes = open_state(str(folder)).partial_indexes([f"t{number}" for number in range(4)])
+    assert [len(index.singles) for index in indexes.values()] == [1, 1, 0, 0]
 
 
 def test_runs_that_create_the_same_state_concurrently_lose_nothing(

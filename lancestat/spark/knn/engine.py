@@ -133,7 +133,7 @@ class SparkJoin:
         right = self.work.right
         if right.table is None or right.filter is not None:
             return False
-        if self.work.request.mode is Mode.EXACT:
+        if self.work.request.mode is Mode.EXACT or self.work.request.has_bits:
             return False
         side = opened.side
         assert isinstance(side, VectorSide)
@@ -327,7 +327,15 @@ class Engine:
         name, vector, select = source.name, source.vector, source.select
         if source.table is not None:
             options = self.options.of(source.table.pin.uri)
-            opened = opened_table(source.table, vector, select, options, name, source.filter)
+            opened = opened_table(
+                source.table,
+                vector,
+                select,
+                options,
+                name,
+                source.filter,
+                has_bits=request.has_bits,
+            )
             return with_keys(opened, source.keys)
         assert source.frame is not None
         rows = with_numbered_columns(source.frame, vector, (*select, *source.keys), name)
@@ -348,6 +356,7 @@ class Engine:
             name == "left",
             self.storage_options,
             as_spark=request.as_spark,
+            has_bits=request.has_bits,
         )
         opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)

@@ -281,7 +281,7 @@ class ParquetScan:
 class ParquetSide:
     """Rows with vectors that are read where they are: the same to a search as a `VectorSide`.
 
-    A row's position is that in the order in which Spark reads the files.
+    A row's position is that in the order in which Spark reads the files. `has_bits` is as there.
     """
 
     scan: ParquetScan
@@ -289,6 +289,7 @@ class ParquetSide:
     columns: tuple[str, ...]
     storage_options: Mapping[str, str] = field(repr=False, default_factory=dict)
     keys: tuple[str, ...] = ()
+    has_bits: bool = False
 
     @property
     def all_rows(self) -> Rows:

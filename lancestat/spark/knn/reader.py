@@ -45,9 +45,9 @@ class VectorReader:
     def read(self, rows: Rows) -> Vectors:
         """Return the vectors of consecutive rows."""
         held = [batch.column(0) for batch in read_columns(self.side, rows, (self.side.vector,))]
-        empty = pa.list_(pa.float32(), self.dimension)
-        columns = pa.chunked_array(held) if held else pa.chunked_array([], empty)
-        return self._vectors(columns, rows.start)
+        if not held:
+            return Vectors(np.zeros((0, self.dimension), np.float32), np.zeros(0, np.bool_))
+        return self._vectors(pa.chunked_array(held), rows.start)
 
     def blocks(self, rows: Rows, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
         """Yield the consecutive rows that can match, so many bytes of vectors at a time."""
@@ -78,7 +78,14 @@ class VectorReader:
 
     def _vectors(self, columns: pa.ChunkedArray, first_row: int) -> Vectors:
         source = f"the {self.name} side"
-        return vectors(columns, self.dimension, self.metric, first_row=first_row, source=source)
+        return vectors(
+            columns,
+            self.dimension,
+            self.metric,
+            has_bits=self.side.has_bits,
+            first_row=first_row,
+            source=source,
+        )
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
         """Return the vectors of rows at ascending positions that can match."""
@@ -89,7 +96,8 @@ class VectorReader:
         """Return the vectors of rows at ascending positions."""
         column = take(self.side, positions, (self.side.vector,)).column(0)
         source = f"the {self.name} side"
-        return vectors(column, self.dimension, self.metric, source=source)
+        has_bits = self.side.has_bits
+        return vectors(column, self.dimension, self.metric, has_bits=has_bits, source=source)
 
     def sample(self, count: int, together: int = 1) -> NDArray[np.float32]:
         """Return vectors of evenly spread rows that can match, the same in every run.

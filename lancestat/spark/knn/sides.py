@@ -156,6 +156,8 @@ def opened_table(
     storage_options: Mapping[str, str],
     name: str,
     filter: str | None = None,
+    *,
+    has_bits: bool = False,
 ) -> OpenedSide:
     """Open a Lance table in place, and count the rows that pass a filter in Lance's SQL.
 
@@ -173,7 +175,8 @@ def opened_table(
             hint = did_you_mean(column, schema.names)
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
-    known = vectors(empty, None, Metric.L2, source=f"the {name} side").values.shape[1]
+    source = f"the {name} side"
+    known = vectors(empty, None, Metric.L2, has_bits=has_bits, source=source).values.shape[1]
     fragments, selection = table.fragments, None
     if filter is not None:
         with pinned_reads(table.pin, storage_options):
@@ -185,6 +188,7 @@ def opened_table(
         fragments=fragments,
         storage_options=storage_options,
         selection=selection,
+        has_bits=has_bits,
     )
     return OpenedSide(side, known or first_dimension(side, name))
 
@@ -207,7 +211,10 @@ def first_dimension(side: Side, name: str) -> int | None:
     row = 0
     for batch in read_columns(side, side.all_rows, (side.vector,)):
         column, source = batch.column(0), f"the {name} side"
-        dimension = vectors(column, None, Metric.L2, first_row=row, source=source).values.shape[1]
+        read = vectors(
+            column, None, Metric.L2, has_bits=side.has_bits, first_row=row, source=source
+        )
+        dimension = read.values.shape[1]
         if dimension:
             return int(dimension)
         row += len(column)
@@ -226,7 +233,7 @@ def read_in_place(
     *selected, needed = scan.column_bytes
     if request.mode is not Mode.EXACT or sum(selected) > max(needed, LIGHT_BYTES):
         return None
-    side = ParquetSide(scan, scan.schema.names[-1], columns)
+    side = ParquetSide(scan, scan.schema.names[-1], columns, has_bits=request.has_bits)
     rows, dimension = left.side.all_rows, first_dimension(side, "right")
     shares = grid(rows, len(side.all_rows), dimension=dimension or 1, k=request.k, cores=cores)
     return OpenedSide(side, dimension) if len(shares.chunks) == 1 else None

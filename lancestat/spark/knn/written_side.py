@@ -23,7 +23,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.knn.request import Metric
-from lancestat.knn.vectors import Vectors, enlarged, require_plain, vectors
+from lancestat.knn.spark_vectors import enlarged, require_plain
+from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
 from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
 from lancestat.lake.open import readable, store_options
@@ -51,8 +52,8 @@ class SideWriteOptions:
     """The target and options of writing a side; pickled for Spark's workers.
 
     `side` is `left` or `right`, for errors. `keeps_all` keeps rows whose vector cannot match, with
-    null for it. `dimension` is the length of vectors, None to take that of the first. `as_spark`
-    is that of the request.
+    null for it. `has_bits` is as for a `VectorSide`; what is written are the bits. `dimension` is
+    the length of vectors, None to take that of the first. `as_spark` is that of the request.
     """
 
     uri: str
@@ -62,6 +63,7 @@ class SideWriteOptions:
     storage_options: Mapping[str, str] = field(repr=False)
     dimension: int | None = None
     as_spark: bool = False
+    has_bits: bool = False
 
 
 def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOptions) -> OpenedSide:
@@ -279,6 +281,7 @@ class _Writer:
             batch.column(batch.num_columns - 1),
             self._dimension,
             self._writing.metric,
+            has_bits=self._writing.has_bits,
             first_row=self._seen,
             source=source,
         )
