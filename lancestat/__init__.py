@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lancestat.execution.knn_join import knn_join
+    from lancestat.execution.nearest_by import register
     from lancestat.presentation.explanation import explain
     from lancestat.project import Project
-    from lancestat.spark.read.relation import read_table, register
+    from lancestat.spark.read.relation import read_table
 
 __version__ = "0.1.0"
 __all__ = ["Project", "__version__", "explain", "knn_join", "read_table", "register"]
@@ -18,7 +19,7 @@ _PLACES = {
     "explain": "lancestat.presentation.explanation",
     "knn_join": "lancestat.execution.knn_join",
     "read_table": "lancestat.spark.read.relation",
-    "register": "lancestat.spark.read.relation",
+    "register": "lancestat.execution.nearest_by",
 }
 
 

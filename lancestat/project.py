@@ -351,6 +351,9 @@ class Project:
     def spark(self) -> SparkSession:
         """A session of the target with the cost-based optimizer on, and what `attach` gives it.
 
+        Joins by NEAREST BY over vectors run on lancestat's engine there, in `scratch` of the
+        target; `spark.lancestat.nearestBy.enabled` turns that off.
+
         Raises:
             SparkConnectSession: the target or the process has a session without a JVM.
             RunError: Spark does not start.
@@ -361,7 +364,24 @@ class Project:
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
             session.conf.set(key, value)
         self.attach(session)
+        self.run_nearest_by(session)
         return session
+
+    def run_nearest_by(self, spark: SparkSession) -> None:
+        """Let a session run joins by NEAREST BY over vectors on lancestat's engine.
+
+        Nothing happens before Spark 4.2, which has no such joins.
+
+        Args:
+            spark: A classic session.
+
+        Raises:
+            RunError: the session cannot be used.
+        """
+        from lancestat.execution.nearest_by import install
+
+        target = self.spec.target
+        install(spark, target.scratch, target.storage_options)
 
     def attach(
         self,
@@ -392,6 +412,7 @@ class Project:
             UsageError: a selector is wrong or matches nothing.
             RunError: the session cannot be used.
         """
+        from lancestat.execution.nearest_by import has_rule
         from lancestat.spark.read.relation import attach_views
         from lancestat.spark.session.compiler import compiling
 
@@ -403,6 +424,8 @@ class Project:
         for name, error in attachment.failed.items():
             _log.warning("table '%s' is not attached: %s", name, error.message)
         catalogs = self.attach_catalogs(spark)
+        if has_rule(spark):
+            self.run_nearest_by(spark)
         return replace(
             attachment, catalogs=catalogs.catalogs, failed_catalogs=catalogs.failed_catalogs
         )

@@ -35,6 +35,9 @@ COMMANDS = {
     ),
     "gc": Entry("lancestat.cli.commands.gc:gc", "Remove state and scratch that nothing needs."),
     "package": Entry("lancestat.cli.commands.package:package", "Pack what Spark's workers need."),
+    "jar": Entry(
+        "lancestat.cli.commands.jar:jar", "Write the jar with which sessions run NEAREST BY."
+    ),
     "schema": Entry(
         "lancestat.cli.commands.schema:schema",
         "Print the JSON Schema of a KIND of YAML, or list the kinds.",

@@ -63,6 +63,16 @@ class PackageNotWritten(UsageError):
     remedy = "Name another file, or give `--force` to replace the one that is there."
 
 
+class JarNotWritten(UsageError):
+    """`lancestat jar` cannot write the jar, would overwrite a file, or Spark has no NEAREST BY."""
+
+    code = "LS409"
+    remedy = (
+        "Name another file, or give `--force` to replace the one that is there. NEAREST BY needs "
+        "Spark 4.2 or newer."
+    )
+
+
 class VersionAndTag(UsageError):
     """Both a version and a tag are given for one table."""
 
@@ -177,6 +187,14 @@ class VectorLengthMismatch(UsageError):
         "Join columns whose vectors come from one model. A row without a vector has null there, "
         "not an empty list."
     )
+
+
+class VectorLeftToSpark(UsageError):
+    """A query by NEAREST BY has vectors that only Spark compares as it means: with NaN, infinity or
+    elements above 2^48."""
+
+    code = "LS464"
+    remedy = "None is needed: Spark computes such a query itself, and its log says so."
 
 
 class SideFilesMissing(UsageError):

@@ -66,14 +66,25 @@ def result_rows(spark: SparkSession, uri: str, storage_options: Mapping[str, str
     Raises:
         LancestatError: it cannot be read.
     """
+    return rows_and_place(spark, uri, storage_options)[0]
+
+
+def rows_and_place(
+    spark: SparkSession, uri: str, storage_options: Mapping[str, str]
+) -> tuple[DataFrame, bool]:
+    """As `result_rows`; and whether Spark has got the rows, and needs the dataset no more.
+
+    Raises:
+        LancestatError: it cannot be read.
+    """
     dataset = observe_dataset(uri, storage_options=storage_options)
     written = snapshot(dataset, uri, storage_options)
     sizes = [file.size_bytes for fragment in written.fragments for file in fragment.files]
     if sum(LOCAL_BYTES + 1 if size is None else size for size in sizes) > LOCAL_BYTES:
         if is_connect(spark):
-            return _remote_rows(spark, written, storage_options)
-        return read_table(spark, uri, storage_options=storage_options)
-    return _local_rows(spark, written, storage_options)
+            return _remote_rows(spark, written, storage_options), False
+        return read_table(spark, uri, storage_options=storage_options), False
+    return _local_rows(spark, written, storage_options), True
 
 
 def _local_rows(

@@ -97,7 +97,9 @@ class JoinRequest:
     compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
     with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
     right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
-    them an error. With `has_bits` vectors are bytes of eight bits, which are their elements.
+    them an error. With `has_bits` vectors are bytes of eight bits, which are their elements. With
+    `as_spark` vectors that Spark's functions compare in another way are refused, by
+    `VectorLeftToSpark`.
     """
 
     k: int
@@ -115,6 +117,7 @@ class JoinRequest:
     is_range: bool = False
     max_pairs: int = MOST_PAIRS
     has_bits: bool = False
+    as_spark: bool = False
 
     @property
     def is_self_join(self) -> bool:

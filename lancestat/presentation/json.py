@@ -22,6 +22,7 @@ from lancestat.presentation.views import (
     ExplanationView,
     GarbageView,
     InitView,
+    JarView,
     ListView,
     PackageView,
     PlanView,
@@ -194,6 +195,17 @@ def _package(view: PackageView, page: Page) -> Payload:
         size_bytes=view.size_bytes,
         python=view.python,
         packages=dict(view.packages),
+        conf=dict(view.conf),
+    )
+
+
+@FORMAT.renders(JarView)
+def _jar(view: JarView, page: Page) -> Payload:
+    return _object(
+        "jar",
+        path=str(view.path),
+        size_bytes=view.size_bytes,
+        spark=view.spark,
         conf=dict(view.conf),
     )
 

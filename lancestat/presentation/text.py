@@ -20,6 +20,7 @@ from lancestat.presentation.views import (
     ExplanationView,
     GarbageView,
     InitView,
+    JarView,
     ListView,
     PackageView,
     PlanView,
@@ -182,6 +183,17 @@ def _package(view: PackageView, page: Page) -> Iterator[str]:
     yield "In the configuration of a session that lancestat does not start:"
     yield ""
     yield from (f"  {key}  {value}" for key, value in view.conf.items())
+
+
+@FORMAT.renders(JarView)
+def _jar(view: JarView, page: Page) -> Iterator[str]:
+    yield paint(f"wrote {view.path}, for Spark {view.spark}: {size(view.size_bytes)}", "note")
+    yield ""
+    yield "In the configuration of a session that lancestat does not start:"
+    yield ""
+    yield from (f"  {key}  {value}" for key, value in view.conf.items())
+    yield ""
+    yield "Then, in its Python: lancestat.register(spark)"
 
 
 @FORMAT.renders(GarbageView)

@@ -47,6 +47,9 @@ def explanation_lines(view: ExplanationView, page: Page) -> list[str]:
     """Return operators with estimated rows and bytes, then each scan with its statistics."""
     explanation = view.explanation
     lines = _plan(explanation, page)
+    for join in explanation.nearest_by:
+        what = visible(page.redacted(f"{join.join}: {join.strategy}, since {join.reason}"))
+        lines += ["", f"NEAREST BY {what}"]
     if not explanation.is_cost_based:
         note = "spark.sql.cbo.enabled is false: row counts and column statistics are not looked at"
         lines += ["", paint(note, "error")]

@@ -178,6 +178,15 @@ class PackageView(NamedTuple):
     conf: Mapping[str, str]
 
 
+class JarView(NamedTuple):
+    """The jar for sessions of a version of Spark, and the settings that give it to one."""
+
+    path: Path
+    size_bytes: int
+    spark: str
+    conf: Mapping[str, str]
+
+
 class StatusView(NamedTuple):
     """The state of nodes: `counts` has how many are of each health, in words, the best first."""
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Iterable, Iterator
 from datetime import date, datetime, timezone
 from decimal import Decimal
@@ -22,8 +23,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lancestat
 from lancestat.errors import ConnectorMissing, DataSourcesMissing, SparkNotStarted
+from lancestat.execution.nearest_by import install
 from lancestat.plan.actions import is_pending
-from lancestat.spark.session import versions
+from lancestat.spark.session import compiler, versions
 from lancestat.spark.session.jobs import job_group
 from lancestat.spark.session.remote import connect
 from tests.spark.arrow_values import plain
@@ -180,6 +182,17 @@ def test_arrow_schemas_have_the_zone_that_is_asked_for(spark: SparkSession) -> N
 def test_what_is_told_of_spark_is_what_it_has() -> None:
     assert versions.has_nearest_by_join() == hasattr(DataFrame, "nearestByJoin")
     assert versions.has_python_sources() == hasattr(SparkSession, "dataSource")
+
+
+def test_what_runs_joins_by_nearest_by_is_compiled_where_spark_has_them(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = versions.java_sources(spark, compiler.sources())
+    assert ("NearestByRule.java" in known) == versions.has_nearest_by_join()
+    install(spark)
+    monkeypatch.setattr(versions, "has_nearest_by_join", lambda: False)
+    with zipfile.ZipFile(compiler.compile_jar(spark, compiler.sources())) as jar:
+        assert not any("NearestBy" in name for name in jar.namelist())
 
 
 def test_the_format_is_there_where_spark_has_python_sources(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _ROWS_FOR_PEOPLE = 100
 _ALL = "all"
+_NEAREST_BY = re.compile(r"\bnearest\b", re.IGNORECASE)
 
 
 class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -155,6 +157,8 @@ def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryCont
         tables |= project.attach(spark, select=selected).failed
     elif mentioned(text.text, tuple(project.spec.target.catalogs)):
         project.attach_catalogs(spark)
+    if _NEAREST_BY.search(text.text):
+        project.run_nearest_by(spark)
     schema = view_schema(spark)
     views = tuple(f"{schema}.{table.value}" for table in ReportTable)
     return QueryContext(tables, secret_values(project.spec.target.storage_options), views)

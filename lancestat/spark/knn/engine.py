@@ -370,6 +370,7 @@ class Engine:
             request.metric,
             name == "left",
             self.storage_options,
+            as_spark=request.as_spark,
             has_bits=request.has_bits,
         )
         opened = write_side(rows, scan, writing)

@@ -18,10 +18,12 @@ from lancestat.errors import (
     ScratchUnusable,
     SideColumnMissing,
     SideNotWritten,
+    VectorLeftToSpark,
     VectorLengthMismatch,
     did_you_mean,
 )
 from lancestat.knn.request import Metric
+from lancestat.knn.spark_vectors import enlarged, require_plain
 from lancestat.knn.vectors import Vectors, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
 from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
@@ -51,7 +53,7 @@ class SideWriteOptions:
 
     `side` is `left` or `right`, for errors. `keeps_all` keeps rows whose vector cannot match, with
     null for it. `has_bits` is as for a `VectorSide`; what is written are the bits. `dimension` is
-    the length of vectors, None to take that of the first.
+    the length of vectors, None to take that of the first. `as_spark` is that of the request.
     """
 
     uri: str
@@ -60,6 +62,7 @@ class SideWriteOptions:
     keeps_all: bool
     storage_options: Mapping[str, str] = field(repr=False)
     dimension: int | None = None
+    as_spark: bool = False
     has_bits: bool = False
 
 
@@ -75,10 +78,14 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOpti
         VectorLengthMismatch: vectors of different lengths.
         NotVectors: the column holds no vectors.
         SideNotWritten: Lance cannot hold a column.
+        VectorLeftToSpark: a vector that is refused, as `as_spark` asks.
         ScratchUnusable: scratch cannot be written to.
         JobFailed: the job failed.
     """
     reports = _run(rows, scan, writing)
+    refused = next((report.refused for report in reports if report.refused), None)
+    if refused is not None:
+        raise VectorLeftToSpark(refused)
     dimension = _dimension(reports, writing.side)
     if dimension is not None and any(report.dimension is None for report in reports if report.rows):
         # A partition without any vector has no type for its column.
@@ -93,7 +100,11 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOpti
 
 @dataclass(frozen=True, slots=True)
 class _PartitionReport:
-    """The result of writing a partition; `dimension` is None where no row had a vector."""
+    """The result of writing a partition; `dimension` is None where no row had a vector.
+
+    `refused` says why nothing was written, as `VectorLeftToSpark` has it: for Spark the task has
+    not failed then, and is not tried again.
+    """
 
     fragments: Sequence[str]
     rows: int
@@ -101,6 +112,7 @@ class _PartitionReport:
     excluded: int
     dimension: int | None
     schema: str | None
+    refused: str | None = None
 
 
 def with_numbered_columns(
@@ -190,8 +202,18 @@ class _Writer:
         self._partition = partition
         self._dimension = writing.dimension
         self._rows = self._seen = self._excluded = 0
+        self._refused: str | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> _PartitionReport:
+        try:
+            return self._written(batches)
+        except BaseException:
+            # Lance wraps what its input raises.
+            if self._refused is None:
+                raise
+            return _PartitionReport([], 0, 0, 0, None, None, self._refused)
+
+    def _written(self, batches: Iterable[pa.RecordBatch]) -> _PartitionReport:
         nonempty = (batch for batch in self._batches(batches) if batch.num_rows)
         first = next(nonempty, None)
         fragments, schema = [], None
@@ -244,7 +266,17 @@ class _Writer:
             yield self._excluding_unmatched(early, _none(early.num_rows, 1))
 
     def _vectors(self, batch: pa.RecordBatch) -> Vectors:
+        try:
+            return self._read(batch)
+        except (VectorLeftToSpark, VectorLengthMismatch) as error:
+            if self._writing.as_spark:
+                self._refused = error.message
+            raise
+
+    def _read(self, batch: pa.RecordBatch) -> Vectors:
         source = f"partition {self._partition} of the {self._writing.side} side"
+        if self._writing.as_spark:
+            require_plain(batch.column(batch.num_columns - 1), source)
         batch_vectors = vectors(
             batch.column(batch.num_columns - 1),
             self._dimension,
@@ -265,6 +297,12 @@ class _Writer:
         if excluded and not self._writing.keeps_all:
             batch = batch.filter(pa.array(valid))
             values, valid = values[valid], valid[valid]
+        if (
+            self._writing.as_spark
+            and self._writing.metric is Metric.DOT
+            and self._writing.keeps_all
+        ):
+            values = enlarged(values)
         self._rows += len(values)
         column = pa.FixedSizeListArray.from_arrays(
             pa.array(values.reshape(-1)),

@@ -36,10 +36,20 @@ _WITHOUT_CLASSIC = {
     "scala.collection.immutable.Seq": "scala.collection.Seq",
 }
 
+_OF_NEAREST_BY = "NearestBy"
+
 
 def java_sources(spark: SparkSession, sources: Mapping[str, str]) -> dict[str, str]:
-    """Return Java sources with the names that the classes of the running Spark have."""
-    texts = dict(sources)
+    """Return Java sources with the names that the classes of the running Spark have.
+
+    Those about NEAREST BY are left out where Spark has no such joins.
+    """
+    has_nearest_by = has_nearest_by_join()
+    texts = {
+        name: text
+        for name, text in sources.items()
+        if has_nearest_by or not name.startswith(_OF_NEAREST_BY)
+    }
     if not _has_classic(spark):
         for name in texts:
             for current, earlier in _WITHOUT_CLASSIC.items():

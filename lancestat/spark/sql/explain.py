@@ -11,8 +11,9 @@ from lancestat.optimizer.aggregates import PushDown, PushDownReason
 from lancestat.optimizer.estimates import ColumnEstimate
 from lancestat.optimizer.explanation import Explanation, Pruning
 from lancestat.spark.read.relation import planning_service
-from lancestat.spark.session.compiler import relation_classes
+from lancestat.spark.session.compiler import nearest_by_extension, relation_classes
 from lancestat.spark.session.start import active, require_classic
+from lancestat.spark.session.versions import has_nearest_by_join
 from lancestat.spark.sql.query_failure import (
     NO_CONTEXT,
     QueryContext,
@@ -65,12 +66,22 @@ class ScanLine:
 
 
 @dataclass(frozen=True, slots=True)
+class NearestByLine:
+    """A join by NEAREST BY: what it asks for, how it will be computed, and why so."""
+
+    join: str
+    strategy: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlanExplanation:
     """The plan before execution; `is_cost_based` says whether Spark uses column statistics."""
 
     operators: tuple[Operator, ...]
     scans: tuple[ScanLine, ...]
     is_cost_based: bool
+    nearest_by: tuple[NearestByLine, ...] = ()
 
     @property
     def reads_lance(self) -> bool:
@@ -83,6 +94,7 @@ class PlanExplanation:
             "cost_based": self.is_cost_based,
             "plan": [asdict(operator) for operator in self.operators],
             "scans": [_scan(scan) for scan in self.scans],
+            "nearest_by": [asdict(line) for line in self.nearest_by],
         }
 
 
@@ -152,6 +164,7 @@ _EXPRESSION_IDS = re.compile(r"#\d+L?")
 _FIELDS_SHOWN = 12
 # Operators of a plan that is ready to run, which change nothing for people.
 _WRAPPERS = ("WholeStageCodegen", "InputAdapter", "ColumnarToRow", "ResultQueryStage")
+_NEAREST_BY = "LancestatNearestBy"
 _FORMAT = "lancestat"
 _OF_FORMAT = (
     "the format lancestat is a Python data source: Spark asks it for no statistics, and prunes and "
@@ -183,7 +196,7 @@ def explain_query(
     """
     reader = _Reader(spark)
     try:
-        return reader.explained(reader.planned(statement.plan))
+        return reader.explained(*reader.planned(statement.plan))
     except Exception as error:
         raise explain_failure(error, statement.text, query_context) from None
 
@@ -201,7 +214,8 @@ def explain_frame(frame: DataFrame) -> PlanExplanation:
     require_classic(spark)
     with active(spark):
         try:
-            return _Reader(spark).explained(frame._jdf.queryExecution().sparkPlan())
+            execution = frame._jdf.queryExecution()
+            return _Reader(spark).explained(execution.sparkPlan(), execution.analyzed())
         except Exception as error:
             raise explain_failure(error, QueryText("")) from None
 
@@ -217,17 +231,31 @@ class _Reader:
         self._operators: list[Operator] = []
         self._scans: list[ScanLine] = []
         self._subqueries: list[Any] = []
+        self._nearest_by: list[NearestByLine] = []
 
-    def planned(self, plan: Any) -> Any:
-        """Return the physical plan of a parsed one; a command in it is not run."""
+    def planned(self, plan: Any) -> tuple[Any, Any]:
+        """Return the physical and the analyzed plan of a parsed one; a command is not run."""
         skip = self._execution.CommandExecutionMode.SKIP()
-        return self._state.executePlan(plan, skip).sparkPlan()
+        execution = self._state.executePlan(plan, skip)
+        return execution.sparkPlan(), execution.analyzed()
 
-    def explained(self, plan: Any) -> PlanExplanation:
-        """Return the explanation of a physical plan."""
+    def explained(self, plan: Any, analyzed: Any) -> PlanExplanation:
+        """Return the explanation of a physical plan, and of the analyzed one that it is of."""
         self._read(plan, 0, None)
+        self._read_kept(analyzed)
         is_cost_based = self._state.conf().cboEnabled()
-        return PlanExplanation(tuple(self._operators), tuple(self._scans), is_cost_based)
+        return PlanExplanation(
+            tuple(self._operators), tuple(self._scans), is_cost_based, tuple(self._nearest_by)
+        )
+
+    def _read_kept(self, analyzed: Any) -> None:
+        """Add a line for each join by NEAREST BY that only the analyzed plan has as one."""
+        # The classes would have to be compiled for it.
+        if not has_nearest_by_join() or "NearestByJoin" not in analyzed.toString():
+            return
+        texts = list(nearest_by_extension(self._spark).kept(analyzed))
+        for join, reason in zip(texts[::2], texts[1::2], strict=True):
+            self._nearest_by.append(NearestByLine(join, "spark", reason))
 
     def _read(self, plan: Any, depth: int, refusal: PushDown | None) -> None:
         """Add a line for an operator, then those of its inputs and subqueries.
@@ -252,9 +280,14 @@ class _Reader:
         if name.startswith(_COMMAND):
             self._operators.append(Operator(name, depth))
             for child in _sequence(plan.cmd().innerChildren()):
-                self._read(self.planned(child), depth + 1, None)
+                physical, analyzed = self.planned(child)
+                self._read(physical, depth + 1, None)
+                self._read_kept(analyzed)
             return
         self._operators.append(self._operator(plan, name, depth, refusal, is_leaf=not inputs))
+        if name == _NEAREST_BY:
+            strategy, _, reason = plan.decision().partition(": ")
+            self._nearest_by.append(NearestByLine(plan.join(), strategy, reason))
         for child in _sequence(plan.subqueries()):
             self._read_subquery(child, depth + 1)
         if name == "InMemoryTableScan":

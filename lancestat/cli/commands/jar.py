@@ -1,0 +1,34 @@
+"""`lancestat jar`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from lancestat.cli.command import Invocation, command
+from lancestat.presentation.views import JarView
+
+_HELP = """Write the jar with which sessions run NEAREST BY on lancestat's engine.
+
+It is for sessions that lancestat does not start, of the Spark that is installed here: name it in
+'spark.jars', and what the command prints in 'spark.sql.extensions'. lancestat.register then
+connects such a session with its Python."""
+
+
+@command("jar", help=_HELP, views=[JarView])
+@click.option(
+    "--out",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    default=Path("lancestat.jar"),
+    help="Where to write it (default: lancestat.jar).",
+)
+@click.option("--force", is_flag=True, help="Replace the file that is there.")
+def jar(invocation: Invocation, out: Path, force: bool) -> None:
+    """Write the jar, and print the settings that give it to a session."""
+    from lancestat.spark.jar import jar_settings, write_extension_jar
+
+    invocation.say("compiling; starting Spark takes a few seconds")
+    written = write_extension_jar(out, is_replaced=force)
+    invocation.show(JarView(out, written.size_bytes, written.spark, jar_settings(str(out))))
