@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import json
+import logging
 import threading
 import uuid
 from collections.abc import Callable, Mapping, Sequence
@@ -41,6 +42,8 @@ from lancestat.spec.catalog import UriOptions
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType
+
+_log = logging.getLogger("lancestat.knn")
 
 MIN_RIGHT_ROWS_SETTING = "spark.lancestat.nearestBy.minRightRows"
 SCRATCH_SETTING = "spark.lancestat.nearestBy.scratch"
@@ -76,7 +79,10 @@ def install(
     if not has_nearest_by_join():
         return
     require_classic(spark)
-    nearest_by_extension(spark).install(spark._jsparkSession)
+    refusal = nearest_by_extension(spark).install(spark._jsparkSession)
+    if refusal is not None:
+        _log.warning("joins by NEAREST BY are left to Spark: %s", refusal)
+        return
     connect(spark, scratch, storage_options)
 
 

@@ -712,3 +712,15 @@ def test_a_project_has_it_in_its_sessions(
     finally:
         for name in ("left_side", "right_side"):
             session.catalog.dropTempView(name)
+
+
+def test_a_spark_whose_rules_are_out_of_reach_keeps_its_joins(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class OutOfReach:
+        def install(self, session: object) -> str:
+            return "its rules are out of reach"
+
+    monkeypatch.setattr(nearest_by, "nearest_by_extension", lambda spark: OutOfReach())
+    nearest_by.install(spark)
+    assert caplog.messages == ["joins by NEAREST BY are left to Spark: its rules are out of reach"]

@@ -51,23 +51,31 @@ public final class NearestByExtension extends AbstractFunction1 {
     return false;
   }
 
-  /** Gives a running session the rule, and the sessions that are made of it later. */
-  public void install(SparkSession session) throws ReflectiveOperationException {
+  /**
+   * Gives a running session the rule, and the sessions that are made of it later.
+   *
+   * @return why this cannot be done, null where it is
+   */
+  public String install(SparkSession session) throws IllegalAccessException {
     if (isInstalled(session)) {
-      return;
-    }
-    if (KNOWN.add(session.extensions())) {
-      apply(session.extensions());
+      return null;
     }
     // The session has made its rules already, and Spark offers no way to add one.
     Analyzer analyzer = session.sessionState().analyzer();
     Field rules = field(analyzer.getClass(), "postHocResolutionRules");
+    if (rules == null) {
+      return "this Spark keeps its rules where lancestat cannot see them";
+    }
+    if (KNOWN.add(session.extensions())) {
+      apply(session.extensions());
+    }
     rules.setAccessible(true);
     rules.set(analyzer, NearestByNodes.appended((Seq) rules.get(analyzer), new NearestByRule()));
     Seq strategies = session.experimental().extraStrategies();
     session
         .experimental()
         .extraStrategies_$eq(NearestByNodes.appended(strategies, new NearestByStrategy()));
+    return null;
   }
 
   /**
@@ -97,7 +105,7 @@ public final class NearestByExtension extends AbstractFunction1 {
     }
   }
 
-  private static Field field(Class type, String name) throws NoSuchFieldException {
+  private static Field field(Class type, String name) {
     for (Class at = type; at != null; at = at.getSuperclass()) {
       Field[] fields = at.getDeclaredFields();
       for (int i = 0; i < fields.length; i++) {
@@ -106,7 +114,7 @@ public final class NearestByExtension extends AbstractFunction1 {
         }
       }
     }
-    throw new NoSuchFieldException("this Spark keeps its rules where lancestat cannot see them");
+    return null;
   }
 
   /** Makes the rule or the strategy of a new session. */
