@@ -138,7 +138,8 @@ OPENERS = {"lake/open.py", "state/stored_table.py"}
 TRAVELLERS = {
     "lake/observe.py",
     "lake/history.py",
-    "output/lance_output.py",
+    "output/abandoned_files.py",
+    "output/past_results.py",
     "state/garbage_collection.py",
 }
 
