@@ -26,7 +26,13 @@ from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
 from lancestat.lake.lease import abandoned, this_process
 from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset, readable, renewed_by_catalog, store_options
+from lancestat.lake.open import (
+    observe_dataset,
+    pinned_history,
+    readable,
+    renewed_by_catalog,
+    store_options,
+)
 from lancestat.lake.snapshot import pin_of
 from lancestat.output.abandoned_files import clean_up, existing, is_managed
 from lancestat.output.lance_mark import MESSAGE, objection, with_mark, with_new_mark
@@ -200,7 +206,8 @@ def remove_past(
     dataset = _opened(uri, options, remembered)
     if dataset is None or is_managed(options):
         return 0
-    past = past_versions(dataset, keep, now)
+    with pinned_history(pin_of(dataset, uri), options) as history:
+        past = past_versions(history, keep, now)
     if not past:
         return 0
     with writing(uri, options):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
 
-from lancestat.errors import OutputOccupied
+from lancestat.errors import LakeError, OutputOccupied
 from lancestat.knn.work import OutputFormat
+from lancestat.output import lance_output, past_results
 from lancestat.output import result as output
 from tests.knn.results import add, files_below, put, rows, seen, table
 
@@ -93,6 +96,28 @@ def test_a_table_that_no_join_has_written_is_left_alone(uri: str) -> None:
     with pytest.raises(OutputOccupied, match="no join has written"):
         remove(uri, 1)
     assert versions(uri) == [1, 2, 3]
+
+
+def test_versions_of_a_table_that_took_the_place_are_left_alone(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other table comes once the result is known to be the join's, with versions of its own."""
+    for number in range(3):
+        put(LANCE, uri, [rows(number, number + 1)])
+    judge = lance_output.objection
+
+    def judged_and_replaced(*arguments: Any) -> str | None:
+        reason = judge(*arguments)
+        shutil.rmtree(uri)
+        for _ in range(4):
+            lance.write_dataset(table(rows(0, 1)), uri, mode="overwrite")
+        return reason
+
+    monkeypatch.setattr(lance_output, "objection", judged_and_replaced)
+    monkeypatch.setattr(past_results, "is_result", lambda commit: True)
+    with pytest.raises(LakeError):
+        remove(uri, 1)
+    assert versions(uri) == [1, 2, 3, 4]
 
 
 def test_where_nothing_was_written_nothing_is_removed(uri: str) -> None:
