@@ -17,6 +17,8 @@ from lancestat.cli.main import cli
 from lancestat.manifest.wire import unstamped
 
 SERVING = "tests.catalogs.serving.ServingCatalog"
+# Properties by which a directory catalog owns the versions of its tables.
+TRACKED = {"table_version_tracking_enabled": "true", "table_version_storage_enabled": "true"}
 
 
 def rows(count: int = 40) -> pa.Table:

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import lance
@@ -23,9 +23,11 @@ from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
 from tests.catalogs.test_managed import KILLED as KILLED_RUN
-from tests.catalogs.test_managed import REPOSITORY, TRACKED
+from tests.catalogs.test_managed import REPOSITORY, shop
 from tests.interpreted import short_lived
 from tests.knn.results import SCHEMA, rows, table
+
+__all__ = ["shop"]
 
 LANCE = OutputFormat.LANCE
 NEAREST = TableName("lake", ("sales", "nearest"))
@@ -132,17 +134,6 @@ def check_whole(shop: Shop) -> None:
     }
     assert {path.name for path in folder.glob("data/*")} == named
     assert not (folder / "_lancestat").exists()
-
-
-@pytest.fixture(params=["dir", "serving"])
-def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
-    root = {"root": str(tmp_path / "lake")}
-    if request.param == "dir":
-        shop = Shop(tmp_path, "dir", {**root, **TRACKED})
-    else:
-        shop = Shop(tmp_path, SERVING, {**root, "managed": "true"})
-    shop.create("sales", "orders")
-    yield shop
 
 
 @pytest.mark.fault

@@ -14,11 +14,10 @@ import lance_namespace as ns
 import pytest
 
 from tests.catalogs.serving import requests
-from tests.catalogs.shops import SERVING, Shop, rows
+from tests.catalogs.shops import SERVING, TRACKED, Shop, rows
 
 REPOSITORY = Path(__file__).parents[2]
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
-TRACKED = {"table_version_tracking_enabled": "true", "table_version_storage_enabled": "true"}
 
 
 @pytest.fixture(params=["dir", "serving"])

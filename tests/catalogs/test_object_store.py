@@ -17,7 +17,7 @@ from lancestat.lake.storage import storage_at
 from lancestat.project import Project
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.lender import ID, SECRET, Lender, lending
-from tests.catalogs.shops import SERVING, Shop
+from tests.catalogs.shops import SERVING, TRACKED, Shop
 from tests.faults.proxy import Plan, proxy
 from tests.integration.commands import lancestat
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
@@ -28,7 +28,6 @@ pytestmark = pytest.mark.s3
 
 REPOSITORY = Path(__file__).parents[2]
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
-TRACKED = {"table_version_tracking_enabled": "true", "table_version_storage_enabled": "true"}
 KINDS = ("flat", "manifest", "managed", "rest", "rest managed", "lending", "lending managed")
 
 

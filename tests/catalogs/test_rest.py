@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 from lance.namespace import RestAdapter
 
-from tests.catalogs.shops import Shop, rows
-from tests.catalogs.test_managed import REPOSITORY, TRACKED
+from tests.catalogs.shops import TRACKED, Shop, rows
+from tests.catalogs.test_managed import REPOSITORY
 
 ORDERS = {"name": "orders", "table": "lake.sales.orders"}
 

@@ -18,7 +18,7 @@ from lancestat import Project
 from lancestat.output import past_results
 from tests.catalogs.lender import lending
 from tests.catalogs.serving import requests
-from tests.catalogs.shops import SERVING, Shop
+from tests.catalogs.shops import SERVING, TRACKED, Shop
 from tests.catalogs.test_object_store import check_no_keys, lending_shop, text_of
 from tests.integration.object_store import ObjectStore, object_store
 
@@ -26,7 +26,6 @@ __all__ = ["object_store"]
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
-TRACKED = {"table_version_tracking_enabled": "true", "table_version_storage_enabled": "true"}
 SIDES = (("queries", "v", 20), ("parts", "w", 30))
 
 
