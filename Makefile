@@ -41,15 +41,15 @@ install: $(INSTALLED) ## Create .venv with lancestat and all that its tests need
 # Java is out of reach, so that a test which needs it without saying so fails on every machine. These
 # tests wait for a third of their time: a third process uses two cores better.
 .PHONY: check
-check: machine-check install lint compiled ## Check style, types and layers, then run the tests that start no JVM
+check: machine-check install browser lint compiled ## Check style, types and layers, then run the tests that start no JVM
 	@JAVA_HOME=/nonexistent $(PYTEST) -n 3 -q --hypothesis-profile=quick -m "not spark and not fault and not s3"
 
 .PHONY: test
-test: machine-test install lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test, some with a share of their cases
+test: machine-test install browser lint compiled $(ARCHIVE) ## Check style, types and layers, then run every test, some with a share of their cases
 	@$(WITH_SPARK) $(PYTEST) --hypothesis-profile=quick
 
 .PHONY: thorough
-thorough: machine-test install lint compiled $(ARCHIVE) ## Do as `make test` does, with all cases of every test
+thorough: machine-test install browser lint compiled $(ARCHIVE) ## Do as `make test` does, with all cases of every test
 	@$(WITH_SPARK) $(PYTEST)
 
 .PHONY: matrix
@@ -58,7 +58,7 @@ matrix: machine-matrix install compiled ## Run every test that needs Spark with 
 
 # What click prints and what PySpark has differs by version: the tests of that are left out.
 .PHONY: lowest
-lowest: machine-check install ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
+lowest: machine-check install browser ## Run tests that start no JVM with the oldest libraries that pyproject.toml allows
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(VENV)-lowest
 	@$(BIN)/uv pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
@@ -143,9 +143,13 @@ compiled: install
 # What the machine itself has to have: .ci/machine installs what is missing, or says how to.
 MACHINE := machine-demo machine-check machine-test machine-matrix
 machine-demo: needs := java
-machine-check: needs := browser
-machine-test: needs := jdk browser clocks
+machine-check: needs := browser zones
+machine-test: needs := jdk browser zones clocks
 machine-matrix: needs := jdk
 .PHONY: $(MACHINE)
 $(MACHINE):
 	@PYTHON="$(PYTHON)" .ci/machine $(if $(wildcard $(BIN)/python),,venv) $(needs)
+
+.PHONY: browser
+browser: install
+	@VENV="$(VENV)" .ci/machine chromium

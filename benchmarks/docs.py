@@ -75,9 +75,7 @@ def build(folder: Path, tiny: bool) -> Measures:
 
 def opened(site: Path, times: int) -> Iterator[tuple[str, float]]:
     """Yield the seconds that a browser takes to open each page; nothing without a browser."""
-    chromium = (
-        os.environ.get("LANCESTAT_CHROMIUM") or which("chromium") or which("chromium-browser")
-    )
+    chromium = os.environ.get("LANCESTAT_CHROMIUM") or which("chromium")
     if not chromium:
         return
     from playwright.sync_api import sync_playwright

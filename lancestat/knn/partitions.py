@@ -328,7 +328,8 @@ def read_piece(
     dimension: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return positions and vectors of the rows `first` to before `last` of one list."""
-    positions, rows = [np.empty(0, np.int64)], [np.empty((0, dimension), np.float32)]
+    positions: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    rows: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)]
     before = 0
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         begin, end = int(offsets[number]), int(offsets[number + 1])

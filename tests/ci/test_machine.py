@@ -23,7 +23,7 @@ def programs(tmp_path: Path) -> Path:
     """A PATH with what every system has, and programs that log how they are called."""
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("bash", "env", "uname"):
+    for name in ("bash", "env", "grep", "ln", "mkdir", "readlink", "uname"):
         path = shutil.which(name)
         assert path
         (folder / name).symlink_to(path)
@@ -36,9 +36,14 @@ def program(folder: Path, name: str, text: str) -> None:
 
 
 def machine(programs: Path, *needs: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    environment = {"PATH": str(programs), "HOME": str(programs.parent), **variables}
+    folder = programs.parent
+    environment = {
+        "PATH": str(programs), "HOME": str(folder), "OS_RELEASE": str(folder / "os"), **variables
+    }  # fmt: skip
     command = [str(programs / "bash"), str(ROOT / ".ci" / "machine"), *needs]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def debian(programs: Path, *, user: int = 0, available: str = "true") -> None:
@@ -163,12 +168,45 @@ def test_a_java_home_that_is_too_old_is_refused(programs: Path, tmp_path: Path) 
     assert not [line for line in log(programs) if line.startswith("apt-get")]
 
 
-def test_ubuntu_has_the_browser_by_another_name(programs: Path) -> None:
-    debian(programs, available="[[ $2 == chromium-browser ]]")
+@pytest.fixture
+def ubuntu(programs: Path) -> Path:
+    """A system with apt-get whose Chromium is a snap: the folder of the environment in it."""
+    debian(programs)
+    (programs.parent / "os").write_text('NAME="Ubuntu"\nID=ubuntu\nID_LIKE=debian\n')
+    snap = programs.parent / "snap"
+    snap.write_text("#!/bin/bash\nexit 1\n")
+    snap.chmod(0o755)
+    (programs / "chromium").symlink_to(snap)
+    program(programs, "ldconfig", "echo libc.so.6")
+    environment = programs.parent / ".venv"
+    (environment / "bin").mkdir(parents=True)
+    for name in ("python", "npm"):
+        program(environment / "bin", name, f'echo "{name} $*" >> "{programs.parent}/log"')
+    # What the package from npm does when it is asked for its path.
+    program(environment / "bin", "node", 'echo browser > "$TMPDIR/chromium"')
+    return environment
+
+
+def test_ubuntu_gets_what_a_browser_from_npm_needs(ubuntu: Path, programs: Path) -> None:
     ran = machine(programs, "browser")
-    assert ran.stderr.endswith("installing with apt-get: chromium-browser fonts-dejavu-core\n")
-    program(programs, "chromium-browser", "")
+    assert ran.stderr.endswith("installing with apt-get: libatomic1 libnss3 fonts-dejavu-core\n")
+    program(programs, "ldconfig", "echo libatomic.so.1 libnss3.so")
     assert machine(programs, "browser").stderr == ""
+
+
+def test_ubuntu_gets_a_browser_from_npm_once(ubuntu: Path, programs: Path) -> None:
+    ran = machine(programs, "chromium")
+    assert ran.returncode == 0, ran.stderr
+    assert "installing Chromium from npm into .venv" in ran.stderr
+    assert (ubuntu / "bin" / "chromium").read_text() == "browser\n"
+    assert any("@sparticuz/chromium@" in line for line in log(programs))
+    (ubuntu / "bin" / "chromium").chmod(0o755)
+    assert machine(programs, "chromium").stderr == ""
+
+
+def test_a_named_browser_is_taken_on_ubuntu(ubuntu: Path, programs: Path) -> None:
+    ran = machine(programs, "browser", "chromium", LANCESTAT_CHROMIUM="/bin/true")
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_java_home_and_the_browser_may_be_named(programs: Path, tmp_path: Path) -> None:
@@ -190,4 +228,4 @@ def test_ci_is_make_test_alone() -> None:
     dry = subprocess.run(
         ["make", "-n", "test"], cwd=ROOT, env=dict(os.environ), capture_output=True, text=True
     )
-    assert "jdk browser clocks" in dry.stdout
+    assert "jdk browser zones clocks" in dry.stdout

@@ -137,7 +137,8 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
         (text_of()[:100], "LS622", "it ends early"),
         (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
         ("[" * 100_000, "LS622", "JSON that no plan looks like"),
-        ("1" * 10_000, "LS622", "JSON that no plan looks like"),
+        # Python before 3.10.7 reads numbers of any length.
+        ("1" * 10_000, "LS622", "no plan"),
         ("{}", "LS622", "this JSON is no plan"),
         ("[]", "LS622", "this JSON is no plan"),
         ('"lancestat plan"', "LS622", "this JSON is no plan"),

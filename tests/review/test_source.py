@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -344,6 +345,9 @@ def test_a_repository_of_another_user_is_an_error(
     repository.commit(specs(ORDERS))
     monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
     monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+    asked = subprocess.run(["git", "rev-parse"], cwd=repository.top, capture_output=True)
+    if asked.returncode == 0:
+        pytest.skip("before 2.35.2, git works in repositories of other users")
     error = refusal(repository.top, "main")
     assert error.code == "LS661"
     assert "safe.directory" in str(error.hint)

@@ -155,7 +155,7 @@ def _write_part(
     chosen = np.flatnonzero(numbers >= 0)
     if not counts_all and len(chosen) < _SPARSE * len(rows):
         read = reader.look_up(rows.start + chosen)
-        is_null = np.zeros(len(chosen), np.bool_)
+        is_null: NDArray[np.bool_] = np.zeros(len(chosen), np.bool_)
         numbers, places = numbers[chosen], rows.start + chosen
     else:
         read, places = reader.read(rows), np.arange(rows.start, rows.stop)

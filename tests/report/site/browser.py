@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -16,14 +17,18 @@ from playwright.sync_api import Browser, Dialog, Page, Request, sync_playwright
 ARGUMENTS = ["--no-sandbox", "--disable-background-networking", "--disable-dev-shm-usage"]
 HEIGHT = 844
 MISSING = (
-    "Chromium is needed to look at the pages: apt-get install chromium, "
+    "Chromium is needed to look at the pages: .ci/machine browser chromium, "
     "or name a browser of its kind with LANCESTAT_CHROMIUM"
 )
 
 
 def executable() -> str:
     """The browser to test with; the test fails where there is none."""
-    path = os.environ.get("LANCESTAT_CHROMIUM") or which("chromium") or which("chromium-browser")
+    path = (
+        os.environ.get("LANCESTAT_CHROMIUM")
+        or which("chromium", path=str(Path(sys.executable).parent))
+        or which("chromium")
+    )
     if not path:
         pytest.fail(MISSING)
     return path
