@@ -73,6 +73,10 @@ lowest: machine-check install browser ## Run tests that start no JVM with the ol
 cluster: machine-matrix install compiled ## Kill processes of a Spark cluster while it works, at random moments, and compare
 	@$(BIN)/python -m tests.cluster
 
+.PHONY: connect
+connect: machine-matrix install compiled ## Change tables at random, analyze and join them on a Spark Connect server, and compare
+	@$(BIN)/python -m tests.histories --connect --histories 50
+
 .PHONY: lint
 lint: install ## Check style, types and layers
 	@$(BIN)/ruff check .

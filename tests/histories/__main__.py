@@ -3,6 +3,8 @@
     python -m tests.histories --histories 1000 --seed 1
 
 Prints what was tried and exits with 1 if anything was found. One history again: --only SEED.
+With --connect a real server of Spark Connect analyzes and joins the tables, which a classic session
+reads; that is `make connect`.
 """
 
 from __future__ import annotations
@@ -11,12 +13,17 @@ import argparse
 import sys
 import tempfile
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
+from lancestat.spark.session.remote import connect
 from lancestat.spark.session.start import optimizer_settings, start_session
 from lancestat.spec.model import Target
 from tests.histories.history import SETTINGS, Counts, draw_history, run_history, shrink
+from tests.integration.connect_server import ConnectServer, connect_server
 
 JOIN_EVERY = 25
+REMOTE_JOIN_EVERY = 5
 
 
 def main() -> int:
@@ -26,15 +33,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the first; each has the next one")
     parser.add_argument("--only", type=int, metavar="SEED", help="a single history")
     parser.add_argument("--findings", type=int, default=20, help="stop after so many")
+    parser.add_argument("--connect", action="store_true", help="analyze over Spark Connect")
     arguments = parser.parse_args()
     seeds = range(arguments.seed, arguments.seed + arguments.histories)
     if arguments.only is not None:
         seeds = range(arguments.only, arguments.only + 1)
-    with tempfile.TemporaryDirectory() as folder:
-        return _tried(seeds, arguments.findings, folder)
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        server = stack.enter_context(connect_server(Path(folder))) if arguments.connect else None
+        return _tried(seeds, arguments.findings, folder, server)
 
 
-def _tried(seeds: range, most: int, folder: str) -> int:
+def _tried(seeds: range, most: int, folder: str, server: ConnectServer | None) -> int:
     target = Target(
         name="histories",
         state=f"{folder}/state",
@@ -49,14 +58,17 @@ def _tried(seeds: range, most: int, folder: str) -> int:
     spark = start_session(target, "lancestat histories", is_short_lived=True)
     for key, value in optimizer_settings({}).items():
         spark.conf.set(key, value)
+    # The classic session has to be there first.
+    remote = None if server is None else connect(server.remote, {}, "lancestat histories")
+    join_every = JOIN_EVERY if remote is None else REMOTE_JOIN_EVERY
     counts, defects, started = Counts(), 0, time.monotonic()
     for seed in seeds:
-        with_join = seed % JOIN_EVERY == 0
+        with_join = seed % join_every == 0
         steps = draw_history(seed)
-        outcome = run_history(spark, steps, counts, with_join=with_join)
+        outcome = run_history(spark, steps, counts, with_join=with_join, remote=remote)
         if outcome.findings:
             defects += 1
-            again = shrink(spark, outcome.steps, with_join=with_join)
+            again = shrink(spark, outcome.steps, with_join=with_join, remote=remote)
             reported = again if again.findings else outcome
             print(f"seed {seed}: {', '.join(name for name, _ in reported.steps)}")  # noqa: T201
             for finding in reported.findings[:3]:
@@ -74,6 +86,8 @@ def _tried(seeds: range, most: int, folder: str) -> int:
     )
     for what, times in counts.refused.most_common(12):
         print(f"  refused {times} times: {what}")  # noqa: T201
+    if remote is not None:
+        remote.stop()
     spark.stop()
     return 1 if defects else 0
 

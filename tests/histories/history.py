@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -75,15 +75,28 @@ def run_history(
     counts: Counts,
     *,
     with_join: bool = False,
+    remote: SparkSession | None = None,
 ) -> Outcome:
-    """Go through steps in a folder of their own, and stop at the first finding."""
+    """Go through steps in a folder of their own, and stop at the first finding.
+
+    Args:
+        spark: Reads the table.
+        steps: From `draw_history`.
+        counts: To add to.
+        with_join: Whether the table is joined with itself in the end.
+        remote: A session of Spark Connect, in which tables are analyzed and joined.
+    """
     folder = Path(tempfile.mkdtemp(prefix="lancestat-history-"))
-    world = HistoryWorld(folder)
+    world = HistoryWorld(folder, session=remote)
     readers = Readers(spark, world)
     counts.histories += 1
     try:
         # Tables are small: half of the histories have groups of more than one fragment.
-        with _engine(spark, folder, most_groups=2 if steps[0][1] % 2 else MOST_GROUPS):
+        with ExitStack() as stack:
+            if remote is None:
+                stack.enter_context(_engine(spark, folder))
+            patch = stack.enter_context(pytest.MonkeyPatch.context())
+            patch.setattr(table_summary, "MOST_GROUPS", 2 if steps[0][1] % 2 else MOST_GROUPS)
             for place, (name, seed) in enumerate(steps):
                 is_last = place == len(steps) - 1
                 findings = _step(world, readers, counts, name, seed, is_last)
@@ -119,7 +132,9 @@ def _step(
     if findings or not (is_last or random.random() < 0.35):
         return findings
     findings = readers.ask(random, 8 if is_last else 3)
-    return findings + readers.ask_sql(random) if is_last else findings
+    # `lancestat sql` would take the session of Spark Connect, and refuse it.
+    with_sql = is_last and world.session is None
+    return findings + readers.ask_sql(random) if with_sql else findings
 
 
 def _joined(world: HistoryWorld) -> list[Finding]:
@@ -140,7 +155,7 @@ def _joined(world: HistoryWorld) -> list[Finding]:
 
 
 @contextmanager
-def _engine(spark: SparkSession, folder: Path, *, most_groups: int) -> Iterator[None]:
+def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
     """Runs read fragments in this process, and join on the Spark that there is."""
 
     def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
@@ -152,15 +167,20 @@ def _engine(spark: SparkSession, folder: Path, *, most_groups: int) -> Iterator[
 
     with pytest.MonkeyPatch.context() as patch:
         scan_locally(patch, lambda node: None, open_join)
-        patch.setattr(table_summary, "MOST_GROUPS", most_groups)
         yield
 
 
-def shrink(spark: SparkSession, steps: Sequence[Drawn], *, with_join: bool) -> Outcome:
+def shrink(
+    spark: SparkSession,
+    steps: Sequence[Drawn],
+    *,
+    with_join: bool,
+    remote: SparkSession | None = None,
+) -> Outcome:
     """Return a shorter history that also fails: steps are left out one after the other."""
 
     def tried(some: Sequence[Drawn]) -> Outcome:
-        return run_history(spark, some, Counts(), with_join=with_join)
+        return run_history(spark, some, Counts(), with_join=with_join, remote=remote)
 
     best = tried(steps)
     place = len(best.steps) - 2

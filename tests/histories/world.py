@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
@@ -15,6 +16,9 @@ import pyarrow as pa
 from lancestat import Project
 from lancestat.plan.node_result import NodeResult
 from tests.histories.rows import SCHEMA, conformed, make_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _POLICIES = (
     "false",
@@ -40,6 +44,8 @@ class HistoryWorld:
     cleaned: int = 0
     columns_made: int = 0
     results: list[NodeResult] = field(default_factory=list)
+    # What runs are given to run in.
+    session: SparkSession | None = None
 
     @property
     def uri(self) -> str:
@@ -57,7 +63,11 @@ class HistoryWorld:
         (self.folder / "lancestat_project.yml").write_text(
             "name: history\n"
             "default-target: dev\n"
-            'targets: {dev: {state: state, scratch: scratch, spark: {master: "local[2]"}}}\n'
+            "targets:\n"
+            "  dev:\n"
+            "    state: state\n"
+            "    scratch: scratch\n"
+            '    spark: {master: "local[2]", min-bytes: 0}\n'
         )
         self.declare("true", "manifest", "always", histogram=False)
         write(self.uri, make_rows(random, random.randrange(1, 90)))
@@ -89,7 +99,7 @@ class HistoryWorld:
         """Run nodes of the project; how they ended is kept."""
         project = self.project
         plan = project.plan(list(nodes), full_refresh=full_refresh)
-        self.results += project.run(plan).nodes
+        self.results += project.run(plan, session=self.session).nodes
 
 
 def write(uri: str, rows: pa.Table, mode: str = "create") -> None:
