@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ from tests.execution.world import write_project
 from tests.versions import needs
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 pytestmark = [pytest.mark.spark, needs.nearest_by_join]
 
@@ -525,6 +526,42 @@ def test_the_garbage_collector_of_the_jvm_removes_results(
         system.java.lang.System.gc()
         time.sleep(0.2)
     assert not list(tmp_path.rglob("result.lance"))
+
+
+def test_cancelling_the_group_of_a_query_ends_its_search(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """The search comes before any job of the query itself."""
+    context, began = session.sparkContext, tmp_path / "began"
+
+    def slow(rows: Iterator[Row]) -> Iterator[Row]:
+        began.touch()
+        time.sleep(30)
+        yield from rows
+
+    view(session, "left_side", floats(25, 30, 4))
+    view(session, "right_side", floats(26, 60, 4))
+    rows = session.table("right_side")
+    slow_rows = session.createDataFrame(rows.rdd.mapPartitions(slow), rows.schema)
+    slow_rows.createOrReplaceTempView("right_side")
+    frame = session.sql(query("vector_l2_distance", 3))
+
+    def cancel() -> None:
+        while not began.exists():
+            time.sleep(0.05)
+        context.cancelJobGroup("mine")
+
+    canceller = threading.Thread(target=cancel)
+    canceller.start()
+    context.setJobGroup("mine", "my query")
+    try:
+        with pytest.raises(Exception, match=r"(?i)cancel"):
+            frame.collect()
+        assert context.getLocalProperty("spark.jobGroup.id") == "mine"
+    finally:
+        for name in ("spark.jobGroup.id", "spark.job.description"):
+            context.setLocalProperty(name, None)
+        canceller.join()
 
 
 COLUMNS = {

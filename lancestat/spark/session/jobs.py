@@ -20,18 +20,25 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
-_PROPERTIES = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
+_GROUP = "spark.jobGroup.id"
+_PROPERTIES = (_GROUP, "spark.job.tags", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 @contextmanager
 def job_group(context: SparkContext, group: str, description: str) -> Iterator[None]:
     """Put jobs that this thread starts within the block into a group, by which to cancel them.
 
-    Afterwards the thread has the group that it had before: jobs of others must not be of one that
-    may have been cancelled for good.
+    Where the caller has put the thread into a group, the jobs stay in that, so that cancelling it
+    ends them too, and have the name as a tag. Afterwards the thread has the group that it had
+    before: jobs of others must not be of one that may have been cancelled for good.
     """
     before = {name: context.getLocalProperty(name) for name in _PROPERTIES}
-    context.setJobGroup(group, description, interruptOnCancel=True)
+    if before[_GROUP] is None:
+        context.setJobGroup(group, description, interruptOnCancel=True)
+    else:
+        context.addJobTag(group)
+        context.setLocalProperty("spark.job.description", description)
+        context.setLocalProperty("spark.job.interruptOnCancel", "true")
     try:
         yield
     finally:

@@ -134,20 +134,28 @@ def thread_target(spark: SparkSession, function: Callable[P, R]) -> Callable[P, 
 
 
 def cancel_jobs(context: SparkContext, group: str, is_over: Callable[[], bool]) -> None:
-    """Cancel the jobs of a group, and those that it starts later until `is_over`.
+    """Cancel the jobs of a group or with a tag of its name, and later ones until `is_over`.
 
-    Spark 3.5 cancels what runs, and no later job: it is told again until nothing can start one.
+    By a tag, and by a group on Spark 3.5, only what runs is cancelled, and no later job: Spark is
+    told again until nothing can start one.
     """
     from py4j.protocol import Py4JError, Py4JJavaError
 
     jobs = context._jsc.sc()
+
+    def cancel_running() -> None:
+        jobs.cancelJobGroup(group)
+        jobs.cancelJobsWithTag(group)
+
     try:
         jobs.cancelJobGroupAndFutureJobs(group)
     except Py4JJavaError:
         raise
     except Py4JError:
-        jobs.cancelJobGroup(group)
-        cancel_until(lambda: jobs.cancelJobGroup(group), is_over)
+        # Spark 3.5 has no such method.
+        pass
+    cancel_running()
+    cancel_until(cancel_running, is_over)
 
 
 def cancel_until(cancel: Callable[[], object], is_over: Callable[[], bool]) -> None:
