@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.live_rows import LiveRows
+from lancestat.knn.neighbours import Neighbours, nothing
 from lancestat.knn.request import Metric
 from lancestat.knn.sampled import SampledNeighbours, lists_of
-from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, nothing
+from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch
 from lancestat.knn.vectors import vectors
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import store_options

@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import TooManyPairs
+from lancestat.knn.neighbours import Neighbours, nothing, without
 from lancestat.knn.request import RANGE_NEIGHBOURS, JoinRequest
-from lancestat.knn.search import ExactSearch, Neighbours, nothing, without
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.vectors import Vectors
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe

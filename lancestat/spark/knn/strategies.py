@@ -14,8 +14,9 @@ from typing_extensions import assert_never
 
 from lancestat.knn.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.knn.index import IndexedSide, SearchParameters
+from lancestat.knn.neighbours import Neighbours, merge, within
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.search import ExactSearch, Neighbours, merge, within
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.spark.knn.grid import Grid, cut, list_grid

@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
+from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import JoinRequest
-from lancestat.knn.search import ExactSearch, Neighbours, merge
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.output.writer import Written
