@@ -160,6 +160,13 @@ def row_places(
     return places_of(left, right, positions)
 
 
+def rows_behind(rows: Rows, behind: NDArray[np.int64]) -> Rows:
+    """Return the rows that some query may have as a neighbour, by its least ascending positions."""
+    if not len(behind):
+        return rows
+    return Rows(min(max(rows.start, int(behind[0])), rows.stop), rows.stop)
+
+
 def read_schema(side: Side) -> pa.Schema:
     """Return the schema of the columns that the output has, and others."""
     if isinstance(side, ParquetSide):

@@ -24,7 +24,7 @@ from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe, Stage
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
-from lancestat.spark.knn.reader import VectorReader, row_places
+from lancestat.spark.knn.reader import VectorReader, row_places, rows_behind
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.session.jobs import Jobs, Merging
 from lancestat.spark.session.worker import prepare_worker
@@ -151,7 +151,8 @@ class ExactProbe:
         if request.pairs_once:
             positions = cell.left.start + np.flatnonzero(queries.valid)
             _, behind = row_places(self.left.side, self.right.side, positions)
-            rows = _rows_behind(rows, cell, behind)
+            # The first chunk also counts the rows that cannot match.
+            rows = rows if cell.chunk == 0 else rows_behind(rows, behind)
         nearest = ExactSearch(
             vectors, request.searched, request.metric, limit=request.limit, behind=behind
         )
@@ -164,14 +165,6 @@ class ExactProbe:
             nearest.add(block.rows, block.positions)
         seconds = time.perf_counter() - started
         return ProbeResult(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
-
-
-def _rows_behind(rows: Rows, cell: Cell, behind: NDArray[np.int64]) -> Rows:
-    """Return the rows of a part that some query may have as a neighbour."""
-    # The first chunk also counts the rows that cannot match.
-    if cell.chunk == 0 or not len(behind):
-        return rows
-    return Rows(min(max(rows.start, int(behind[0])), rows.stop), rows.stop)
 
 
 @dataclass(frozen=True, slots=True)
