@@ -103,7 +103,8 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
 
     from lancestat.knn.centroids import choose_nprobes, recall_curve, train
     from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, JoinSize, Strategy, choose
-    from lancestat.knn.partitions import commit, search_lists, write_partition
+    from lancestat.knn.list_search import search_lists
+    from lancestat.knn.partitions import commit, write_partition
     from lancestat.knn.request import JoinRequest, Metric, Mode
     from lancestat.knn.search import BLOCK_BYTES
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.knn.groups import GroupCell, Groups, distinct_keys, group_cells, key_table
+from lancestat.knn.list_search import search_lists
 from lancestat.knn.neighbours import Neighbours, nothing
 from lancestat.knn.partitions import (
     PartitionedDataset,
@@ -19,7 +20,6 @@ from lancestat.knn.partitions import (
     commit,
     read_lists,
     read_piece,
-    search_lists,
     write_groups,
 )
 from lancestat.knn.request import JoinRequest
