@@ -87,18 +87,18 @@ def main() -> None:
         worked = time.process_time() - began
         show(f"one product of {rows:,} x {rows:,}, s", product)
         show("one product, s of processor time", worked)
-        for how, one in requests.items():
+        for how, asked in requests.items():
             before = sum(process.cpu_seconds for process in processes())
-            clock, outcome = timed(lambda one=one: join(one, side))
+            clock, outcome = timed(lambda asked=asked: join(asked, side))
             used = sum(process.cpu_seconds for process in processes()) - before
             found = outcome.output.rows
-            assert found == (copies if one.pairs_once else 2 * copies), found
+            assert found == (copies if asked.pairs_once else 2 * copies), found
             show(f"join, {how}, s", clock)
             show(f"join, {how}, s of processor time", used)
             show(f"join / product, {how}", clock / product)
             show(f"join / product, {how}, processor time", used / worked)
-        peaks = [process.peak_megabytes for process in processes() if process.is_worker]
-        show("peak of a worker, MB", max(peaks))
+            workers = [process for process in processes() if process.is_worker]
+            show("peak of a worker so far, MB", max(one.peak_megabytes for one in workers))
         spark.stop()
 
 

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 VECTOR = "vector"
 PLACE = "place"
+# Bytes of vectors that are put in order and written at once.
+_WRITE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ def write_partition(
     """Write rows by list, and find the neighbours of sampled queries on the way.
 
     Each block becomes a fragment whose rows are sorted by list, so that blocks are best as large as
-    memory allows; a block, its sorted copy and what Lance buffers are held at once.
+    memory allows; a block and what Lance buffers are held at once.
 
     Args:
         blocks: Positions and vectors (n, dim) of rows that can match.
@@ -111,7 +113,7 @@ def write_partition(
         # Of numbers of 16 bits NumPy sorts in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
-        fragments += _written(rows[order], positions[order], uri, storage_options, mode)
+        fragments += _written(rows, positions, order, uri, storage_options, mode)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     return WrittenPart(
         tuple(fragments),
@@ -144,7 +146,7 @@ def write_groups(
     """
     order = np.argsort(groups, kind="stable")
     offsets = np.searchsorted(groups[order], np.arange(count + 1)).reshape(1, -1)
-    written = _written(rows[order], positions[order], uri, storage_options) if len(rows) else []
+    written = _written(rows, positions, order, uri, storage_options) if len(rows) else []
     none = SampledNeighbours(nothing(0, 1), np.empty((0, 1), np.int32))
     return WrittenPart(tuple(written), offsets[: len(written)], none)
 
@@ -320,18 +322,27 @@ def layout_schema(dimension: int) -> pa.Schema:
 def _written(
     rows: NDArray[np.float32],
     positions: NDArray[np.int64],
+    order: NDArray[np.int64],
     uri: str,
     storage_options: Mapping[str, str],
     mode: Literal["create", "append"] = "create",
 ) -> list[str]:
+    """Write one fragment with rows in some order."""
     import lance
 
-    dimension = rows.shape[1]
-    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
-    table = pa.Table.from_arrays([column, pa.array(positions)], schema=layout_schema(dimension))
+    schema = layout_schema(rows.shape[1])
+    step = max(1, _WRITE_BYTES // (4 * rows.shape[1]))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(order), step):
+            some = order[start : start + step]
+            values = pa.array(rows[some].reshape(-1))
+            column = pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
+            yield pa.RecordBatch.from_arrays([column, pa.array(positions[some])], schema=schema)
+
     try:
         fragments = lance.fragment.write_fragments(
-            table,
+            pa.RecordBatchReader.from_batches(schema, batches()),
             uri,
             mode=mode,
             max_rows_per_file=len(rows),
