@@ -79,7 +79,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     product, searched = [], {metric: [] for metric in Metric}
     compared, doubted = 0.0, 0.0
     for _ in range(TURNS):
-        product.append(spent(lambda: queries @ rows.T)[0])
+        product.append(spent(lambda: multiply(queries, rows))[0])
         for metric, seconds in searched.items():
             nearest = ExactSearch(queries, K, metric)
             seconds.append(spent(partial(nearest.add, rows, places))[0])
@@ -94,6 +94,16 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
         "most pairs compared in float64, per query": compared,
         "most queries in doubt, per query and block": doubted,
     }
+
+
+def multiply(queries: Matrix, rows: Matrix, step: int = 1_000) -> None:
+    """The product, some queries at a time into one place: as a whole it would take 4 GB."""
+    import numpy as np
+
+    place = np.empty((min(step, len(queries)), len(rows)), np.float32)
+    for start in range(0, len(queries), step):
+        part = queries[start : start + step]
+        np.matmul(part, rows.T, out=place[: len(part)])
 
 
 def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
