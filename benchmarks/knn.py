@@ -6,11 +6,14 @@
 End to end, with the right side in Parquet and 100 left rows: `lancestat.knn_join`, whose result is
 counted, and `DataFrame.nearestByJoin` ranked by `vector_l2_distance`, likewise. Both find the same
 neighbours, in one session that both have warmed for as long; then they take turns, and medians are
-printed.
+printed, by the clock and in processor time of all processes together.
 
-The probe stage, with 10,000 left rows in Lance: pairs compared a second, as floating-point
-operations (two for each element), against one product of the same float32 matrices by numpy with as
-many threads as Spark has cores.
+The probe stage, with 10,000 left rows in Lance, for every metric: pairs compared a second, as
+floating-point operations (two for each element), against one product of the same float32 matrices
+by numpy with as many threads as Spark has cores. They take turns in a warm session, and medians are
+printed: by the clock, which counts the tasks' reading and searching, and in processor time, which
+counts all that Python workers do, so also writing the result, and tells more where other programs
+run.
 """
 
 from __future__ import annotations
@@ -21,18 +24,19 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import lance
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from measure import spark_parser, timed
+from measure import processes, spark_parser, timed
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, vector_l2_distance
 
 import lancestat
 from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest
+from lancestat.knn.request import JoinRequest, Metric
 from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.lake.observe import snapshot
 from lancestat.plan.stages import Probe, StageProgress
@@ -102,6 +106,13 @@ def warm(action: Callable[[], object], seconds: float) -> None:
         action()
 
 
+class Cost(NamedTuple):
+    """Seconds that a join took: on the clock, and of all processors together."""
+
+    clock: float
+    processor: float
+
+
 def end_to_end(spark: SparkSession, folder: Path, *, tiny: bool, runs: int) -> None:
     """Both joins over Parquet, in turns."""
     right = spark.read.parquet(
@@ -109,19 +120,24 @@ def end_to_end(spark: SparkSession, folder: Path, *, tiny: bool, runs: int) -> N
     )
     left = spark.read.parquet(write_parquet(vectors(10 if tiny else 100, 2), folder / "left", 1))
     joins = {"nearestByJoin": by_spark, "lancestat.knn_join": by_lancestat}
-    seconds: dict[str, list[float]] = {name: [] for name in joins}
+    costs: dict[str, list[Cost]] = {name: [] for name in joins}
     results = {}
     for join in joins.values():
         warm(lambda join=join: pairs(join(left, right)), 1.0 if tiny else WARMING_SECONDS)
     for _ in range(runs):
         for name, join in joins.items():
+            before = sum(process.cpu_seconds for process in processes())
             clock, results[name] = timed(lambda join=join: pairs(join(left, right)))
-            seconds[name].append(clock)
+            used = sum(process.cpu_seconds for process in processes()) - before
+            costs[name].append(Cost(clock, used))
     assert results["nearestByJoin"] == results["lancestat.knn_join"]
-    spark_clock, our_clock = (statistics.median(seconds[name]) for name in joins)
-    show("end to end, Spark's nearestByJoin, s", spark_clock)
-    show("end to end, lancestat.knn_join, s", our_clock)
-    show("end to end, Spark / lancestat", spark_clock / our_clock)
+    theirs, ours = (Cost(*map(statistics.median, zip(*costs[name], strict=True))) for name in joins)
+    show("end to end, Spark's nearestByJoin, s", theirs.clock)
+    show("end to end, Spark's, s of processor time", theirs.processor)
+    show("end to end, lancestat.knn_join, s", ours.clock)
+    show("end to end, lancestat.knn_join, s of processor time", ours.processor)
+    show("end to end, Spark / lancestat", theirs.clock / ours.clock)
+    show("end to end, Spark / lancestat, processor time", theirs.processor / ours.processor)
 
 
 def multiply(left: np.ndarray, right: np.ndarray, rows: int = 1_000) -> None:
@@ -132,26 +148,44 @@ def multiply(left: np.ndarray, right: np.ndarray, rows: int = 1_000) -> None:
         np.matmul(part, right, out=place[: len(part)])
 
 
+class Rate(NamedTuple):
+    """Floating-point operations a second, in thousands of millions."""
+
+    clock: float
+    processor: float
+
+
 def probe_rate(spark: SparkSession, folder: Path, cores: int, *, tiny: bool, runs: int) -> None:
-    """The probe stage against a product of matrices, in turns."""
+    """The probe stage of each metric against a product of matrices, in turns."""
     left, right = vectors(500 if tiny else 10_000, 3), vectors(2_000 if tiny else 100_000, 4)
     uris = []
     for name, values in (("left", left), ("right", right)):
         uris.append(str(folder / f"{name}.lance"))
         lance.write_dataset(table(values), uris[-1], max_rows_per_file=len(values) // 4)
-    rates: dict[str, list[float]] = {"product": [], "probe": []}
-    operations = 2 * len(left) * len(right) * DIMENSION
+    operations = 2 * len(left) * len(right) * DIMENSION / 1e9
     transposed = np.ascontiguousarray(right.T)
-    for turn in range(runs + 1):
+    rates: dict[str, list[Rate]] = {}
+    for _ in range(runs + 1):
+        began = time.process_time()
         clock, _ = timed(lambda: multiply(left, transposed))
-        probing = probe_seconds(spark, folder, uris)
-        if turn:
-            rates["product"].append(operations / clock / 1e9)
-            rates["probe"].append(operations / probing / 1e9)
-    product, probe = (statistics.median(times) for times in rates.values())
-    show(f"one product of matrices, {cores} threads, GFLOP/s", product)
-    show("probe stage, GFLOP/s", probe)
-    show("probe / product", probe / product)
+        product = Rate(operations / clock, operations / (time.process_time() - began))
+        rates.setdefault("product", []).append(product)
+        for metric in Metric:
+            clock, processor = probe_seconds(spark, folder, uris, metric)
+            rates.setdefault(metric.value, []).append(
+                Rate(operations / clock, operations / processor)
+            )
+    medians = {
+        name: Rate(*map(statistics.median, zip(*measured[1:], strict=True)))
+        for name, measured in rates.items()
+    }
+    product = medians.pop("product")
+    show(f"one product of matrices, {cores} threads, GFLOP/s", product.clock)
+    show("one product of matrices, GFLOP/s of a processor", product.processor)
+    for name, probe in medians.items():
+        show(f"probe stage, {name}, GFLOP/s", probe.clock)
+        show(f"probe / product, {name}", probe.clock / product.clock)
+        show(f"probe / product, {name}, processor time", probe.processor / product.processor)
 
 
 def pinned(uri: str) -> PinnedTable:
@@ -159,8 +193,10 @@ def pinned(uri: str) -> PinnedTable:
     return PinnedTable.at(snapshot(lance.dataset(uri), uri, {}))
 
 
-def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
-    """Return the seconds that tasks take to compare all pairs and do nothing else."""
+def probe_seconds(
+    spark: SparkSession, folder: Path, uris: list[str], metric: Metric
+) -> tuple[float, float]:
+    """Return the seconds that tasks take to compare all pairs, and what processors worked."""
     rates = []
 
     def record_rate(progress: StageProgress) -> None:
@@ -169,23 +205,33 @@ def probe_seconds(spark: SparkSession, folder: Path, uris: list[str]) -> float:
 
     left, right = (SideSource("emb", ("id",), pinned(uri)) for uri in uris)
     output = str(folder / "output.lance")
-    work = JoinWork(
-        "rate", JoinRequest(K, min_right_rows=0), left, right, OutputFormat.LANCE, output
-    )
+    request = JoinRequest(K, metric, min_right_rows=0)
+    work = JoinWork("rate", request, left, right, OutputFormat.LANCE, output)
+    before = worker_seconds()
     outcome = run_join(Engine(spark, str(folder), uuid.uuid4().hex, on_stage=record_rate), work)
-    return outcome.pairs / rates[-1]
+    return outcome.pairs / rates[-1], worker_seconds() - before
+
+
+def worker_seconds() -> float:
+    """Processor time that Python workers have used so far."""
+    return sum(process.cpu_seconds for process in processes() if process.is_worker)
 
 
 def main() -> None:
     """Measure, and print."""
-    arguments = spark_parser(__doc__, runs=3).parse_args()
-    runs = 1 if arguments.tiny else arguments.runs
+    parser = spark_parser(__doc__, runs=3)
+    parser.add_argument("--part", choices=["end-to-end", "probe"], help="both by default")
+    arguments = parser.parse_args()
+    tiny, part = arguments.tiny, arguments.part
+    runs = 1 if tiny else arguments.runs
     with tempfile.TemporaryDirectory(prefix="lancestat-benchmark-") as name:
         folder = Path(name)
         target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        end_to_end(spark, folder, tiny=arguments.tiny, runs=runs)
-        probe_rate(spark, folder, arguments.cores, tiny=arguments.tiny, runs=runs)
+        if part != "probe":
+            end_to_end(spark, folder, tiny=tiny, runs=runs)
+        if part != "end-to-end":
+            probe_rate(spark, folder, arguments.cores, tiny=tiny, runs=runs)
         spark.stop()
 
 

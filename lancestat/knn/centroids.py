@@ -8,9 +8,9 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.knn.frame import directions
 from lancestat.knn.request import Metric
 from lancestat.knn.search import best
-from lancestat.knn.vectors import directions
 
 # Rounds of assignment; later ones change less than more rows to train on do.
 ROUNDS = 6

@@ -19,8 +19,9 @@ from lancestat.errors import (
     StoreUnreachable,
 )
 from lancestat.knn.centroids import mean_and_lower
+from lancestat.knn.neighbours import Neighbours, merge, nothing
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.search import ExactSearch, Neighbours, merge, nothing
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.vectors import vectors
 from lancestat.knn.work import VectorSide
 from lancestat.lake.open import read_failure

@@ -1,4 +1,4 @@
-"""Right rows written by list to scratch, and the search of some lists."""
+"""Right rows written by list to scratch, and read again list by list."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.live_rows import LiveRows
+from lancestat.knn.neighbours import nothing
 from lancestat.knn.request import Metric
 from lancestat.knn.sampled import SampledNeighbours, lists_of
-from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, nothing
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.vectors import vectors
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import store_options
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
 
 VECTOR = "vector"
 PLACE = "place"
+# Bytes of vectors that are put in order and written at once.
+_WRITE_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +82,7 @@ def write_partition(
     """Write rows by list, and find the neighbours of sampled queries on the way.
 
     Each block becomes a fragment whose rows are sorted by list, so that blocks are best as large as
-    memory allows; a block, its sorted copy and what Lance buffers are held at once.
+    memory allows; a block and what Lance buffers are held at once.
 
     Args:
         blocks: Positions and vectors (n, dim) of rows that can match.
@@ -110,7 +113,7 @@ def write_partition(
         # Of numbers of 16 bits NumPy sorts in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
-        fragments += _written(rows[order], positions[order], uri, storage_options, mode)
+        fragments += _written(rows, positions, order, uri, storage_options, mode)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     return WrittenPart(
         tuple(fragments),
@@ -143,7 +146,7 @@ def write_groups(
     """
     order = np.argsort(groups, kind="stable")
     offsets = np.searchsorted(groups[order], np.arange(count + 1)).reshape(1, -1)
-    written = _written(rows[order], positions[order], uri, storage_options) if len(rows) else []
+    written = _written(rows, positions, order, uri, storage_options) if len(rows) else []
     none = SampledNeighbours(nothing(0, 1), np.empty((0, 1), np.int32))
     return WrittenPart(tuple(written), offsets[: len(written)], none)
 
@@ -204,87 +207,6 @@ def commit_more(before: PartitionedDataset, parts: Sequence[WrittenPart]) -> Par
         fragment_ids=(*before.fragment_ids, *(ids[item.files[0].path] for item in made)),
         offsets=np.concatenate([before.offsets, *(part.offsets for part in parts)]),
     )
-
-
-@dataclass(frozen=True, slots=True)
-class ListSearchResult:
-    """The neighbours from a search of lists, and the number of pairs that it compared."""
-
-    neighbours: Neighbours
-    pairs: int
-
-
-def search_lists(
-    dataset: lance.LanceDataset,
-    partitioned: PartitionedDataset,
-    queries: NDArray[np.float32],
-    visits: NDArray[np.int32],
-    lists: range,
-    k: int,
-    metric: Metric,
-    *,
-    limit: np.float32 = UNLIMITED,
-    behind: NDArray[np.int64] | None = None,
-    like: NDArray[np.float32] | None = None,
-    block_bytes: int = BLOCK_BYTES,
-) -> ListSearchResult:
-    """Find the nearest rows of each query in the lists that it visits.
-
-    Each list is read once, and only if some query visits it.
-
-    Args:
-        dataset: `partitioned` at its version.
-        partitioned: The positions of the lists.
-        queries: (n, dim).
-        visits: (n, nprobes): the lists of each query, as `Centroids.nearest_lists` gives them.
-        lists: Those to search here; other tasks search the others.
-        k: The number of neighbours.
-        metric: The distance.
-        limit: The largest distance of a neighbour.
-        behind: (n,) the least position of a neighbour of each query; None for any position.
-        like: Rows like all of the right side, for the accuracy of products.
-        block_bytes: Bytes of vectors to read at once; a single list may be longer.
-    """
-    nearest = ExactSearch(
-        queries, k, metric, limit=limit, behind=behind, block_bytes=block_bytes, like=like
-    )
-    pairs = 0
-    visitors = _visitors(visits, lists)
-    rows = partitioned.list_rows
-    visited = [number for number in visitors if rows[number]]
-    most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
-    for run in _runs(visited, rows, most):
-        lists_read = read_lists(dataset, partitioned, run, queries.shape[1], most)
-        for number, positions, list_vectors in lists_read:
-            nearest.add(list_vectors, positions, visitors[number])
-            pairs += len(list_vectors) * len(visitors[number])
-            if behind is not None:
-                pairs -= int(np.searchsorted(positions, behind[visitors[number]]).sum())
-    return ListSearchResult(nearest.neighbours(), pairs)
-
-
-def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:
-    """Return the queries that visit each of the lists, in the order of lists."""
-    query, turn = np.nonzero((visits >= lists.start) & (visits < lists.stop))
-    chosen = visits[query, turn]
-    order = np.argsort(chosen, kind="stable")
-    numbers, starts = np.unique(chosen[order], return_index=True)
-    groups = np.split(query[order], starts[1:]) if len(numbers) else []
-    return {int(number): group for number, group in zip(numbers, groups, strict=True)}
-
-
-def _runs(numbers: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Yield runs of lists that are together not longer than `most`, unless one list is."""
-    start = stop = -1
-    size = 0
-    for number in numbers:
-        if number != stop or size + rows[number] > most:
-            if size:
-                yield range(start, stop)
-            start, size = number, 0
-        stop, size = number + 1, size + int(rows[number])
-    if size:
-        yield range(start, stop)
 
 
 def read_lists(
@@ -400,18 +322,27 @@ def layout_schema(dimension: int) -> pa.Schema:
 def _written(
     rows: NDArray[np.float32],
     positions: NDArray[np.int64],
+    order: NDArray[np.int64],
     uri: str,
     storage_options: Mapping[str, str],
     mode: Literal["create", "append"] = "create",
 ) -> list[str]:
+    """Write one fragment with rows in some order."""
     import lance
 
-    dimension = rows.shape[1]
-    column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
-    table = pa.Table.from_arrays([column, pa.array(positions)], schema=layout_schema(dimension))
+    schema = layout_schema(rows.shape[1])
+    step = max(1, _WRITE_BYTES // (4 * rows.shape[1]))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(order), step):
+            some = order[start : start + step]
+            values = pa.array(rows[some].reshape(-1))
+            column = pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
+            yield pa.RecordBatch.from_arrays([column, pa.array(positions[some])], schema=schema)
+
     try:
         fragments = lance.fragment.write_fragments(
-            table,
+            pa.RecordBatchReader.from_batches(schema, batches()),
             uri,
             mode=mode,
             max_rows_per_file=len(rows),

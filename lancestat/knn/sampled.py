@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.search import Neighbours, merge
+from lancestat.knn.neighbours import Neighbours, merge
 
 
 @dataclass(frozen=True, slots=True)

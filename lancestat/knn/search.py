@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -10,8 +10,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.knn.frame import Frame, PreparedQueries, outlier_queries
+from lancestat.knn.neighbours import Neighbours, merge, nothing, within
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.vectors import Frame, PreparedQueries, PreparedRows, outlier_queries
+from lancestat.knn.screen import LAST, Block, Bounds, narrow
 
 
 def best(
@@ -48,84 +50,13 @@ def _blocked() -> Iterator[None]:
 UNLIMITED = np.float32(np.inf)
 
 
-@dataclass(frozen=True, slots=True)
-class Neighbours:
-    """The nearest rows of each query, nearest first, equally near ones in row order.
-
-    Both are (queries, k): `positions` int64, -1 where there are fewer than k; `distances` float32,
-    infinite there. Neighbours are ranked by the distance as the output shows it, in float32, so
-    that what is equal there is in row order, and parts merge to what one search finds.
-    """
-
-    positions: NDArray[np.int64]
-    distances: NDArray[np.float32]
-
-
-def nothing(queries: int, k: int) -> Neighbours:
-    """Return no neighbour for any query."""
-    return Neighbours(
-        np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)
-    )
-
-
-def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
-    """Merge neighbours of the same queries in disjoint rows to the k nearest.
-
-    It is associative and commutative.
-    """
-    positions = np.concatenate([part.positions for part in parts], axis=1)
-    distances = np.concatenate([part.distances for part in parts], axis=1)
-    # Empty positions come after rows that are infinitely far.
-    last = np.where(positions < 0, np.iinfo(np.int64).max, positions)
-    order = np.lexsort((last, distances), axis=1)[:, :k]
-    nearest = Neighbours(
-        np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
-    )
-    return nearest if order.shape[1] == k else _padded(nearest, k)
-
-
-def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
-    """Return neighbours without those that are farther than a limit."""
-    if np.isposinf(limit):
-        return neighbours
-    is_near = neighbours.distances <= limit
-    return Neighbours(
-        np.where(is_near, neighbours.positions, -1),
-        np.where(is_near, neighbours.distances, np.float32(np.inf)),
-    )
-
-
-def without(neighbours: Neighbours, own: NDArray[np.int64]) -> Neighbours:
-    """Return neighbours, one fewer for each query, without the row at the query's own position.
-
-    Args:
-        neighbours: (queries, k + 1).
-        own: (queries,) the position, -1 where a query is no row.
-    """
-    is_own = (neighbours.positions == own[:, None]) & (own >= 0)[:, None]
-    # Without itself among them a query has one more than it needs.
-    is_own[:, -1] |= ~is_own.any(axis=1)
-    kept = (len(own), neighbours.positions.shape[1] - 1)
-    return Neighbours(
-        neighbours.positions[~is_own].reshape(kept), neighbours.distances[~is_own].reshape(kept)
-    )
-
-
-def _padded(neighbours: Neighbours, k: int) -> Neighbours:
-    padded = nothing(len(neighbours.positions), k)
-    width = neighbours.positions.shape[1]
-    padded.positions[:, :width] = neighbours.positions
-    padded.distances[:, :width] = neighbours.distances
-    return padded
-
-
 BLOCK_BYTES = 64 << 20
 # Rows beyond k that a product of matrices proposes.
 _SPARE = 16
 # Bytes that a proposed row takes while it is compared.
 _PROPOSED_BYTES = 48
-# Rows and queries whose products are screened at a time.
-_TILE_ROWS, _TILE_QUERIES = 2048, 1024
+# Rows and queries that are screened at a time: then bounds are narrowed by what was found.
+_TILE_ROWS, _TILE_QUERIES = 4096, 2048
 # The first block has so many rows; each later one has up to so many times the rows before it, of
 # which few are nearer.
 _FIRST_ROWS, _GROWTH = 8192, 8
@@ -260,7 +191,7 @@ class ExactSearch:
                 rows[outliers], positions[outliers], which, *self._framed(rows[outliers], which)
             )
             return
-        block = _Block(rows, positions, prepared_rows, frame)
+        block = Block(rows, positions, prepared_rows, frame)
         # Fewer than k rows so far are within the limit, or the k-th is known.
         is_known = (self._neighbours.positions[which, -1] >= 0) | bool(self._limit < UNLIMITED)
         # Rows may come in some order: then earlier ones predict little of how many are nearer.
@@ -287,18 +218,19 @@ class ExactSearch:
         return frame, frame.prepare_queries(self._queries)
 
     def _propose(
-        self, block: _Block, part: _Positions, prepared: PreparedQueries, proposals: int
+        self, block: Block, part: _Positions, prepared: PreparedQueries, proposals: int
     ) -> _UnsettledQueries:
         """Search by the best of the products, and return the queries that it does not settle."""
         here = prepared.some(part)
-        error = block.frame.error(here, block.prepared)
-        scores, proposed = best(here.values, block.prepared.values, proposals, self._metric)
-        least = block.frame.distance_lower_bounds(scores, here, error)
-        reach = np.minimum(self._furthest(part)[0], _narrow(least[:, self._k - 1] + 2 * error))
-        query, turn = np.nonzero((_narrow(least) <= reach[:, None]) & (proposed >= 0))
+        error = block.frame.error(here, block.prepared)[:, None]
+        # The nearest are those of the greatest products, whatever the metric is.
+        nearness, proposed = best(here.values, block.prepared.values, proposals, Metric.DOT)
+        least = block.frame.lower_bounds(nearness.astype(np.float64), here.nearest[:, None], error)
+        reach = np.minimum(self._furthest(part)[0], narrow(least[:, self._k - 1] + 2 * error[:, 0]))
+        query, turn = np.nonzero((narrow(least) <= reach[:, None]) & (proposed >= 0))
         touched, better = self._merged(block, part, query, proposed[query, turn])
         furthest, last = self._limited(better.distances[:, -1], better.positions[:, -1])
-        unseen = _narrow(least[:, -1])[touched]
+        unseen = narrow(least[:, -1])[touched]
         is_settled = (unseen > furthest) | ((unseen == furthest) & (block.first_position > last))
         # Without a proposal within reach there is nothing unseen within it either.
         self._update(part[touched[is_settled]], better, is_settled)
@@ -307,7 +239,7 @@ class ExactSearch:
 
     def _screen(
         self,
-        block: _Block,
+        block: Block,
         which: _Positions,
         prepared: PreparedQueries,
         unsettled: _UnsettledQueries | None,
@@ -317,12 +249,11 @@ class ExactSearch:
             some = slice(start, start + _TILE_QUERIES)
             part = which[some]
             here = prepared.some(part)
-            error = block.frame.error(here, block.prepared)
+            behind = None if self._behind is None else self._behind[part]
             for first in range(0, len(block.rows), _TILE_ROWS):
                 tile = slice(first, first + _TILE_ROWS)
                 limit, last = self._limits(part, unsettled and unsettled.some(some))
-                behind = None if self._behind is None else self._behind[part]
-                query, row = block.candidates(tile, here, error, (limit, last, behind), self._k)
+                query, row = block.candidates(tile, here, Bounds(limit, last, behind), self._k)
                 if len(query):
                     touched, better = self._merged(block, part, query, row)
                     self._update(part[touched], better)
@@ -332,7 +263,7 @@ class ExactSearch:
     ) -> tuple[NDArray[np.float32], _Positions]:
         """Return the (distance, position) that the k-th neighbours cannot be beyond."""
         limit, last = self._furthest(part)
-        last = np.where(last < 0, _LAST, last)
+        last = np.where(last < 0, LAST, last)
         if unsettled is None:
             return limit, last
         is_nearer = unsettled.distances < limit
@@ -354,10 +285,10 @@ class ExactSearch:
         is_beyond = distances > self._limit
         if not is_beyond.any():
             return distances, positions
-        return np.where(is_beyond, self._limit, distances), np.where(is_beyond, _LAST, positions)
+        return np.where(is_beyond, self._limit, distances), np.where(is_beyond, LAST, positions)
 
     def _merged(
-        self, block: _Block, part: _Positions, query: _Positions, row: _Positions
+        self, block: Block, part: _Positions, query: _Positions, row: _Positions
     ) -> tuple[_Positions, Neighbours]:
         """Merge pairs into neighbours; return the queries that have some, and their neighbours."""
         self.compared += len(query)
@@ -385,9 +316,6 @@ class ExactSearch:
         self._neighbours.distances[queries] = better.distances[chosen]
 
 
-_LAST = np.iinfo(np.int64).max
-
-
 @dataclass(frozen=True, slots=True)
 class _UnsettledQueries:
     """Unsettled queries, and the (distance, position) that their k-th cannot be beyond."""
@@ -398,67 +326,6 @@ class _UnsettledQueries:
 
     def some(self, which: slice) -> _UnsettledQueries:
         return _UnsettledQueries(self.queries[which], self.distances[which], self.positions[which])
-
-
-@dataclass(frozen=True, slots=True)
-class _Block:
-    """Rows as they are, and prepared for products."""
-
-    rows: NDArray[np.float32]
-    positions: _Positions
-    prepared: PreparedRows
-    frame: Frame
-
-    @property
-    def first_position(self) -> int:
-        return int(np.min(self.positions))
-
-    def candidates(
-        self,
-        tile: slice,
-        prepared: PreparedQueries,
-        error: NDArray[np.float64],
-        bounds: tuple[NDArray[np.float32], _Positions, _Positions | None],
-        k: int,
-    ) -> tuple[_Positions, _Positions]:
-        """Return pairs of queries and rows of a tile that may be within bounds, by products.
-
-        `bounds` are the distance and position that a pair cannot be beyond, and the position that
-        it cannot be before.
-        """
-        limit, last, behind = bounds
-        near = self.frame.nearness(prepared, self.prepared, tile)
-        rows = near.shape[1]
-        is_before = None
-        if behind is not None and int(np.max(behind)) > int(np.min(self.positions[tile])):
-            is_before = self.positions[tile] < behind[:, None]
-            near[is_before] = -np.inf
-        open_ended = np.flatnonzero(np.isinf(limit))
-        if len(open_ended) and rows >= k:
-            kth = np.partition(near[open_ended], rows - k, axis=1)[:, rows - k]
-            reach = (
-                self.frame.pair_lower_bounds(kth, open_ended, prepared, error)
-                + 2 * error[open_ended]
-            )
-            limit = limit.copy()
-            limit[open_ended] = np.minimum(limit[open_ended], _narrow(reach))
-            last = last.copy()
-            last[open_ended] = _LAST
-        threshold = self.frame.nearness_threshold(limit, prepared, error)
-        is_near = near >= threshold[:, None]
-        if is_before is not None:
-            is_near &= ~is_before
-        query, row = np.divmod(np.flatnonzero(is_near), rows)
-        least = _narrow(self.frame.pair_lower_bounds(near[query, row], query, prepared, error))
-        row += tile.start
-        within = least < limit[query]
-        within |= (least == limit[query]) & (self.positions[row] <= last[query])
-        return query[within], row[within]
-
-
-def _narrow(wide: NDArray[np.float64]) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):
-        return wide.astype(np.float32)
 
 
 def _by_query(

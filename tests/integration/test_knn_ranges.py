@@ -110,6 +110,10 @@ def test_rows_are_found_whatever_is_held_at_once(
     pairs = [(a, b) for a, b, _ in expected(rows, rows, 0.3, own=own)]
     assert found == [(a, b) for a, b in pairs if 20 <= a < 290 and not {a, b} & missing]
     assert search.excluded == len(missing)
+    later = RangeSearch(reader, reader, request, width, most, counts_excluded=False)
+    again = [(part, neighbours.positions) for part, _, neighbours in later.search(Rows(20, 290))]
+    assert sum(int((positions >= 0).sum()) for _, positions in again) == len(found)
+    assert later.pairs == search.pairs and later.excluded is None
 
 
 def test_a_table_is_joined_within_a_distance_between_changes(world: SparkWorld) -> None:

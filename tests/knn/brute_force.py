@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.knn.neighbours import Neighbours
 from lancestat.knn.request import Metric
-from lancestat.knn.search import Neighbours
 
 
 def pair_distances(

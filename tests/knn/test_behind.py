@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancestat.knn.neighbours import Neighbours, without
 from lancestat.knn.request import Metric, distance_limit, distances
-from lancestat.knn.search import ExactSearch, Neighbours, search, without
+from lancestat.knn.search import ExactSearch, search
 from tests.examples import examples
 from tests.knn.brute_force import assert_same
 from tests.knn.test_search import Matrix, normal, usable

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError, StoreUnreachable
 from lancestat.knn.index import IndexedSide, SearchParameters
+from lancestat.knn.neighbours import Neighbours, nothing
 from lancestat.knn.request import Metric
-from lancestat.knn.search import Neighbours, nothing, search
+from lancestat.knn.search import search
 from lancestat.knn.work import FragmentRows, VectorSide
 from lancestat.lake.snapshot import pin_of
 from tests.knn.brute_force import assert_same

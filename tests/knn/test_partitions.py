@@ -13,17 +13,18 @@ from numpy.typing import NDArray
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids, recall_curve, train
 from lancestat.knn.laid_pieces import laid_pieces, sample_lists
+from lancestat.knn.list_search import search_lists
 from lancestat.knn.live_rows import LiveRows
+from lancestat.knn.neighbours import merge
 from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
-    search_lists,
     write_partition,
 )
 from lancestat.knn.request import Metric
 from lancestat.knn.sampled import merge_sampled
-from lancestat.knn.search import merge, search
+from lancestat.knn.search import search
 from tests.knn.brute_force import assert_same
 
 Matrix = NDArray[np.float32]

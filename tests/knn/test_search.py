@@ -8,22 +8,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.knn import search as products
+from lancestat.knn import screen as screen_module
 from lancestat.knn import search as search_module
+from lancestat.knn.frame import Frame
+from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.search import ExactSearch, Neighbours, merge, search
+from lancestat.knn.search import ExactSearch, search
 from tests.examples import examples
 from tests.knn.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
 
 Matrix = NDArray[np.float32]
 
 
-def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric) -> Neighbours:
-    """Return the expected neighbours of a search, computed pair by pair."""
+def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric, first: int = 0) -> Neighbours:
+    """Return the expected neighbours of a search, computed pair by pair.
+
+    `first` is the position of the first row.
+    """
     matrix = np.array(
         [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
     ).reshape(len(queries), len(rows))
-    return nearest_by(matrix, np.arange(len(rows)), k)
+    return nearest_by(matrix, first + np.arange(len(rows)), k)
 
 
 def normal(random: np.random.Generator, rows: int, dimension: int) -> Matrix:
@@ -221,29 +226,67 @@ def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", Metric)
-def test_products_with_the_largest_allowed_error_do_not_change_the_result(
-    metric: Metric, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_products_with_the_largest_possible_error_do_not_change_the_result(
+    metric: Metric, is_behind: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Scores of float32 are replaced by worse ones, within a third of the bound."""
+    """Products of float32 are replaced by ones as far off as sums in any order can be.
+
+    Sums of n products are off by up to n u / (1 - n u) times the sum of absolute values.
+    """
     random = np.random.default_rng(17)
     kinds = normal(random, 60, 16)
-    rows = kinds[random.integers(0, 60, 4000)] + 1e-6 * normal(random, 4000, 16)
-    queries = kinds + 1e-6 * normal(random, 60, 16)
+    rows = (kinds[random.integers(0, 60, 12_000)] + 1e-6 * normal(random, 12_000, 16)).astype(
+        np.float32
+    )
+    queries = (kinds + 1e-6 * normal(random, 60, 16)).astype(np.float32)
+    rounded = 0
 
-    def noisy(asked: Matrix, offered: Matrix, count: int, kind: Metric) -> object:
+    def noisy(asked: Matrix, offered: Matrix) -> NDArray[np.float64]:
+        nonlocal rounded
+        rounded += asked.shape[0] * offered.shape[0]
         wide_asked, wide = asked.astype(np.float64), offered.astype(np.float64)
-        scores = wide_asked @ wide.T
-        lengths = np.linalg.norm(wide_asked, axis=1)[:, None], np.linalg.norm(wide, axis=1)[None]
-        size = lengths[0] * lengths[1]
-        if kind is Metric.L2:
-            scores = lengths[0] ** 2 + lengths[1] ** 2 - 2 * scores
-            size = (lengths[0] + lengths[1]) ** 2
-        scores += random.uniform(-1, 1, scores.shape) * size * 16 * 2.0**-24 / 3
-        order = np.argsort(scores if kind is Metric.L2 else -scores, axis=1)[:, :count]
+        share = asked.shape[1] * 2.0**-24 / (1 - asked.shape[1] * 2.0**-24)
+        sizes = np.abs(wide_asked) @ np.abs(wide).T
+        return wide_asked @ wide.T + random.choice([-1, 1], sizes.shape) * share * sizes
+
+    def best(asked: Matrix, offered: Matrix, count: int, kind: Metric) -> object:
+        assert kind is Metric.DOT
+        scores = noisy(asked, offered)
+        order = np.argsort(-scores, axis=1)[:, :count]
         return np.take_along_axis(scores, order, axis=1).astype(np.float32), order
 
-    monkeypatch.setattr(search_module, "best", noisy)
-    assert_same(search(queries, rows, 10, metric), ranked(queries, rows, 10, metric))
+    def multiply(asked: Matrix, offered: Matrix, out: Matrix) -> None:
+        out[:] = noisy(asked, offered)
+
+    monkeypatch.setattr(search_module, "best", best)
+    monkeypatch.setattr(screen_module, "multiply", multiply)
+    behind = np.full(60, 1) if is_behind else None
+    nearest = ExactSearch(queries, 10, metric, behind=behind)
+    nearest.add(rows, np.arange(12_000))
+    assert_same(nearest.neighbours(), ranked(queries, rows[is_behind:], 10, metric, is_behind))
+    assert rounded >= 60 * 12_000
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("exponent", [-30, 0, 12])
+def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponent: int) -> None:
+    """Limits are the very distances of pairs, which exact products place at the threshold."""
+    random = np.random.default_rng(20)
+    queries = normal(random, 50, 24) * np.float32(10.0**exponent)
+    rows = normal(random, 50, 24) * np.float32(10.0**exponent)
+    frame = Frame.around(queries, rows, metric)
+    asked, offered = frame.prepare_queries(queries), frame.prepare_rows(rows)
+    limit = distances(queries, rows, metric).astype(np.float32)
+    thresholds = frame.thresholds(limit, asked, offered, frame.error(asked, offered))
+    asked.values[:, -1] = thresholds.added
+    sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.values.astype(np.float64))
+    sizes = np.einsum(
+        "nd,nd->n",
+        np.abs(asked.values).astype(np.float64),
+        np.abs(offered.values).astype(np.float64),
+    )
+    assert (sums - 26 * 2.0**-24 * sizes >= 0).all()
 
 
 def test_few_pairs_are_compared_twice() -> None:
@@ -263,6 +306,6 @@ def test_scoring_in_blocks_restores_thread_settings() -> None:
 
     before = faiss.cvar.distance_compute_blas_threshold
     vectors = np.eye(4, dtype=np.float32)
-    scores, rows = products.best(vectors, vectors, 1, Metric.L2)
+    scores, rows = search_module.best(vectors, vectors, 1, Metric.L2)
     assert rows[:, 0].tolist() == [0, 1, 2, 3] and (scores == 0).all()
     assert faiss.cvar.distance_compute_blas_threshold == before

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.knn.work import Rows
-from lancestat.spark.knn.grid import CHUNK_BYTES, Grid, cut, grid, list_grid
+from lancestat.spark.knn.grid import CHUNK_BYTES, Grid, cut, cut_by_pairs, grid, list_grid
 
 
 @given(
@@ -74,6 +74,18 @@ def test_cuts_differ_by_one_row_at_most(start: int, count: int, parts: int) -> N
 
     assert sum(lengths) == count
     assert max(lengths) - min(lengths) <= 1
+
+
+@given(st.integers(0, 1000), st.integers(1, 100_000), st.integers(1, 50))
+def test_cuts_by_pairs_have_as_many_rows_behind_theirs(start: int, count: int, parts: int) -> None:
+    cuts = cut_by_pairs(Rows(start, start + count), parts)
+    edges = [cut.start for cut in cuts] + [cuts[-1].stop]
+    assert edges == sorted(set(edges)) and (edges[0], edges[-1]) == (start, start + count)
+    assert len(cuts) <= parts
+    stop = start + count
+    pairs = [sum(range(stop - cut.stop, stop - cut.start)) for cut in cuts]
+    # An edge is off by half a row, which has up to `count` pairs.
+    assert len(cuts) < parts or max(pairs) - min(pairs) <= 3 * count
 
 
 def test_lists_are_split_where_chunks_would_read_them_again() -> None:

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lancestat.knn.neighbours import Neighbours
 from lancestat.knn.request import JoinKind, output_names
-from lancestat.knn.search import Neighbours
 from lancestat.knn.work import PinnedTable, Rows, VectorSide
 from lancestat.lake.observe import snapshot
 from lancestat.output import result as output

@@ -3,6 +3,8 @@ from __future__ import annotations
 import gc
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
@@ -14,7 +16,13 @@ from lancestat.spark.session import installation
 from lancestat.spark.session.choice import joins_by_nearest_by
 from lancestat.spark.session.installation import Java, find_java
 from lancestat.spark.session.remote import connect
-from lancestat.spark.session.start import _properties_file, defaults, start_session, stop_session
+from lancestat.spark.session.start import (
+    ALLOCATOR_VARIABLES,
+    _properties_file,
+    defaults,
+    start_session,
+    stop_session,
+)
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
 from tests import connect_client
@@ -61,6 +69,25 @@ def test_workers_get_as_many_threads_as_their_tasks_have_cores() -> None:
     for name in ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS"):
         assert one[f"spark.executorEnv.{name}"] == "1"
         assert three[f"spark.executorEnv.{name}"] == "3"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc is Linux's")
+def test_workers_reserve_few_addresses_beyond_what_they_use() -> None:
+    """A limit on a worker's memory counts reserved addresses too."""
+    program = """
+import pyarrow as pa
+def addresses():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) >> 10 for line in status if line.startswith("VmSize"))
+before = addresses()
+held = pa.allocate_buffer(1 << 20)
+print(addresses() - before)
+"""
+    environment = {**os.environ, **ALLOCATOR_VARIABLES}
+    ended = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert int(ended.stdout) < 256
 
 
 def test_only_local_sessions_lose_their_user_interface() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import sqrt
 
 from lancestat.knn.cost_model import BLOCK_FLOPS, READ_BYTES
 from lancestat.knn.work import Rows
@@ -98,4 +99,14 @@ def _seconds(left_rows: int, right_rows: int, dimension: int) -> float:
 def cut(rows: Rows, count: int) -> Sequence[Rows]:
     """Split `rows` into `count` ranges of nearly equal length, in order."""
     edges = [rows.start + len(rows) * number // count for number in range(count + 1)]
+    return [Rows(start, stop) for start, stop in pairwise(edges)]
+
+
+def cut_by_pairs(rows: Rows, count: int) -> Sequence[Rows]:
+    """Split `rows` into ranges, in order, with nearly as many pairs of a row and one behind it.
+
+    There are `count` of them, or fewer where rows are few.
+    """
+    ends = (round(len(rows) * (1 - sqrt(1 - number / count))) for number in range(count + 1))
+    edges = sorted({rows.start + end for end in ends})
     return [Rows(start, stop) for start, stop in pairwise(edges)]

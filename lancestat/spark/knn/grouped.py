@@ -12,17 +12,17 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.knn.groups import GroupCell, Groups, distinct_keys, group_cells, key_table
+from lancestat.knn.list_search import search_lists
+from lancestat.knn.neighbours import Neighbours, nothing
 from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
     read_lists,
     read_piece,
-    search_lists,
     write_groups,
 )
 from lancestat.knn.request import JoinRequest
-from lancestat.knn.search import Neighbours, nothing
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
 from lancestat.scratch.folder import require_visible

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from lancestat.knn.neighbours import Neighbours, merge, without
 from lancestat.knn.request import DISTANCE, JoinKind, OutputNames
-from lancestat.knn.search import Neighbours, merge, without
 from lancestat.knn.work import OutputState, Rows
 from lancestat.output import result as output
 from lancestat.output.result import read_rows

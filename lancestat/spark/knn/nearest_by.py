@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from lancestat.knn.neighbours import nothing, within
 from lancestat.knn.request import JoinRequest, Metric
-from lancestat.knn.search import nothing, within
 from lancestat.knn.work import Rows
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.reader import VectorReader

@@ -15,12 +15,12 @@ from lancestat.errors import LancestatError, PartitionsLost
 from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS
 from lancestat.knn.laid_pieces import LaidPiece, laid_pieces, sample_lists
+from lancestat.knn.list_search import search_lists
 from lancestat.knn.live_rows import OFFSET_BITS, OFFSET_MASK
 from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
-    search_lists,
     write_partition,
 )
 from lancestat.knn.request import JoinRequest

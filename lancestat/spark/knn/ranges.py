@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import TooManyPairs
+from lancestat.knn.neighbours import Neighbours, nothing, without
 from lancestat.knn.request import RANGE_NEIGHBOURS, JoinRequest
-from lancestat.knn.search import ExactSearch, Neighbours, nothing, without
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.vectors import Vectors
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
+from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES, cut
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
-from lancestat.spark.knn.reader import VectorReader, row_places
+from lancestat.spark.knn.reader import VectorReader, row_places, rows_behind
 from lancestat.spark.knn.tasks import (
     SEARCHING,
     ProgressMeter,
@@ -26,8 +28,9 @@ from lancestat.spark.knn.tasks import (
 )
 from lancestat.spark.session.jobs import Jobs
 
-# Left rows that a task searches at once: each time it streams the right side.
-SLICE_ROWS = 4096
+# Left rows that a task searches at once, within the memory of a task for them: each time it streams
+# the right side.
+SLICE_ROWS = 16_384
 _GROWTH = 8
 # Neighbours that are held at once, unless a single row has more: 12 bytes each.
 MOST_HELD = 4 << 20
@@ -47,7 +50,8 @@ class RangeSearch:
     """Finds all right rows within the distance of some left rows, and counts what it did.
 
     `width` is the room for neighbours of each row at first: rows that have more are searched again.
-    `most` is the room for neighbours that are held at once.
+    `most` is the room for neighbours that are held at once. With `counts_excluded` all right rows
+    are read once, and `excluded` of them cannot match.
     """
 
     left: VectorReader
@@ -55,16 +59,18 @@ class RangeSearch:
     request: JoinRequest
     width: int = RANGE_NEIGHBOURS
     most: int = MOST_HELD
+    counts_excluded: bool = True
     pairs: int = 0
-    excluded: int | None = field(default=None)
+    excluded: int | None = None
 
     def search(self, rows: Rows) -> Iterator[tuple[Rows, NDArray[np.bool_], Neighbours]]:
         """Yield consecutive rows, which of them can match, and the neighbours of these.
 
         The neighbours of all rows that are yielded together are as many as the widest row has.
         """
-        for start in range(rows.start, rows.stop, SLICE_ROWS):
-            part = Rows(start, min(start + SLICE_ROWS, rows.stop))
+        row_bytes = 4 * self.left.dimension + NEIGHBOUR_BYTES * self.width
+        most = max(1, min(SLICE_ROWS, CHUNK_BYTES // row_bytes))
+        for part in cut(rows, -(-len(rows) // most)):
             queries = self.left.read(part)
             found = self._searched(part, queries, np.flatnonzero(queries.valid), self.width)
             yield from self._resolved(part, queries, found)
@@ -103,19 +109,23 @@ class RangeSearch:
         self, rows: Rows, queries: Vectors, which: NDArray[np.int64], width: int
     ) -> Neighbours:
         request, behind = self.request, None
+        read = self.right.side.all_rows
+        counts_all = self.counts_excluded and self.excluded is None
         if request.pairs_once:
             _, behind = row_places(self.left.side, self.right.side, rows.start + which)
+            read = read if counts_all else rows_behind(read, behind)
         nearest = ExactSearch(
             queries.values[which], width, request.metric, limit=request.limit, behind=behind
         )
         excluded = 0
-        for block in self.right.blocks(self.right.side.all_rows):
+        for block in self.right.blocks(read):
             excluded += block.excluded
             self.pairs += len(block.rows) * len(which)
             if behind is not None:
                 self.pairs -= int(np.searchsorted(block.positions, behind).sum())
             nearest.add(block.rows, block.positions)
-        self.excluded = excluded
+        if counts_all:
+            self.excluded = excluded
         return nearest.neighbours()
 
     def _without_self(self, rows: Rows, queries: Vectors, found: Neighbours) -> Neighbours:
@@ -160,7 +170,7 @@ class RangeJob:
             with worker_task(threads, options, SEARCHING):
                 for number in numbers:
                     started = time.perf_counter()
-                    search = RangeSearch(left, right, request)
+                    search = RangeSearch(left, right, request, counts_excluded=number == 0)
                     parts = _Counted(search.search(chunks[number]), request)
                     written = materialize.write_parts(number, parts)
                     seconds = time.perf_counter() - started

@@ -60,28 +60,26 @@ class VectorReader:
     def blocks(self, rows: Rows, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
         """Yield the consecutive rows that can match, so many bytes of vectors at a time."""
         step = max(1, size_bytes // (4 * self.dimension))
-        held: list[pa.Array] = []
-        start = rows.start
+        start, filled = rows.start, 0
+        block = self._empty(min(step, len(rows)))
         for batch in read_columns(self.side, rows, (self.side.vector,)):
             column = batch.column(0)
+            # Copied as they come, batches are not held together with a block of them.
             while len(column):
-                room = step - sum(map(len, held))
-                held.append(column[:room])
-                column = column[room:]
-                if len(held[-1]) == room:
-                    yield self._block(held, start)
-                    start, held = start + step, []
-        if held:
-            yield self._block(held, start)
+                piece = column[: step - filled]
+                read = self._vectors(pa.chunked_array([piece]), start + filled)
+                block.values[filled : filled + len(piece)] = read.values
+                block.valid[filled : filled + len(piece)] = read.valid
+                column, filled = column[len(piece) :], filled + len(piece)
+                if filled == step:
+                    yield _usable(block, start)
+                    start, filled = start + step, 0
+                    block = self._empty(min(step, rows.stop - start))
+        if filled:
+            yield _usable(Vectors(block.values[:filled], block.valid[:filled]), start)
 
-    def _block(self, held: list[pa.Array], start: int) -> Block:
-        block_vectors = self._vectors(pa.chunked_array(held), start)
-        positions = np.arange(start, start + len(block_vectors.valid))
-        excluded = positions[~block_vectors.valid]
-        if not len(excluded):
-            return Block(positions, block_vectors.values, excluded)
-        is_valid = block_vectors.valid
-        return Block(positions[is_valid], block_vectors.values[is_valid], excluded)
+    def _empty(self, rows: int) -> Vectors:
+        return Vectors(np.empty((rows, self.dimension), np.float32), np.empty(rows, np.bool_))
 
     def _vectors(self, columns: pa.ChunkedArray, first_row: int) -> Vectors:
         source = f"the {self.name} side"
@@ -125,6 +123,13 @@ class VectorReader:
         return int(np.count_nonzero(self.read(rows).valid))
 
 
+def _usable(block: Vectors, start: int) -> Block:
+    positions = np.arange(start, start + len(block.valid))
+    if block.valid.all():
+        return Block(positions, block.values, positions[:0])
+    return Block(positions[block.valid], block.values[block.valid], positions[~block.valid])
+
+
 def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
     """Yield columns of consecutive rows of a side, in order."""
     if isinstance(side, ParquetSide):
@@ -158,6 +163,13 @@ def row_places(
     """
     assert isinstance(left, VectorSide) and isinstance(right, VectorSide)
     return places_of(left, right, positions)
+
+
+def rows_behind(rows: Rows, behind: NDArray[np.int64]) -> Rows:
+    """Return the rows that some query may have as a neighbour, by its least ascending positions."""
+    if not len(behind):
+        return rows
+    return Rows(min(max(rows.start, int(behind[0])), rows.stop), rows.stop)
 
 
 def read_schema(side: Side) -> pa.Schema:

@@ -14,11 +14,12 @@ from typing_extensions import assert_never
 
 from lancestat.knn.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.knn.index import IndexedSide, SearchParameters
+from lancestat.knn.neighbours import Neighbours, merge, within
 from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.search import ExactSearch, Neighbours, merge, within
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
-from lancestat.spark.knn.grid import Grid, cut, list_grid
+from lancestat.spark.knn.grid import Grid, cut, cut_by_pairs, list_grid
 from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
@@ -232,11 +233,15 @@ class Searcher:
         return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
 
     def _within_distance(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        chunks = self.shares.without_parts(self.jobs.cores).chunks
+        if self.request.pairs_once:
+            rows = Rows(chunks[0].start, chunks[-1].stop)
+            chunks = tuple(cut_by_pairs(rows, len(chunks)))
         job = RangeJob(
             self.jobs,
             self.left,
             self.right,
-            self.shares.without_parts(self.jobs.cores).chunks,
+            chunks,
             self.materialize,
             self.request,
             self._threads,

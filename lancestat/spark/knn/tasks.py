@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
+from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import JoinRequest
-from lancestat.knn.search import ExactSearch, Neighbours, merge
+from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.output.writer import Written
@@ -23,7 +24,7 @@ from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe, Stage
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.knn.grid import Grid
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
-from lancestat.spark.knn.reader import VectorReader, row_places
+from lancestat.spark.knn.reader import VectorReader, row_places, rows_behind
 from lancestat.spark.session.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.session.jobs import Jobs, Merging
 from lancestat.spark.session.worker import prepare_worker
@@ -150,7 +151,8 @@ class ExactProbe:
         if request.pairs_once:
             positions = cell.left.start + np.flatnonzero(queries.valid)
             _, behind = row_places(self.left.side, self.right.side, positions)
-            rows = _rows_behind(rows, cell, behind)
+            # The first chunk also counts the rows that cannot match.
+            rows = rows if cell.chunk == 0 else rows_behind(rows, behind)
         nearest = ExactSearch(
             vectors, request.searched, request.metric, limit=request.limit, behind=behind
         )
@@ -163,14 +165,6 @@ class ExactProbe:
             nearest.add(block.rows, block.positions)
         seconds = time.perf_counter() - started
         return ProbeResult(queries.valid, nearest.neighbours(), excluded, pairs, seconds)
-
-
-def _rows_behind(rows: Rows, cell: Cell, behind: NDArray[np.int64]) -> Rows:
-    """Return the rows of a part that some query may have as a neighbour."""
-    # The first chunk also counts the rows that cannot match.
-    if cell.chunk == 0 or not len(behind):
-        return rows
-    return Rows(min(max(rows.start, int(behind[0])), rows.stop), rows.stop)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,80 @@
+"""The nearest rows of each query, and what is done with them: merged, limited, less the query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbours:
+    """The nearest rows of each query, nearest first, equally near ones in row order.
+
+    Both are (queries, k): `positions` int64, -1 where there are fewer than k; `distances` float32,
+    infinite there. Neighbours are ranked by the distance as the output shows it, in float32, so
+    that what is equal there is in row order, and parts merge to what one search finds.
+    """
+
+    positions: NDArray[np.int64]
+    distances: NDArray[np.float32]
+
+
+def nothing(queries: int, k: int) -> Neighbours:
+    """Return no neighbour for any query."""
+    return Neighbours(
+        np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)
+    )
+
+
+def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
+    """Merge neighbours of the same queries in disjoint rows to the k nearest.
+
+    It is associative and commutative.
+    """
+    positions = np.concatenate([part.positions for part in parts], axis=1)
+    distances = np.concatenate([part.distances for part in parts], axis=1)
+    # Empty positions come after rows that are infinitely far.
+    last = np.where(positions < 0, np.iinfo(np.int64).max, positions)
+    order = np.lexsort((last, distances), axis=1)[:, :k]
+    nearest = Neighbours(
+        np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
+    )
+    return nearest if order.shape[1] == k else _padded(nearest, k)
+
+
+def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
+    """Return neighbours without those that are farther than a limit."""
+    if np.isposinf(limit):
+        return neighbours
+    is_near = neighbours.distances <= limit
+    return Neighbours(
+        np.where(is_near, neighbours.positions, -1),
+        np.where(is_near, neighbours.distances, np.float32(np.inf)),
+    )
+
+
+def without(neighbours: Neighbours, own: NDArray[np.int64]) -> Neighbours:
+    """Return neighbours, one fewer for each query, without the row at the query's own position.
+
+    Args:
+        neighbours: (queries, k + 1).
+        own: (queries,) the position, -1 where a query is no row.
+    """
+    is_own = (neighbours.positions == own[:, None]) & (own >= 0)[:, None]
+    # Without itself among them a query has one more than it needs.
+    is_own[:, -1] |= ~is_own.any(axis=1)
+    kept = (len(own), neighbours.positions.shape[1] - 1)
+    return Neighbours(
+        neighbours.positions[~is_own].reshape(kept), neighbours.distances[~is_own].reshape(kept)
+    )
+
+
+def _padded(neighbours: Neighbours, k: int) -> Neighbours:
+    padded = nothing(len(neighbours.positions), k)
+    width = neighbours.positions.shape[1]
+    padded.positions[:, :width] = neighbours.positions
+    padded.distances[:, :width] = neighbours.distances
+    return padded
