@@ -128,10 +128,10 @@ def write_groups(
     uri: str,
     storage_options: Mapping[str, str],
 ) -> WrittenPart:
-    """Write rows by group, in lists of which each is a group.
+    """Write rows that are sorted by group, in lists of which each is a group.
 
     Args:
-        groups: (n,) the list of each row.
+        groups: (n,) the list of each row, ascending.
         positions: (n,) where the rows came from.
         rows: (n, dim): their vectors.
         count: The number of lists.
@@ -141,9 +141,8 @@ def write_groups(
     Raises:
         ScratchUnusable: scratch cannot be written to.
     """
-    order = np.argsort(groups, kind="stable")
-    offsets = np.searchsorted(groups[order], np.arange(count + 1)).reshape(1, -1)
-    written = _written(rows[order], positions[order], uri, storage_options) if len(rows) else []
+    offsets = np.searchsorted(groups, np.arange(count + 1)).reshape(1, -1)
+    written = _written(rows, positions, uri, storage_options) if len(rows) else []
     none = SampledNeighbours(nothing(0, 1), np.empty((0, 1), np.int32))
     return WrittenPart(tuple(written), offsets[: len(written)], none)
 

@@ -1,4 +1,4 @@
-"""Joins of rows with equal keys: both sides are laid out by group, and each group is searched."""
+"""Joins of rows with equal keys: each group of both sides, as laid out, is searched alone."""
 
 from __future__ import annotations
 
@@ -8,27 +8,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.knn.groups import GroupCell, Groups, distinct_keys, group_cells, key_table
-from lancestat.knn.partitions import (
-    PartitionedDataset,
-    WrittenPart,
-    commit,
-    read_lists,
-    read_piece,
-    search_lists,
-    write_groups,
-)
+from lancestat.knn.groups import GroupCell, group_cells
+from lancestat.knn.partitions import PartitionedDataset, read_lists, read_piece, search_lists
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import Neighbours, nothing
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
-from lancestat.scratch.folder import require_visible
-from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES, cut
+from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES
+from lancestat.spark.knn.group_layout import GroupLayout
 from lancestat.spark.knn.materialize import Materializer
-from lancestat.spark.knn.reader import Side, VectorReader, read_columns, row_places
+from lancestat.spark.knn.reader import Side, row_places
 from lancestat.spark.knn.tasks import (
     SEARCHING,
     WRITING,
@@ -42,150 +33,8 @@ from lancestat.spark.knn.tasks import (
 from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.jobs import Jobs, Merging
 
-# Bytes of vectors that a task lays out at once, and that it reads of the right side at once.
-LAYOUT_BYTES = 128 << 20
+# Bytes of left vectors that a task reads at once.
 _BLOCK_BYTES = 64 << 20
-# Rows by which the search judges how accurate its products are.
-_LIKE_ROWS = 2048
-# Vectors of so small a share of rows are looked up, and not read through.
-_SPARSE = 1 / 16
-
-
-@dataclass(frozen=True, slots=True)
-class GroupedSide:
-    """A side by group: `lists` are None where no row is in a group."""
-
-    lists: PartitionedDataset | None
-    excluded: int
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLayout:
-    """Both sides by group.
-
-    `excluded` right rows cannot match, since their vector cannot or a key is null; `like` are right
-    rows, for the accuracy of products.
-    """
-
-    left: PartitionedDataset | None
-    right: PartitionedDataset | None
-    excluded: int
-    like: NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Grouping:
-    """Lays both sides out by group; its tasks travel to Spark's workers.
-
-    `types` are those in which keys are compared. Unless `counts_all`, the vectors of right rows
-    that are in no group need not be read.
-    """
-
-    jobs: Jobs
-    left: VectorReader
-    right: VectorReader
-    types: tuple[pa.DataType, ...]
-    counts_all: bool
-
-    def lay_out(self, left_uri: str, right_uri: str) -> GroupLayout:
-        """Write the rows of groups that both sides have."""
-        groups = Groups.common(self._keys(self.left), self._keys(self.right))
-        left = self._written(self.left, groups, left_uri, counts_all=False)
-        right = self._written(self.right, groups, right_uri, counts_all=self.counts_all)
-        like = self.right.sample(_LIKE_ROWS, 8)
-        return GroupLayout(left.lists, right.lists, right.excluded, like)
-
-    def _keys(self, reader: VectorReader) -> list[pa.Table]:
-        types, side = self.types, reader.side
-
-        def read(task_parts: Iterable[Rows]) -> Iterator[tuple[bytes, tuple[()]]]:
-            with worker_task(1, side.storage_options, f"reading keys of the {reader.name} side"):
-                for rows in task_parts:
-                    yield _encoded(distinct_keys(_read_keys(reader, rows, types))), ()
-
-        return [_decoded(keys) for keys in self.jobs.run(read, self._parts(reader))]
-
-    def _written(
-        self, reader: VectorReader, groups: Groups, uri: str, *, counts_all: bool
-    ) -> GroupedSide:
-        types, options = self.types, reader.side.storage_options
-
-        def write(
-            task_parts: Iterable[Rows],
-        ) -> Iterator[tuple[tuple[WrittenPart, int], tuple[()]]]:
-            with worker_task(1, options, f"laying out the {reader.name} side"):
-                require_visible(uri)
-                for rows in task_parts:
-                    yield _write_part(reader, rows, groups, types, uri, counts_all=counts_all), ()
-
-        if not len(groups) and not counts_all:
-            return GroupedSide(None, 0)
-        parts = self.jobs.run(write, self._parts(reader))
-        excluded = sum(excluded for _, excluded in parts)
-        written = [part for part, _ in parts]
-        if not any(part.fragments for part in written):
-            return GroupedSide(None, excluded)
-        return GroupedSide(commit(written, uri, reader.dimension, options), excluded)
-
-    def _parts(self, reader: VectorReader) -> Sequence[Rows]:
-        rows, cores = reader.side.all_rows, self.jobs.cores
-        blocks = -(-4 * reader.dimension * len(rows) // LAYOUT_BYTES)
-        return cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
-
-
-def _read_keys(reader: VectorReader, rows: Rows, types: Sequence[pa.DataType]) -> pa.Table:
-    batches = list(read_columns(reader.side, rows, reader.side.keys))
-    if not batches:
-        return pa.table({str(at): pa.array([], type) for at, type in enumerate(types)})
-    return key_table(pa.Table.from_batches(batches).columns, types)
-
-
-def _write_part(
-    reader: VectorReader,
-    rows: Rows,
-    groups: Groups,
-    types: Sequence[pa.DataType],
-    uri: str,
-    *,
-    counts_all: bool,
-) -> tuple[WrittenPart, int]:
-    """Write the rows of a range that are in a group, and count those that cannot match."""
-    keys = _read_keys(reader, rows, types)
-    numbers = groups.assign(keys)
-    chosen = np.flatnonzero(numbers >= 0)
-    if not counts_all and len(chosen) < _SPARSE * len(rows):
-        read = reader.look_up(rows.start + chosen)
-        is_null: NDArray[np.bool_] = np.zeros(len(chosen), np.bool_)
-        numbers, places = numbers[chosen], rows.start + chosen
-    else:
-        read, places = reader.read(rows), np.arange(rows.start, rows.stop)
-        is_null = _any_null(keys)
-    excluded = int(np.count_nonzero(~read.valid | is_null))
-    kept = (numbers >= 0) & read.valid
-    part = write_groups(
-        numbers[kept], places[kept], read.values[kept], len(groups), uri,
-        reader.side.storage_options,
-    )  # fmt: skip
-    return part, excluded
-
-
-def _any_null(keys: pa.Table) -> NDArray[np.bool_]:
-    is_null = np.zeros(len(keys), np.bool_)
-    for column in keys.columns:
-        is_null |= column.is_null().to_numpy()
-    return is_null
-
-
-def _encoded(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    encoded: bytes = sink.getvalue().to_pybytes()
-    return encoded
-
-
-def _decoded(encoded: bytes) -> pa.Table:
-    return pa.ipc.open_stream(encoded).read_all()
 
 
 @dataclass(frozen=True, slots=True)

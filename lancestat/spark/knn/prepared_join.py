@@ -20,7 +20,7 @@ from lancestat.plan.stages import (
     StageProgress,
 )
 from lancestat.redact import secret_values
-from lancestat.spark.knn.grouped import GroupLayout
+from lancestat.spark.knn.group_layout import GroupLayout
 from lancestat.spark.knn.kept_layouts import LayoutKeeper
 from lancestat.spark.knn.materialize import PreviousResult
 from lancestat.spark.knn.partitioned import Layout

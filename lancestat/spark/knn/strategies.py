@@ -19,7 +19,8 @@ from lancestat.knn.search import ExactSearch, Neighbours, merge, within
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.spark.knn.grid import Grid, cut, list_grid
-from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
+from lancestat.spark.knn.group_layout import Grouping, GroupLayout
+from lancestat.spark.knn.grouped import GroupedJob
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
 from lancestat.spark.knn.partitioned import (
