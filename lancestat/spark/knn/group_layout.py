@@ -27,6 +27,9 @@ _LIKE_ROWS = 2048
 _SPARSE = 1 / 16
 
 
+Sides = tuple[VectorReader, VectorReader]
+
+
 @dataclass(frozen=True, slots=True)
 class GroupLayout:
     """Both sides by group, each of them None where no row is in a group.
@@ -65,29 +68,14 @@ class Grouping:
 
     def lay_out(self, left_uri: str, right_uri: str) -> GroupLayout:
         """Write the rows of groups that both sides have."""
-        parts = [*self._parts(0), *self._parts(1)]
-        groups = Groups.common(*self._keys(parts))
+        sides = (self.left, self.right)
+        parts = _side_parts(sides, self.jobs.cores)
+        groups = common_groups(self.jobs, sides, self.types)
         if not len(groups):
             # Nothing is laid out of rows without a group, but they may have to be counted.
             parts = [part for part in parts if part.side and self.counts_all]
         (left, _), (right, excluded) = self._written(parts, groups, (left_uri, right_uri))
         return GroupLayout(left, right, excluded, self.right.sample(_LIKE_ROWS, 8))
-
-    def _keys(self, parts: Sequence[_Part]) -> tuple[list[pa.Table], list[pa.Table]]:
-        """Return the keys of the parts of both sides."""
-        types, readers = self.types, (self.left, self.right)
-
-        def read(task_parts: Iterable[_Part]) -> Iterator[tuple[bytes, tuple[()]]]:
-            for part in task_parts:
-                reader = readers[part.side]
-                doing = f"reading keys of the {reader.name} side"
-                with worker_task(1, reader.side.storage_options, doing):
-                    yield _encoded(distinct_keys(read_keys(reader, part.rows, types))), ()
-
-        keys: tuple[list[pa.Table], list[pa.Table]] = ([], [])
-        for part, encoded in zip(parts, self.jobs.run(read, parts), strict=True):
-            keys[part.side].append(_decoded(encoded))
-        return keys
 
     def _written(
         self, parts: Sequence[_Part], groups: Groups, uris: tuple[str, str]
@@ -120,12 +108,32 @@ class Grouping:
             sides.append((dataset, sum(excluded for _, excluded in mine)))
         return sides
 
-    def _parts(self, side: int) -> Iterator[_Part]:
-        reader, cores = (self.left, self.right)[side], self.jobs.cores
-        rows = reader.side.all_rows
-        blocks = -(-4 * reader.dimension * len(rows) // LAYOUT_BYTES)
-        count = max(1, min(len(rows), -(-blocks // cores) * cores))
-        return (_Part(side, some) for some in cut(rows, count))
+
+def parts_of(reader: VectorReader, cores: int) -> Sequence[Rows]:
+    """Divide a side among tasks that each read so much of it at once as a task may lay out."""
+    rows = reader.side.all_rows
+    blocks = -(-4 * reader.dimension * len(rows) // LAYOUT_BYTES)
+    return cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
+
+
+def _side_parts(sides: Sides, cores: int) -> list[_Part]:
+    return [_Part(n, rows) for n, side in enumerate(sides) for rows in parts_of(side, cores)]
+
+
+def common_groups(jobs: Jobs, sides: Sides, types: Sequence[pa.DataType]) -> Groups:
+    """Return the groups that both sides have, left and right."""
+
+    def read(task_parts: Iterable[_Part]) -> Iterator[tuple[bytes, tuple[()]]]:
+        for part in task_parts:
+            side = sides[part.side]
+            with worker_task(1, side.side.storage_options, f"reading keys of the {side.name} side"):
+                yield _encoded(distinct_keys(read_keys(side, part.rows, types))), ()
+
+    parts = _side_parts(sides, jobs.cores)
+    keys: tuple[list[pa.Table], list[pa.Table]] = ([], [])
+    for part, encoded in zip(parts, jobs.run(read, parts), strict=True):
+        keys[part.side].append(_decoded(encoded))
+    return Groups.common(*keys)
 
 
 def read_keys(reader: VectorReader, rows: Rows, types: Sequence[pa.DataType]) -> pa.Table:
