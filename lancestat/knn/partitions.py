@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -11,17 +10,20 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.request import Metric
 from lancestat.knn.sampled import SampledNeighbours, lists_of
+from lancestat.knn.scratch_tables import (
+    commit_fragments,
+    not_laid_out,
+    scan_rows,
+    write_fragments,
+)
 from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, Neighbours, nothing
 from lancestat.knn.vectors import vectors
-from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -155,15 +157,8 @@ def commit(
     Raises:
         ScratchUnusable: scratch cannot be written to.
     """
-    import lance
-
-    made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
-    operation = lance.LanceOperation.Overwrite(layout_schema(dimension), made)
-    options = store_options(uri, storage_options)
-    try:
-        dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
-    except Exception as error:
-        raise _not_laid_out(error, storage_options) from error
+    fragments = [text for part in parts for text in part.fragments]
+    dataset = commit_fragments(fragments, uri, layout_schema(dimension), storage_options)
     return PartitionedDataset(
         pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
@@ -192,7 +187,7 @@ def commit_more(before: PartitionedDataset, parts: Sequence[WrittenPart]) -> Par
             uri, operation, read_version=before.pin.version, storage_options=options
         )
     except Exception as error:
-        raise _not_laid_out(error, before.storage_options) from error
+        raise not_laid_out(error, before.storage_options) from error
     ids = {
         fragment.metadata.files[0].path: fragment.fragment_id
         for fragment in dataset.get_fragments()
@@ -373,18 +368,8 @@ def scanned(
     Raises:
         PartitionsLost: they cannot be read.
     """
-    fragment = dataset.get_fragment(fragment_id)
-    if fragment is None:
-        raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
-    try:
-        table = fragment.scanner(columns=[VECTOR, PLACE], offset=start, limit=rows).to_table()
-    except BaseException as error:
-        if not is_error_or_panic(error) or isinstance(error, MemoryError):
-            raise
-        reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
-        raise PartitionsLost(f"scratch at {dataset.uri} cannot be read: {reason}") from None
-    if table.num_rows != rows:
-        raise PartitionsLost(f"scratch at {dataset.uri} has lost rows of fragment {fragment_id}")
+    columns = (VECTOR, PLACE)
+    table = scan_rows(dataset, fragment_id, start, rows, columns, storage_options)
     read = vectors(table.column(VECTOR), dimension, Metric.L2).values
     return table.column(PLACE).to_numpy(), read
 
@@ -403,30 +388,7 @@ def _written(
     storage_options: Mapping[str, str],
     mode: Literal["create", "append"] = "create",
 ) -> list[str]:
-    import lance
-
     dimension = rows.shape[1]
     column = pa.FixedSizeListArray.from_arrays(pa.array(rows.reshape(-1)), dimension)
     table = pa.Table.from_arrays([column, pa.array(positions)], schema=layout_schema(dimension))
-    try:
-        fragments = lance.fragment.write_fragments(
-            table,
-            uri,
-            mode=mode,
-            max_rows_per_file=len(rows),
-            max_bytes_per_file=2**40,
-            # Later ones copy vectors row by row, which takes three times as long.
-            data_storage_version="2.0",
-            storage_options=store_options(uri, storage_options),
-        )
-    except Exception as error:
-        raise _not_laid_out(error, storage_options) from error
-    return [json.dumps(fragment.to_json()) for fragment in fragments]
-
-
-def _not_laid_out(error: Exception, storage_options: Mapping[str, str]) -> ScratchUnusable:
-    reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
-    return ScratchUnusable(
-        f"the right side cannot be laid out in scratch: {reason}",
-        hint="see that the scratch folder has room and may be written",
-    )
+    return write_fragments(table, uri, storage_options, mode)

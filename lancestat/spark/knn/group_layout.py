@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,13 +35,14 @@ class GroupLayout:
     """Both sides by group, each of them None where no row is in a group.
 
     `excluded` right rows cannot match, since their vector cannot or a key is null; `like` are right
-    rows, for the accuracy of products.
+    rows, for the accuracy of products. `pairs_uri` is a place in scratch for pairs that are found.
     """
 
     left: PartitionedDataset | None
     right: PartitionedDataset | None
     excluded: int
     like: NDArray[np.float32]
+    pairs_uri: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,16 +67,18 @@ class Grouping:
     types: tuple[pa.DataType, ...]
     counts_all: bool
 
-    def lay_out(self, left_uri: str, right_uri: str) -> GroupLayout:
-        """Write the rows of groups that both sides have."""
+    def lay_out(self, place: Callable[[str], str]) -> GroupLayout:
+        """Write the rows of groups that both sides have; `place` makes places in scratch."""
         sides = (self.left, self.right)
         parts = _side_parts(sides, self.jobs.cores)
         groups = common_groups(self.jobs, sides, self.types)
         if not len(groups):
             # Nothing is laid out of rows without a group, but they may have to be counted.
             parts = [part for part in parts if part.side and self.counts_all]
-        (left, _), (right, excluded) = self._written(parts, groups, (left_uri, right_uri))
-        return GroupLayout(left, right, excluded, self.right.sample(_LIKE_ROWS, 8))
+        uris = (place("left-groups"), place("right-groups"))
+        (left, _), (right, excluded) = self._written(parts, groups, uris)
+        like = self.right.sample(_LIKE_ROWS, 8)
+        return GroupLayout(left, right, excluded, like, place("pairs"))
 
     def _written(
         self, parts: Sequence[_Part], groups: Groups, uris: tuple[str, str]

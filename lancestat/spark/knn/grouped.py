@@ -10,16 +10,14 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.groups import GroupCell, group_cells
-from lancestat.knn.partitions import PartitionedDataset, read_lists, read_piece, search_lists
+from lancestat.knn.groups import GroupCell
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import Neighbours, nothing
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
-from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES
 from lancestat.spark.knn.group_layout import GroupLayout
+from lancestat.spark.knn.group_search import CellSearch
 from lancestat.spark.knn.materialize import Materializer
-from lancestat.spark.knn.reader import Side, row_places
 from lancestat.spark.knn.tasks import (
     SEARCHING,
     WRITING,
@@ -30,11 +28,7 @@ from lancestat.spark.knn.tasks import (
     worker_task,
     written_chunk,
 )
-from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.jobs import Jobs, Merging
-
-# Bytes of left vectors that a task reads at once.
-_BLOCK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,37 +57,19 @@ def merge_grouped(left: GroupedNeighbours, right: GroupedNeighbours) -> GroupedN
 class GroupProbe:
     """Searches groups for the neighbours of their left rows; travels to Spark's workers.
 
-    `starts` are the positions at which the chunks of left rows start, and `sides` those that were
-    laid out.
+    `starts` are the positions at which the chunks of left rows start.
     """
 
-    left: PartitionedDataset
-    right: PartitionedDataset
-    like: NDArray[np.float32]
-    request: JoinRequest
-    dimension: int
+    search: CellSearch
     starts: NDArray[np.int64]
-    sides: tuple[Side, Side]
 
     def __call__(self, cell: GroupCell) -> Iterator[tuple[int, GroupedNeighbours]]:
         """Yield the neighbours of a cell's left rows, by chunk of the left side."""
-        groups, positions, queries = self._left_rows(cell)
-        if not len(queries):
+        rows = self.search.left_rows(cell)
+        if not len(rows.positions):
             return
-        right, request = self.right, self.request
-        searched = search_lists(
-            pinned_dataset(right.pin, right.storage_options),
-            right,
-            queries,
-            groups[:, None],
-            cell.groups,
-            request.searched,
-            request.metric,
-            limit=request.limit,
-            behind=self._behind(positions),
-            like=self.like,
-        )
-        pairs, found = searched.pairs, searched.neighbours
+        searched = self.search.nearest(cell, rows, self.search.request.searched)
+        pairs, found, positions = searched.pairs, searched.neighbours, rows.positions
         chunks = np.searchsorted(self.starts, positions, side="right") - 1
         order = np.argsort(chunks, kind="stable")
         numbers, firsts = np.unique(chunks[order], return_index=True)
@@ -104,32 +80,6 @@ class GroupProbe:
             part = Neighbours(found.positions[some], found.distances[some])
             yield number, GroupedNeighbours(positions[some], part, pairs)
             pairs = 0
-
-    def _behind(self, positions: NDArray[np.int64]) -> NDArray[np.int64] | None:
-        if not self.request.pairs_once:
-            return None
-        order = np.argsort(positions)
-        behind = np.empty(len(positions), np.int64)
-        _, behind[order] = row_places(*self.sides, positions[order])
-        return behind
-
-    def _left_rows(
-        self, cell: GroupCell
-    ) -> tuple[NDArray[np.int32], NDArray[np.int64], NDArray[np.float32]]:
-        """Return group, position and vector of the rows."""
-        dataset = pinned_dataset(self.left.pin, self.left.storage_options)
-        if cell.rows is not None:
-            [number] = cell.groups
-            first, last = cell.rows.start, cell.rows.stop
-            positions, rows = read_piece(dataset, self.left, number, first, last, self.dimension)
-            return np.full(len(rows), number, np.int32), positions, rows
-        most = max(1, _BLOCK_BYTES // (4 * self.dimension))
-        lists = list(read_lists(dataset, self.left, cell.groups, self.dimension, most))
-        return (
-            np.concatenate([np.full(len(rows), number, np.int32) for number, _, rows in lists]),
-            np.concatenate([positions for _, positions, _ in lists]),
-            np.concatenate([rows for _, _, rows in lists]),
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,28 +107,17 @@ class GroupedJob:
         return [done[number] for number in range(len(self.chunks))]
 
     def _searched(self, layout: GroupLayout) -> dict[int, WrittenChunk]:
-        left, right = layout.left, layout.right
-        if left is None or right is None:
+        materialize, request = self.materialize, self.request
+        sides = (materialize.left, materialize.right)
+        search = CellSearch.of(layout, request, self.dimension, sides)
+        if search is None:
             return {}
-        row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.searched
-        largest = max(1, CHUNK_BYTES // row_bytes)
-        cells = list(
-            group_cells(
-                left.list_rows,
-                right.list_rows,
-                dimension=self.dimension,
-                largest=largest,
-                cores=self.jobs.cores,
-            )
-        )
+        cells = search.cells(self.jobs.cores)
         if not cells:
             return {}
-        chunks, materialize, threads, k = (
-            self.chunks, self.materialize, self.threads, self.request.searched
-        )  # fmt: skip
+        chunks, threads, k = self.chunks, self.threads, request.searched
         starts = np.array([chunk.start for chunk in chunks], np.int64)
-        sides = (materialize.left, materialize.right)
-        probe = GroupProbe(left, right, layout.like, self.request, self.dimension, starts, sides)
+        probe = GroupProbe(search, starts)
         options, (probing, committing) = materialize.writer.storage_options, self.stages
         excluded = layout.excluded
 
@@ -206,7 +145,7 @@ class GroupedJob:
                     yield (number, chunk), [TaskProgress(committing, len(rows))]
 
         totals: dict[JoinStage, int] = {
-            probing: int(left.list_rows[right.list_rows > 0].sum()),
+            probing: search.left_count,
             committing: sum(map(len, chunks)),
         }
         meter = ProgressMeter(self.on_stage, totals, min(len(cells), self.jobs.cores))

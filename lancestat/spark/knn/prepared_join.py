@@ -84,9 +84,8 @@ class PreparedJoin:
 
     def group_rows(self) -> PreparedJoin:
         counts_all = self.work.scope is not Scope.NEW_LEFT
-        places = (self.place("left-groups"), self.place("right-groups"))
         with self._task_errors():
-            layout = self.searcher.group_rows(*places, counts_all=counts_all)
+            layout = self.searcher.group_rows(self.place, counts_all=counts_all)
         return replace(self, method=layout)
 
     def measure_index(self) -> PreparedJoin | None:

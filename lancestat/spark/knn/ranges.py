@@ -13,6 +13,7 @@ from lancestat.errors import TooManyPairs
 from lancestat.knn.request import RANGE_NEIGHBOURS, JoinRequest
 from lancestat.knn.search import ExactSearch, Neighbours, nothing, without
 from lancestat.knn.vectors import Vectors
+from lancestat.knn.widening import MOST_HELD, WideningSearch
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
 from lancestat.spark.knn.materialize import Materializer, ProbedChunk
@@ -28,9 +29,6 @@ from lancestat.spark.session.jobs import Jobs
 
 # Left rows that a task searches at once: each time it streams the right side.
 SLICE_ROWS = 4096
-_GROWTH = 8
-# Neighbours that are held at once, unless a single row has more: 12 bytes each.
-MOST_HELD = 4 << 20
 
 
 def too_many(pairs: int, request: JoinRequest) -> TooManyPairs:
@@ -63,41 +61,12 @@ class RangeSearch:
 
         The neighbours of all rows that are yielded together are as many as the widest row has.
         """
+        widest = len(self.right.side.all_rows)
+        widening = WideningSearch(self._searched, widest, self.width, self.most)
         for start in range(rows.start, rows.stop, SLICE_ROWS):
             part = Rows(start, min(start + SLICE_ROWS, rows.stop))
-            queries = self.left.read(part)
-            found = self._searched(part, queries, np.flatnonzero(queries.valid), self.width)
-            yield from self._resolved(part, queries, found)
-
-    def _resolved(
-        self, rows: Rows, queries: Vectors, found: Neighbours
-    ) -> Iterator[tuple[Rows, NDArray[np.bool_], Neighbours]]:
-        width = found.positions.shape[1]
-        is_full = found.positions[:, -1] >= 0
-        wider = width * _GROWTH
-        if not is_full.any() or width >= len(self.right.side.all_rows):
-            yield rows, queries.valid, self._without_self(rows, queries, found)
-        elif len(rows) > 1 and len(found.positions) * wider > self.most:
-            middle = len(rows) // 2
-            split = int(np.count_nonzero(queries.valid[:middle]))
-            for part, some, known in (
-                (Rows(rows.start, rows.start + middle), slice(middle), slice(split)),
-                (Rows(rows.start + middle, rows.stop), slice(middle, None), slice(split, None)),
-            ):
-                vectors = Vectors(queries.values[some], queries.valid[some])
-                half = Neighbours(found.positions[known], found.distances[known])
-                yield from self._resolved(part, vectors, half)
-        else:
-            full = np.flatnonzero(queries.valid)[is_full]
-            again = self._searched(rows, queries, full, wider)
-            widened = nothing(len(found.positions), wider)
-            widened.positions[:, :width], widened.distances[:, :width] = (
-                found.positions, found.distances,
-            )  # fmt: skip
-            widened.positions[is_full], widened.distances[is_full] = (
-                again.positions, again.distances,
-            )  # fmt: skip
-            yield from self._resolved(rows, queries, widened)
+            for some, is_valid, found in widening.search(part, self.left.read(part)):
+                yield some, is_valid, self._without_self(some, is_valid, found)
 
     def _searched(
         self, rows: Rows, queries: Vectors, which: NDArray[np.int64], width: int
@@ -118,10 +87,12 @@ class RangeSearch:
         self.excluded = excluded
         return nearest.neighbours()
 
-    def _without_self(self, rows: Rows, queries: Vectors, found: Neighbours) -> Neighbours:
+    def _without_self(
+        self, rows: Rows, is_valid: NDArray[np.bool_], found: Neighbours
+    ) -> Neighbours:
         if not self.request.excludes_self or self.request.pairs_once:
             return found
-        positions = rows.start + np.flatnonzero(queries.valid)
+        positions = rows.start + np.flatnonzero(is_valid)
         own, _ = row_places(self.left.side, self.right.side, positions)
         # Without itself a row has at most one neighbour fewer than there is room for.
         padded = nothing(len(own), found.positions.shape[1] + 1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.spark.knn.grid import Grid, cut, list_grid
 from lancestat.spark.knn.group_layout import Grouping, GroupLayout
 from lancestat.spark.knn.grouped import GroupedJob
+from lancestat.spark.knn.grouped_ranges import GroupedRangeJob
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
 from lancestat.spark.knn.partitioned import (
@@ -175,10 +176,10 @@ class Searcher:
     on_stage: OnStage
     key_types: tuple[pa.DataType, ...] = ()
 
-    def group_rows(self, left_uri: str, right_uri: str, *, counts_all: bool) -> GroupLayout:
+    def group_rows(self, place: Callable[[str], str], *, counts_all: bool) -> GroupLayout:
         """Lay both sides out by their keys; `counts_all` asks for all rows that cannot match."""
         grouping = Grouping(self.jobs, self.left, self.right, self.key_types, counts_all)
-        return grouping.lay_out(left_uri, right_uri)
+        return grouping.lay_out(place)
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
@@ -247,7 +248,8 @@ class Searcher:
         return SearchResult(Strategy.EXACT, job.run())
 
     def _grouped(self, layout: GroupLayout, stages: tuple[Probe, CommitResult]) -> SearchResult:
-        job = GroupedJob(
+        kind = GroupedRangeJob if self.request.is_range else GroupedJob
+        job = kind(
             self.jobs,
             self.shares.without_parts(self.jobs.cores).chunks,
             self.materialize,
