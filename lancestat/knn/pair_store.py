@@ -35,6 +35,12 @@ class Pairs:
     right: NDArray[np.int64]
     distances: NDArray[np.float32]
 
+    @classmethod
+    def of(cls, left: NDArray[np.int64], found: Neighbours) -> Pairs:
+        """Return the pairs of left rows with their neighbours."""
+        query, turn = np.nonzero(found.positions >= 0)
+        return cls(left[query], found.positions[query, turn], found.distances[query, turn])
+
     def __len__(self) -> int:
         return len(self.left)
 

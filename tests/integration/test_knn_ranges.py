@@ -217,43 +217,33 @@ def with_keys(start: int, count: int, name: str) -> pa.Table:
     return rows.append_column("shop" if name == "v" else "store", pa.array(shops, pa.int32()))
 
 
+WITHIN = "every pair is to be compared, and the result has all within 1"
+WITHIN_KEYS = (
+    "only rows with equal keys are compared, which the run counts, and the result has all within 1"
+)
+
+
+@pytest.mark.parametrize("on", [(), (("shop", "store"),)])
 def test_more_pairs_than_are_allowed_are_an_error_before_any_is_written(
-    world: SparkWorld,
+    world: SparkWorld, on: tuple[tuple[str, str], ...]
 ) -> None:
     for name, column in (("l", "v"), ("r", "w")):
         lance.write_dataset(with_keys(0, 60, column), world.uri(name), mode="overwrite")
-    world.declare(k="all", max_distance=1.0, metric="l2", on=(("shop", "store"),))
+    world.declare(k="all", max_distance=1.0, metric="l2", on=on)
     converge(world)
     before, version = world.rows(), lance.dataset(world.uri("near")).version
     files = sorted(Path(world.uri("near"), "data").iterdir())
     for most in (len(before) - 1, 0):
         world.declare(max_pairs=most)
-        [result] = world.run().nodes
-        assert result.status == "error" and result.message is not None
-        assert f"more than {most:,} pairs are within the distance 1" in result.message
-        assert lance.dataset(world.uri("near")).version == version
-        assert sorted(Path(world.uri("near"), "data").iterdir()) == files
-    world.declare(max_pairs=len(before))
-    converge(world)
-
-
-WITHIN = "every pair is to be compared, and the result has all within 1"
-
-
-def test_more_pairs_than_are_allowed_leave_the_old_result(world: SparkWorld) -> None:
-    world.declare(k="all", max_distance=1.0, metric="l2", max_pairs=10_000)
-    converge(world)
-    before, version = world.rows(), lance.dataset(world.uri("near")).version
-    for most in (len(before) - 1, 0):
-        world.declare(max_pairs=most)
         action = world.action()
         assert isinstance(action, JoinAction)
-        assert action.decision.why == WITHIN
+        assert action.decision.why == (WITHIN_KEYS if on else WITHIN)
         [result] = world.run().nodes
         assert result.status == "error" and result.message is not None
         assert f"more than {most:,} pairs are within the distance 1" in result.message
         assert lance.dataset(world.uri("near")).version == version
         assert world.rows() == before
+        assert sorted(Path(world.uri("near"), "data").iterdir()) == files
     world.declare(max_pairs=len(before))
     converge(world)
 

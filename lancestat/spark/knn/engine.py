@@ -30,6 +30,7 @@ from lancestat.spark.knn.materialize import Materializer, output_schema
 from lancestat.spark.knn.parquet_side import ParquetSide, parquet_scan
 from lancestat.spark.knn.prepared_join import PreparedJoin
 from lancestat.spark.knn.reader import Side, VectorReader
+from lancestat.spark.knn.scopes import known_right_rows, scoped_work
 from lancestat.spark.knn.sides import (
     OpenedSide,
     QuerySide,
@@ -150,6 +151,8 @@ class SparkJoin:
                 drops_self=request.searched > request.k and not request.is_range,
             ),
             engine.on_stage,
+            self.folder.path,
+            engine.storage_options,
             self.key_types,
         )
 
@@ -226,8 +229,8 @@ class Engine:
         Raises:
             LancestatError: a side cannot be read, or holds no plain query.
         """
-        known_right = _known_right(work)
-        work = _scoped_work(work)
+        known_right = known_right_rows(work)
+        work = scoped_work(work)
         # Both queries are checked before either of them runs.
         queries = {
             name: QuerySide.parse(self.spark, side, self.options, name)
@@ -428,28 +431,3 @@ class _LazyScratch:
                 root, options = self._engine.scratch_root, self._engine.storage_options
                 self._uri = self._stack.enter_context(scratch(root, application, options)).uri
         return f"{self._uri}/{name}.lance"
-
-
-def _scoped_work(work: JoinWork) -> JoinWork:
-    """Return the work over the new fragments alone, on the side that has some."""
-    if work.increment is None:
-        return work
-    new = work.increment.new_fragments
-    if work.scope is Scope.NEW_LEFT:
-        return replace(work, left=_with_fragments(work.left, new))
-    return replace(work, right=_with_fragments(work.right, new))
-
-
-def _known_right(work: JoinWork) -> SideSource | None:
-    """Return the right rows of the last result, where new ones are merged with it by keys."""
-    if work.increment is None or work.scope is not Scope.NEW_RIGHT or not work.request.has_keys:
-        return None
-    assert work.right.table is not None
-    fragments = frozenset(fragment.id for fragment in work.right.table.fragments)
-    return _with_fragments(work.right, fragments - work.increment.new_fragments)
-
-
-def _with_fragments(side: SideSource, fragments: frozenset[int]) -> SideSource:
-    assert side.table is not None
-    new_fragments = tuple(fragment for fragment in side.table.fragments if fragment.id in fragments)
-    return replace(side, table=replace(side.table, fragments=new_fragments))

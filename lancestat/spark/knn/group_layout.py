@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -35,14 +35,13 @@ class GroupLayout:
     """Both sides by group, each of them None where no row is in a group.
 
     `excluded` right rows cannot match, since their vector cannot or a key is null; `like` are right
-    rows, for the accuracy of products. `pairs_uri` is a place in scratch for pairs that are found.
+    rows, for the accuracy of products.
     """
 
     left: PartitionedDataset | None
     right: PartitionedDataset | None
     excluded: int
     like: NDArray[np.float32]
-    pairs_uri: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Grouping:
     """Lays both sides out by group; its tasks travel to Spark's workers.
 
     `types` are those in which keys are compared. Unless `counts_all`, the vectors of right rows
-    that are in no group need not be read.
+    that are in no group need not be read. `storage_options` reach scratch.
     """
 
     jobs: Jobs
@@ -66,6 +65,7 @@ class Grouping:
     right: VectorReader
     types: tuple[pa.DataType, ...]
     counts_all: bool
+    storage_options: Mapping[str, str] = field(repr=False)
 
     def lay_out(self, place: Callable[[str], str]) -> GroupLayout:
         """Write the rows of groups that both sides have; `place` makes places in scratch."""
@@ -78,21 +78,20 @@ class Grouping:
         uris = (place("left-groups"), place("right-groups"))
         (left, _), (right, excluded) = self._written(parts, groups, uris)
         like = self.right.sample(_LIKE_ROWS, 8)
-        return GroupLayout(left, right, excluded, like, place("pairs"))
+        return GroupLayout(left, right, excluded, like)
 
     def _written(
         self, parts: Sequence[_Part], groups: Groups, uris: tuple[str, str]
     ) -> list[tuple[PartitionedDataset | None, int]]:
         """Lay parts out; return each side's dataset, and how many of its rows cannot match."""
         types, readers = self.types, (self.left, self.right)
-        counts = (False, self.counts_all)
+        counts, options = (False, self.counts_all), self.storage_options
 
         def write(
             task_parts: Iterable[_Part],
         ) -> Iterator[tuple[tuple[WrittenPart, int], tuple[()]]]:
             for part in task_parts:
                 reader, uri = readers[part.side], uris[part.side]
-                options = reader.side.storage_options
                 with worker_task(1, options, f"laying out the {reader.name} side"):
                     require_visible(uri)
                     rows = _rows_by_group(reader, part.rows, groups, types, counts[part.side])
@@ -106,7 +105,6 @@ class Grouping:
         for number, (reader, uri) in enumerate(zip(readers, uris, strict=True)):
             mine = [result for part, result in done if part.side == number]
             written = [part for part, _ in mine if part.fragments]
-            options = reader.side.storage_options
             dataset = commit(written, uri, reader.dimension, options) if written else None
             sides.append((dataset, sum(excluded for _, excluded in mine)))
         return sides

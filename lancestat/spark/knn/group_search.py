@@ -68,6 +68,13 @@ class CellSearch:
         """The number of left rows with right rows in their group."""
         return int(self.left.list_rows[self.right.list_rows > 0].sum())
 
+    def left_rows_of(self, cell: GroupCell) -> int:
+        """Return how many of these are in a cell."""
+        if cell.rows is not None:
+            return len(cell.rows)
+        groups = slice(cell.groups.start, cell.groups.stop)
+        return int(self.left.list_rows[groups][self.right.list_rows[groups] > 0].sum())
+
     def cells(self, cores: int) -> Sequence[GroupCell]:
         """Divide the pairs of the groups into cells."""
         row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.searched

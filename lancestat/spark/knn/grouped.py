@@ -15,7 +15,6 @@ from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import Neighbours, nothing
 from lancestat.knn.work import Rows
 from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
-from lancestat.spark.knn.group_layout import GroupLayout
 from lancestat.spark.knn.group_search import CellSearch
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.tasks import (
@@ -90,36 +89,34 @@ class GroupedJob:
     chunks: tuple[Rows, ...]
     materialize: Materializer
     request: JoinRequest
-    dimension: int
     threads: int
     stages: tuple[Probe, CommitResult]
     on_stage: OnStage
 
-    def run(self, layout: GroupLayout) -> list[WrittenChunk]:
+    def run(self, search: CellSearch | None, excluded: int) -> list[WrittenChunk]:
         """Search all groups, and write the chunks in their order.
+
+        Args:
+            search: None where no rows have equal keys.
+            excluded: Right rows that cannot match.
 
         Raises:
             WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
         """
-        done = self._searched(layout)
+        done = {} if search is None else self._searched(search, excluded)
         missing = [number for number in range(len(self.chunks)) if number not in done]
-        done |= self._written_empty(missing, layout.excluded)
+        done |= self._written_empty(missing, excluded)
         return [done[number] for number in range(len(self.chunks))]
 
-    def _searched(self, layout: GroupLayout) -> dict[int, WrittenChunk]:
-        materialize, request = self.materialize, self.request
-        sides = (materialize.left, materialize.right)
-        search = CellSearch.of(layout, request, self.dimension, sides)
-        if search is None:
-            return {}
+    def _searched(self, search: CellSearch, excluded: int) -> dict[int, WrittenChunk]:
         cells = search.cells(self.jobs.cores)
         if not cells:
             return {}
-        chunks, threads, k = self.chunks, self.threads, request.searched
+        chunks, materialize, threads = self.chunks, self.materialize, self.threads
+        k = self.request.searched
         starts = np.array([chunk.start for chunk in chunks], np.int64)
         probe = GroupProbe(search, starts)
         options, (probing, committing) = materialize.writer.storage_options, self.stages
-        excluded = layout.excluded
 
         def probed(
             task_cells: Iterable[GroupCell],

@@ -85,7 +85,7 @@ class PreparedJoin:
     def group_rows(self) -> PreparedJoin:
         counts_all = self.work.scope is not Scope.NEW_LEFT
         with self._task_errors():
-            layout = self.searcher.group_rows(self.place, counts_all=counts_all)
+            layout = self.searcher.group_rows(counts_all=counts_all)
         return replace(self, method=layout)
 
     def measure_index(self) -> PreparedJoin | None:

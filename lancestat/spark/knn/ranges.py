@@ -1,48 +1,28 @@
-"""Joins of all pairs within a distance, which are written part by part and never all held."""
+"""The search of all right rows within a distance, which streams the right side."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.errors import TooManyPairs
+from lancestat.knn.pair_store import Pairs
 from lancestat.knn.request import RANGE_NEIGHBOURS, JoinRequest
 from lancestat.knn.search import ExactSearch, Neighbours, nothing, without
 from lancestat.knn.vectors import Vectors
 from lancestat.knn.widening import MOST_HELD, WideningSearch
 from lancestat.knn.work import Rows
-from lancestat.plan.stages import CommitResult, JoinStage, OnStage, Probe
-from lancestat.spark.knn.materialize import Materializer, ProbedChunk
 from lancestat.spark.knn.reader import VectorReader, row_places
-from lancestat.spark.knn.tasks import (
-    SEARCHING,
-    ProgressMeter,
-    TaskProgress,
-    WrittenChunk,
-    worker_task,
-)
-from lancestat.spark.session.jobs import Jobs
 
 # Left rows that a task searches at once: each time it streams the right side.
 SLICE_ROWS = 4096
 
 
-def too_many(pairs: int, request: JoinRequest) -> TooManyPairs:
-    """The error for a result with more pairs than a join may write."""
-    return TooManyPairs(
-        f"more than {request.max_pairs:,} pairs are within the distance {request.max_distance:g}: "
-        f"{pairs:,} were found before the join stopped",
-        hint="lower 'max_distance', give a number as 'k', or raise 'max_pairs'",
-    )
-
-
 @dataclass(slots=True)
 class RangeSearch:
-    """Finds all right rows within the distance of some left rows, and counts what it did.
+    """Finds all right rows within the distance of some left rows, and counts what it compared.
 
     `width` is the room for neighbours of each row at first: rows that have more are searched again.
     `most` is the room for neighbours that are held at once.
@@ -54,7 +34,12 @@ class RangeSearch:
     width: int = RANGE_NEIGHBOURS
     most: int = MOST_HELD
     pairs: int = 0
-    excluded: int | None = field(default=None)
+    excluded: int = 0
+
+    def __call__(self, rows: Rows) -> Iterator[Pairs]:
+        """Yield the pairs of left rows, in the order of these."""
+        for part, is_valid, found in self.search(rows):
+            yield Pairs.of(part.start + np.flatnonzero(is_valid), found)
 
     def search(self, rows: Rows) -> Iterator[tuple[Rows, NDArray[np.bool_], Neighbours]]:
         """Yield consecutive rows, which of them can match, and the neighbours of these.
@@ -98,81 +83,3 @@ class RangeSearch:
         padded = nothing(len(own), found.positions.shape[1] + 1)
         padded.positions[:, :-1], padded.distances[:, :-1] = found.positions, found.distances
         return without(padded, own)
-
-
-@dataclass(frozen=True, slots=True)
-class RangeJob:
-    """The job over chunks of left rows, each of which is searched and written by one task."""
-
-    jobs: Jobs
-    left: VectorReader
-    right: VectorReader
-    chunks: tuple[Rows, ...]
-    materialize: Materializer
-    request: JoinRequest
-    threads: int
-    stages: tuple[Probe, CommitResult]
-    on_stage: OnStage
-
-    def run(self) -> list[WrittenChunk]:
-        """Search and write all chunks, in their order; nothing is committed.
-
-        Raises:
-            TooManyPairs: more pairs than the request allows are within the distance.
-            WorkerError: what a worker raised, after Spark's own retries, inside Spark's exception.
-        """
-        left, right, request, materialize = self.left, self.right, self.request, self.materialize
-        chunks, threads, options = self.chunks, self.threads, materialize.writer.storage_options
-        probing, committing = self.stages
-
-        def searched(
-            numbers: Iterable[int],
-        ) -> Iterator[tuple[tuple[WrittenChunk, int], list[TaskProgress]]]:
-            with worker_task(threads, options, SEARCHING):
-                for number in numbers:
-                    started = time.perf_counter()
-                    search = RangeSearch(left, right, request)
-                    parts = _Counted(search.search(chunks[number]), request)
-                    written = materialize.write_parts(number, parts)
-                    seconds = time.perf_counter() - started
-                    chunk = WrittenChunk(written, parts.matched, search.excluded or 0, search.pairs)
-                    rows = len(chunks[number])
-                    yield (
-                        (chunk, parts.found),
-                        [
-                            TaskProgress(probing, rows, search.pairs, seconds),
-                            TaskProgress(committing, rows),
-                        ],
-                    )
-
-        rows = sum(map(len, chunks))
-        totals: dict[JoinStage, int] = {probing: rows, committing: rows}
-        meter = ProgressMeter(self.on_stage, totals, min(len(chunks), self.jobs.cores))
-        done = self.jobs.run(searched, range(len(chunks)), meter.listen)
-        found = sum(found for _, found in done)
-        if found > request.max_pairs:
-            raise too_many(found, request)
-        return [chunk for chunk, _ in done]
-
-
-class _Counted:
-    """Passes parts of a chunk on, and counts pairs and left rows that have some."""
-
-    def __init__(
-        self,
-        parts: Iterable[tuple[Rows, NDArray[np.bool_], Neighbours]],
-        request: JoinRequest,
-    ) -> None:
-        self._parts = parts
-        self._request = request
-        self.found = 0
-        self.matched = 0
-
-    def __iter__(self) -> Iterator[ProbedChunk]:
-        for rows, is_valid, neighbours in self._parts:
-            is_found = neighbours.positions >= 0
-            self.found += int(np.count_nonzero(is_found))
-            self.matched += int(np.count_nonzero(is_found.any(axis=1)))
-            if self.found > self._request.max_pairs:
-                raise too_many(self.found, self._request)
-            yield ProbedChunk(0, rows, is_valid, neighbours)
