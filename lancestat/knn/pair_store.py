@@ -48,6 +48,12 @@ class Pairs:
         """Return some of the pairs."""
         return Pairs(self.left[which], self.right[which], self.distances[which])
 
+    def by_left(self) -> Pairs:
+        """Return the pairs in the order of left rows, those of one row as they were."""
+        if (self.left[:-1] <= self.left[1:]).all():
+            return self
+        return self.some(np.argsort(self.left, kind="stable"))
+
 
 def _together(parts: Sequence[Pairs]) -> Pairs:
     return Pairs(
@@ -79,7 +85,7 @@ def write_pairs(
     """Write pairs, of which no more than a fragment has are held, besides those of one part.
 
     Args:
-        parts: The pairs, in any order.
+        parts: The pairs; those of a left row are in one of them, the nearest first.
         edges: (bins + 1,) the left positions at which bins start, and the end of the last.
         uri: The dataset that the fragments will belong to.
         storage_options: For the store.
@@ -97,7 +103,7 @@ def write_pairs(
         held.clear()
         if not len(pairs):
             return
-        pairs = pairs.some(np.argsort(pairs.left, kind="stable"))
+        pairs = pairs.by_left()
         arrays = [pa.array(column) for column in (pairs.left, pairs.right, pairs.distances)]
         table = pa.Table.from_arrays(arrays, schema=_SCHEMA)
         fragments.extend(write_fragments(table, uri, storage_options))
@@ -226,11 +232,9 @@ class PairStore:
 
 def _split(rows: Rows, pairs: Pairs, most: int) -> Iterator[tuple[Rows, Neighbours]]:
     """Yield rows with their pairs as neighbours, so many rows that their room is not too large."""
-    pairs = pairs.some(np.lexsort((pairs.right, pairs.distances, pairs.left)))
-    numbers = pairs.left - rows.start
-    counts = np.bincount(numbers, minlength=len(rows))
+    pairs = pairs.by_left()
+    counts = np.bincount(pairs.left - rows.start, minlength=len(rows))
     starts = np.cumsum(counts) - counts
-    rank = np.arange(len(pairs)) - starts[numbers]
     begin = 0
     while begin < len(rows):
         end, width = begin + 1, int(counts[begin])
@@ -241,7 +245,8 @@ def _split(rows: Rows, pairs: Pairs, most: int) -> Iterator[tuple[Rows, Neighbou
             end, width = end + 1, wider
         some = slice(int(starts[begin]), int(starts[end - 1] + counts[end - 1]))
         found = nothing(end - begin, max(1, width))
-        found.positions[numbers[some] - begin, rank[some]] = pairs.right[some]
-        found.distances[numbers[some] - begin, rank[some]] = pairs.distances[some]
+        is_pair = np.arange(max(1, width)) < counts[begin:end, None]
+        found.positions[is_pair] = pairs.right[some]
+        found.distances[is_pair] = pairs.distances[some]
         yield Rows(rows.start + begin, rows.start + end), found
         begin = end

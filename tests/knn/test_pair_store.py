@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import lance
@@ -12,13 +13,16 @@ from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.pair_store import Pairs, PairStore, write_pairs
 
 
-def some_pairs(count: int, rows: range, seed: int) -> Pairs:
+def some_pairs(count: int, rows: Sequence[int], seed: int) -> Pairs:
     """Every other one of them is of one left row, and many are equally far."""
     random = np.random.default_rng(seed)
-    left = random.integers(rows.start, rows.stop, count)
-    left[::2] = rows.start + 3
+    left = random.permutation(np.array(rows))[random.integers(0, len(rows), count)]
+    left[::2] = rows[3]
     right = random.permutation(10 * count)[:count]
-    return Pairs(left, right, random.integers(0, 5, count).astype(np.float32))
+    distances = random.integers(0, 5, count).astype(np.float32)
+    # Those of a row are sorted, and rows come in some order.
+    order = np.lexsort((right, distances, left * 7 % 11, left % 5))
+    return Pairs(left[order], right[order], distances[order])
 
 
 @pytest.mark.parametrize("most", [1, 40, 10_000])
@@ -26,9 +30,12 @@ def some_pairs(count: int, rows: range, seed: int) -> Pairs:
 def test_pairs_come_in_the_order_of_left_rows(
     tmp_path: Path, most: int, fragment_pairs: int
 ) -> None:
-    rows, edges = range(100, 160), np.array([100, 110, 125, 126, 160])
-    parts = [[some_pairs(60, rows, 2 * task), some_pairs(1, rows, 2 * task + 1)] for task in (0, 1)]
-    parts[1][0].right[:] += 1000
+    edges = np.array([100, 110, 125, 126, 160])
+    rows = np.random.default_rng(fragment_pairs).permutation(np.arange(100, 160)).reshape(4, 15)
+    parts = [
+        [some_pairs(60, rows[0].tolist(), 0), some_pairs(1, rows[1].tolist(), 1)],
+        [some_pairs(50, rows[2].tolist(), 2), some_pairs(9, rows[3].tolist(), 3)],
+    ]
     uri = str(tmp_path / "pairs.lance")
     written = [write_pairs(task, edges, uri, {}, fragment_pairs) for task in parts]
     written.append(write_pairs([], edges, uri, {}))
