@@ -183,6 +183,9 @@ def test_rows_with_keys_that_match_nothing(spark: SparkSession) -> None:
         assert joined(one, right, "all", max_distance=1.0, on=["k"]) == []
         outer = joined(one, right, "all", max_distance=1.0, on=["k"], join="left_outer")
         assert outer == [(number, None, None) for number in range(3)]
+    for on in ([], ["k"]):
+        assert joined(one.where("id < 0"), two, "all", max_distance=1.0, on=on) == []
+        assert joined(one, two.where("id < 0"), "all", max_distance=1.0, on=on) == []
 
 
 def test_a_table_is_joined_by_keys_within_a_distance_between_changes(world: SparkWorld) -> None:
