@@ -208,7 +208,7 @@ def knn_join(
     uri = f"{_results(spark, root, options)}/{uuid.uuid4().hex}.lance"
     keys = _keys(on)
     if is_range:
-        request = _range_request(request, max_pairs, has_keys=bool(keys))
+        request = _range_request(request, max_pairs)
     pairs_once = _word(Pairs, "pairs", pairs) is Pairs.UNORDERED
     request = replace(
         request, has_keys=bool(keys), excludes_self=exclude_self, pairs_once=pairs_once
@@ -310,11 +310,9 @@ def _request(
     )
 
 
-def _range_request(request: JoinRequest, max_pairs: int, *, has_keys: bool) -> JoinRequest:
+def _range_request(request: JoinRequest, max_pairs: int) -> JoinRequest:
     if request.max_distance is None:
         raise InvalidArgument("k is 'all'; expected max_distance with it")
-    if has_keys:
-        raise InvalidArgument("k is 'all'; expected a number, since on is given")
     _check("max_pairs", max_pairs, max_pairs >= 0, "0 or more")
     return replace(request, is_range=True, max_pairs=max_pairs)
 

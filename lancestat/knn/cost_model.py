@@ -99,7 +99,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         why = "only rows with equal keys are compared, which the run counts"
         if request.mode is Mode.APPROX:
             why = "rows with equal keys are few enough to compare every pair of them"
-        return Decision(Strategy.EXACT, why)
+        return Decision(Strategy.EXACT, f"{why}{_within(request)}")
     few = f"fewer than {request.min_right_rows:,} right rows"
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
     is_ours = request.is_self_join or request.is_range
@@ -133,12 +133,18 @@ def _why_exact(request: JoinRequest) -> str:
     if request.is_self_join:
         once = ", once" if request.pairs_once else ""
         why = f"every pair of rows of the table is to be compared{once}"
+    return f"{why}{_within(request)}"
+
+
+def _within(request: JoinRequest) -> str:
     if request.max_distance is None:
-        return why
+        return ""
     within = f"within {request.max_distance:g}"
-    if request.is_range:
-        return f"{why}, and the result has all {within}"
-    return f"{why}, and neighbours are {within}"
+    return (
+        f", and the result has all {within}"
+        if request.is_range
+        else f", and neighbours are {within}"
+    )
 
 
 def _unknown(request: JoinRequest, size: JoinSize, why: str) -> Decision:

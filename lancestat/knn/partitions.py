@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
@@ -11,18 +10,21 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.neighbours import nothing
 from lancestat.knn.request import Metric
 from lancestat.knn.sampled import SampledNeighbours, lists_of
+from lancestat.knn.scratch_tables import (
+    commit_fragments,
+    not_laid_out,
+    scan_rows,
+    write_fragments,
+)
 from lancestat.knn.search import ExactSearch
 from lancestat.knn.vectors import vectors
-from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     import lance
@@ -131,10 +133,10 @@ def write_groups(
     uri: str,
     storage_options: Mapping[str, str],
 ) -> WrittenPart:
-    """Write rows by group, in lists of which each is a group.
+    """Write rows that are sorted by group, in lists of which each is a group.
 
     Args:
-        groups: (n,) the list of each row.
+        groups: (n,) the list of each row, ascending.
         positions: (n,) where the rows came from.
         rows: (n, dim): their vectors.
         count: The number of lists.
@@ -144,9 +146,8 @@ def write_groups(
     Raises:
         ScratchUnusable: scratch cannot be written to.
     """
-    order = np.argsort(groups, kind="stable")
-    offsets = np.searchsorted(groups[order], np.arange(count + 1)).reshape(1, -1)
-    written = _written(rows, positions, order, uri, storage_options) if len(rows) else []
+    offsets = np.searchsorted(groups, np.arange(count + 1)).reshape(1, -1)
+    written = _written(rows, positions, None, uri, storage_options) if len(rows) else []
     none = SampledNeighbours(nothing(0, 1), np.empty((0, 1), np.int32))
     return WrittenPart(tuple(written), offsets[: len(written)], none)
 
@@ -159,15 +160,8 @@ def commit(
     Raises:
         ScratchUnusable: scratch cannot be written to.
     """
-    import lance
-
-    made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
-    operation = lance.LanceOperation.Overwrite(layout_schema(dimension), made)
-    options = store_options(uri, storage_options)
-    try:
-        dataset = lance.LanceDataset.commit(uri, operation, storage_options=options)
-    except Exception as error:
-        raise _not_laid_out(error, storage_options) from error
+    fragments = [text for part in parts for text in part.fragments]
+    dataset = commit_fragments(fragments, uri, layout_schema(dimension), storage_options)
     return PartitionedDataset(
         pin_of(dataset, uri),
         tuple(fragment.fragment_id for fragment in dataset.get_fragments()),
@@ -196,7 +190,7 @@ def commit_more(before: PartitionedDataset, parts: Sequence[WrittenPart]) -> Par
             uri, operation, read_version=before.pin.version, storage_options=options
         )
     except Exception as error:
-        raise _not_laid_out(error, before.storage_options) from error
+        raise not_laid_out(error, before.storage_options) from error
     ids = {
         fragment.metadata.files[0].path: fragment.fragment_id
         for fragment in dataset.get_fragments()
@@ -296,18 +290,8 @@ def scanned(
     Raises:
         PartitionsLost: they cannot be read.
     """
-    fragment = dataset.get_fragment(fragment_id)
-    if fragment is None:
-        raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
-    try:
-        table = fragment.scanner(columns=[VECTOR, PLACE], offset=start, limit=rows).to_table()
-    except BaseException as error:
-        if not is_error_or_panic(error) or isinstance(error, MemoryError):
-            raise
-        reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
-        raise PartitionsLost(f"scratch at {dataset.uri} cannot be read: {reason}") from None
-    if table.num_rows != rows:
-        raise PartitionsLost(f"scratch at {dataset.uri} has lost rows of fragment {fragment_id}")
+    columns = (VECTOR, PLACE)
+    table = scan_rows(dataset, fragment_id, start, rows, columns, storage_options)
     read = vectors(table.column(VECTOR), dimension, Metric.L2).values
     return table.column(PLACE).to_numpy(), read
 
@@ -322,43 +306,22 @@ def layout_schema(dimension: int) -> pa.Schema:
 def _written(
     rows: NDArray[np.float32],
     positions: NDArray[np.int64],
-    order: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
     uri: str,
     storage_options: Mapping[str, str],
     mode: Literal["create", "append"] = "create",
 ) -> list[str]:
-    """Write one fragment with rows in some order."""
-    import lance
-
+    """Write one fragment with rows in some order, None for that which they are in."""
     schema = layout_schema(rows.shape[1])
     step = max(1, _WRITE_BYTES // (4 * rows.shape[1]))
 
     def batches() -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(order), step):
-            some = order[start : start + step]
+        for start in range(0, len(rows), step):
+            span = slice(start, start + step)
+            some = span if order is None else order[span]
             values = pa.array(rows[some].reshape(-1))
             column = pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
             yield pa.RecordBatch.from_arrays([column, pa.array(positions[some])], schema=schema)
 
-    try:
-        fragments = lance.fragment.write_fragments(
-            pa.RecordBatchReader.from_batches(schema, batches()),
-            uri,
-            mode=mode,
-            max_rows_per_file=len(rows),
-            max_bytes_per_file=2**40,
-            # Later ones copy vectors row by row, which takes three times as long.
-            data_storage_version="2.0",
-            storage_options=store_options(uri, storage_options),
-        )
-    except Exception as error:
-        raise _not_laid_out(error, storage_options) from error
-    return [json.dumps(fragment.to_json()) for fragment in fragments]
-
-
-def _not_laid_out(error: Exception, storage_options: Mapping[str, str]) -> ScratchUnusable:
-    reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
-    return ScratchUnusable(
-        f"the right side cannot be laid out in scratch: {reason}",
-        hint="see that the scratch folder has room and may be written",
-    )
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    return write_fragments(reader, len(rows), uri, storage_options, mode)

@@ -116,7 +116,8 @@ def decide_join(assessment: JoinAssessment, *, full_refresh: bool = False) -> Jo
     The last result is extended only if it is what the last run wrote, and only one side has rows
     behind those that the run saw. New right rows need a left side that is a table: the rows of
     other sides may come in another order, so that neighbours could not be matched to them. They
-    also need as many neighbours for each left row as there are right rows, up to k (`_varies`).
+    also need as many neighbours for each left row as there are right rows of its keys, up to k:
+    under a `max_distance` nothing tells which rows of the last result belong to which left row.
     """
     narrowing = _narrow(assessment, full_refresh)
     if narrowing is None:
@@ -145,7 +146,7 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
         return None
     if not reasons and (left, right) == (SideChange.APPENDED, SideChange.NONE):
         return _appended(Scope.NEW_LEFT, assessment.left, record)
-    is_placed = assessment.left.is_table and not _varies(assessment.spec)
+    is_placed = assessment.left.is_table and assessment.spec.max_distance is None
     if not reasons and (left, right) == (SideChange.NONE, SideChange.APPENDED) and is_placed:
         return _appended(Scope.NEW_RIGHT, assessment.right, record)
     # Other sides than those that were recorded have no history.
@@ -154,16 +155,6 @@ def _narrow(assessment: JoinAssessment, full_refresh: bool) -> _Narrowing | None
         reasons |= {Reason.INPUT_CHANGED} if changes else set()
         reasons |= {Reason.ROWS_APPENDED} if SideChange.APPENDED in changes else set()
     return _Narrowing(Scope.FULL, tuple(reason for reason in Reason if reason in reasons))
-
-
-def _varies(join: KnnJoin) -> str | None:
-    """Return the key by which left rows have different numbers of neighbours, None without one.
-
-    Then nothing tells which rows of the last result belong to which left row.
-    """
-    if join.max_distance is not None:
-        return "max_distance"
-    return "on" if join.on else None
 
 
 def _appended(scope: Scope, side: JoinInput, record: JoinRecord) -> _Narrowing:
@@ -312,7 +303,8 @@ def _decided(action: JoinAction, decision: Decision, facts: JoinFacts) -> JoinAc
 def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
     decision = choose(scope_request(work.request, work.scope), facts.compared, facts.cores or 1)
     if work.scope is Scope.NEW_RIGHT:
-        why = "the new right rows are compared with every left row, and merged with the result"
+        whom = "the left rows of their keys" if work.request.has_keys else "every left row"
+        why = f"the new right rows are compared with {whom}, and merged with the result"
         decision = replace(decision, why=why)
     if facts.cores or decision.seconds is None:
         return decision
@@ -386,9 +378,8 @@ def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str
         if what in sentences and sides[name][0].digest is not None
     )
     is_appended = changes == {"left": SideChange.NONE, "right": SideChange.APPENDED}
-    key = _varies(assessment.spec)
-    if is_appended and assessment.left.is_table and key is not None:
-        notes += (f"under '{key}' new right rows are not merged with the result",)
+    if is_appended and assessment.left.is_table and assessment.spec.max_distance is not None:
+        notes += ("under 'max_distance' new right rows are not merged with the result",)
     return notes
 
 

@@ -324,9 +324,6 @@ class Builder:
         if is_range and distance is None:
             message = "'k: all' needs a 'max_distance', within which all rows are neighbours"
             self.errors.append(item.error(MissingKey, message, "k", hint="max_distance: 0.3"))
-        if is_range and "on" in item.value:
-            message = "'k: all' cannot be combined with 'on': give the most neighbours of a row"
-            self.errors.append(item.error(WrongValue, message, "k"))
         if not is_range and "max_pairs" in item.value:
             message = "'max_pairs' needs 'k: all'"
             self.errors.append(item.error(WrongValue, message, "max_pairs"))

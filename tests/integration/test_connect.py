@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -257,7 +258,7 @@ def vectors(spark: SparkSession, values: list[Any]) -> DataFrame:
     return spark.createDataFrame(table.append_column("name", names))
 
 
-def join(left: DataFrame, right: DataFrame, k: int, **options: Any) -> DataFrame:
+def join(left: DataFrame, right: DataFrame, k: int | str, **options: Any) -> DataFrame:
     chosen = {"select_left": ["id"], "select_right": ["id", "name"], "rank": True} | options
     return lancestat.knn_join(left, right, left_vector="emb", right_vector="emb", k=k, **chosen)
 
@@ -298,6 +299,25 @@ def test_dataframes_have_the_neighbours_of_brute_force(
         (row.id, row.id_right, row._distance, row._rank) for row in neighbours.collect()
     ]
     assert_same(found, joined(left, right, 7, "l2", "left_outer"))
+
+
+@pytest.mark.parametrize("k", [4, "all"])
+def test_rows_with_equal_keys_are_joined(
+    remote: SparkSession, tmp_path: Path, k: int | str
+) -> None:
+    rng = np.random.default_rng(8)
+    left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
+    sides = [vectors(remote, side).selectExpr("*", "id % 3 as shop") for side in (left, right)]
+    pairs = [
+        (line[0], line[1])
+        for line in joined(left, right, 150, "l2", "inner")
+        if line[0] % 3 == (line[1] or 0) % 3 and (line[2] or 0) <= 2.0
+    ]
+    most = 150 if k == "all" else int(k)
+    wanted = [pair for _, some in groupby(pairs, lambda pair: pair[0]) for pair in [*some][:most]]
+    near = join(*sides, k, on=["shop"], max_distance=2.0, scratch=str(tmp_path))
+    assert [(row.id, row.id_right) for row in near.collect()] == wanted
+    assert len(wanted) > 60
 
 
 def test_the_command_runs_tables_and_joins_on_the_server(

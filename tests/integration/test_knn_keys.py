@@ -15,7 +15,7 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import LancestatError
-from lancestat.plan.actions import Skip
+from lancestat.plan.actions import JoinAction, Skip
 from tests.execution.joined import vectors
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
@@ -198,17 +198,80 @@ def test_runs_between_changes_have_the_rows_of_a_full_join(keyed_world: SparkWor
     lance.write_dataset(keyed(100, 9, "v"), world.uri("l"), mode="append")
     converge(world)
     lance.write_dataset(keyed(100, 9, "w"), world.uri("r"), mode="append")
-    [action] = world.plan().actions
-    assert "under 'on' new right rows are not merged with the result" in action.notes
+    action = world.action()
+    assert isinstance(action, JoinAction)
+    assert action.notes == ("only 9 new right rows are searched, and merged with the result",)
+    assert "compared with the left rows of their keys" in action.decision.why
     converge(world)
     lance.dataset(world.uri("r")).update({"store": "0"}, where="id = 3")
     converge(world)
-    assert world.scopes == ["full", "new_left", "full", "full"]
+    assert world.scopes == ["full", "new_left", "new_right", "full"]
     # A column that is compared, and not shown.
     world.declare(left=replace(world.join.left, where="id >= 5"), right=replace(
         world.join.right, where="id != 8"))  # fmt: skip
     converge(world)
     assert isinstance(world.action(), Skip)
+
+
+def random_rows(random: np.random.Generator, name: str, keys: Sequence[Any]) -> pa.Table:
+    """Rows of some of the keys, of which some have no key and some no vector."""
+    start, count = int(random.integers(0, 1 << 40)), int(random.integers(1, 25))
+    rows = vectors(start, count, name=name)
+    chosen = [keys[n] for n in random.integers(0, len(keys), count)]
+    return rows.append_column("shop" if name == "v" else "store", pa.array(chosen, pa.int32()))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_histories_of_appended_rows_have_the_rows_of_a_full_join(
+    world: SparkWorld, seed: int
+) -> None:
+    """Groups come into being, grow beyond k, or have rows on one side alone."""
+    random = np.random.default_rng(seed)
+    for name, column in (("l", "v"), ("r", "w")):
+        rows = random_rows(random, column, [0, 1, 2, None])
+        lance.write_dataset(rows, world.uri(name), mode="overwrite", max_rows_per_file=9)
+    world.declare(
+        on=(("shop", "store"),),
+        join=("inner", "left_outer")[seed % 2],
+        output_format=("lance", "lance", "parquet")[seed % 3],
+        output_uri=str(world.folder / "result"),
+        k=int(random.integers(1, 6)),
+        metric=("l2", "dot")[seed // 2 % 2],
+        rank=seed % 2 == 0,
+        mode="approx" if seed == 5 else "exact",
+        recall=0.9 if seed == 5 else None,
+        right=replace(world.join.right, where="other = 0" if seed >= 3 else None),
+    )
+    converge(world)
+    wanted = ["full"]
+    for side in ["r", *random.permutation(["l", "r", "r"])]:
+        keys = [[0], [1, 3], [2, 4, None], [None]][int(random.integers(0, 4))]
+        more = random_rows(random, "v" if side == "l" else "w", keys)
+        lance.write_dataset(more, world.uri(side), mode="append")
+        converge(world)
+        wanted.append("new_left" if side == "l" else "new_right")
+    assert world.scopes == wanted
+
+
+def test_only_groups_of_new_right_rows_are_compared_again(world: SparkWorld) -> None:
+    random = np.random.default_rng(4)
+    for name, column, count in (("l", "v", 300), ("r", "w", 500)):
+        keys = random.integers(0, 50, count).astype(np.int32)
+        key = "shop" if name == "l" else "store"
+        rows = vectors(0, count, name=column).append_column(key, pa.array(keys))
+        lance.write_dataset(rows, world.uri(name), mode="overwrite", max_rows_per_file=90)
+    world.declare(on=(("shop", "store"),), k=4, metric="l2")
+    converge(world)
+    more = vectors(1000, 3, name="w").append_column("store", pa.array([7, 7, 60], pa.int32()))
+    lance.write_dataset(more, world.uri("r"), mode="append")
+    [result] = world.run().nodes
+    assert result.join is not None and result.join.scope == "new_right"
+    table = lance.dataset(world.uri("l")).to_table()
+    usable = [row is not None and np.isfinite(row).all() for row in table["v"].to_pylist()]
+    rows = sum(ok and shop == 7 for ok, shop in zip(usable, table["shop"].to_pylist(), strict=True))
+    new = sum(row is not None and np.isfinite(row).all() for row in more["w"].to_pylist()[:2])
+    assert rows and new and result.join.pairs == rows * new
+    assert world.rows() == world.expected()
 
 
 def test_pairs_are_the_sum_over_groups(spark: SparkSession, world: SparkWorld) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 __all__ = ["world"]
+Key = tuple[Any, ...]
 
 
 @pytest.fixture(scope="module")
@@ -127,30 +129,135 @@ def test_a_table_is_joined_within_a_distance_between_changes(world: SparkWorld) 
     converge(world)
 
 
+KEYS = ["a", "b", "c", "d", None]
+
+
+def keyed(
+    lines: list[Line], left: Sequence[Key], right: Sequence[Key], *, outer: bool
+) -> list[Line]:
+    """Lines of `expected` whose rows have equal keys."""
+    kept: list[Line] = []
+    for number, key in enumerate(left):
+        some = [
+            line
+            for line in lines
+            if line[0] == number and line[1] is not None
+            and None not in key and right[line[1]] == key
+        ]  # fmt: skip
+        kept += some or ([(number, None, None)] if outer else [])
+    return kept
+
+
+@pytest.mark.parametrize(
+    ("options", "own"),
+    [
+        ({}, "any"),
+        ({"join": "left_outer"}, "any"),
+        ({"exclude_self": True, "join": "left_outer"}, "self"),
+        ({"pairs": "unordered"}, "behind"),
+    ],
+)
+def test_every_pair_of_rows_with_equal_keys_is_found(
+    spark: SparkSession, options: dict[str, Any], own: str
+) -> None:
+    """One key has most of the rows, some rows have none, and some keys one side lacks."""
+    left, right = clustered(700, 1), clustered(900, 2)
+    random = np.random.default_rng(5)
+    left_keys, right_keys = (
+        [(0, "a") if n < 7 else (int(n), KEYS[int(m)]) for n, m in
+         random.integers(0, (10, 5), (rows, 2))]
+        for rows in (700, 900)
+    )  # fmt: skip
+    one = frame(spark, left, left_keys, "x int, y string")
+    same = "exclude_self" in options or "pairs" in options
+    if same:
+        right, right_keys = left, left_keys
+    two = one if same else frame(spark, right, right_keys, "x int, y string")
+    ours = joined(one, two, "all", max_distance=0.3, on=["x", "y"], **options)
+    outer = "join" in options
+    wanted = keyed(expected(left, right, 0.3, own=own), left_keys, right_keys, outer=outer)
+    assert max(np.bincount([line[0] for line in wanted])) > (32 if own == "behind" else 64)
+    assert_same(ours, wanted)
+
+
+def test_rows_with_keys_that_match_nothing(spark: SparkSession) -> None:
+    one = frame(spark, np.ones((3, 2), np.float32), [("a",), (None,), ("b",)], "k string")
+    two = frame(spark, np.ones((2, 2), np.float32) * 9, [("a",), ("c",)], "k string")
+    for right in (two, two.where("k = 'c'")):
+        assert joined(one, right, "all", max_distance=1.0, on=["k"]) == []
+        outer = joined(one, right, "all", max_distance=1.0, on=["k"], join="left_outer")
+        assert outer == [(number, None, None) for number in range(3)]
+    for on in ([], ["k"]):
+        assert joined(one.where("id < 0"), two, "all", max_distance=1.0, on=on) == []
+        assert joined(one, two.where("id < 0"), "all", max_distance=1.0, on=on) == []
+
+
+def test_a_table_is_joined_by_keys_within_a_distance_between_changes(world: SparkWorld) -> None:
+    for name, column in (("l", "v"), ("r", "w")):
+        lance.write_dataset(
+            with_keys(0, 60, column), world.uri(name), mode="overwrite", max_rows_per_file=25
+        )
+    world.declare(
+        k="all", max_distance=1.0, metric="l2", join="left_outer", rank=True,
+        on=(("shop", "store"),),
+    )  # fmt: skip
+    converge(world)
+    counts = world.state.joins()["near"].counts
+    rows = lance.dataset(world.uri("r")).to_table().to_pylist()
+    cannot = [r for r in rows if r["store"] is None or r["w"] is None or np.isnan(r["w"]).any()]
+    assert counts.excluded_right_rows == len(cannot)
+    lance.write_dataset(with_keys(100, 9, "v"), world.uri("l"), mode="append")
+    converge(world)
+    lance.write_dataset(with_keys(100, 9, "w"), world.uri("r"), mode="append")
+    converge(world)
+    assert world.scopes == ["full", "new_left", "full"]
+    side = KnnSide("v", ("id",), ("l",), table="l")
+    world.declare(on=(("shop", "shop"),), left=replace(side, where="id < 40"), right=side)
+    for options in ({"exclude_self": True}, {"exclude_self": False, "pairs": "unordered"}):
+        world.declare(**options)
+        converge(world)
+
+
+def with_keys(start: int, count: int, name: str) -> pa.Table:
+    rows = vectors(start, count, name=name)
+    shops = [None if n % 10 == 9 else n % 4 for n in range(start, start + count)]
+    return rows.append_column("shop" if name == "v" else "store", pa.array(shops, pa.int32()))
+
+
 WITHIN = "every pair is to be compared, and the result has all within 1"
+WITHIN_KEYS = (
+    "only rows with equal keys are compared, which the run counts, and the result has all within 1"
+)
 
 
-def test_more_pairs_than_are_allowed_leave_the_old_result(world: SparkWorld) -> None:
-    world.declare(k="all", max_distance=1.0, metric="l2", max_pairs=10_000)
+@pytest.mark.parametrize("on", [(), (("shop", "store"),)])
+def test_more_pairs_than_are_allowed_are_an_error_before_any_is_written(
+    world: SparkWorld, on: tuple[tuple[str, str], ...]
+) -> None:
+    for name, column in (("l", "v"), ("r", "w")):
+        lance.write_dataset(with_keys(0, 60, column), world.uri(name), mode="overwrite")
+    world.declare(k="all", max_distance=1.0, metric="l2", on=on)
     converge(world)
     before, version = world.rows(), lance.dataset(world.uri("near")).version
+    files = sorted(Path(world.uri("near"), "data").iterdir())
     for most in (len(before) - 1, 0):
         world.declare(max_pairs=most)
         action = world.action()
         assert isinstance(action, JoinAction)
-        assert action.decision.why == WITHIN
+        assert action.decision.why == (WITHIN_KEYS if on else WITHIN)
         [result] = world.run().nodes
         assert result.status == "error" and result.message is not None
         assert f"more than {most:,} pairs are within the distance 1" in result.message
         assert lance.dataset(world.uri("near")).version == version
         assert world.rows() == before
+        assert sorted(Path(world.uri("near"), "data").iterdir()) == files
     world.declare(max_pairs=len(before))
     converge(world)
 
 
 @pytest.mark.parametrize(
     "options",
-    [{}, {"max_distance": 1.0, "on": ["z"]}, {"max_distance": 1.0, "max_pairs": -1}],
+    [{}, {"max_distance": 1.0, "max_pairs": -1}],
 )
 def test_what_all_cannot_be_combined_with_is_refused(
     spark: SparkSession, options: dict[str, Any]

@@ -30,6 +30,7 @@ from lancestat.spark.knn.materialize import Materializer, output_schema
 from lancestat.spark.knn.parquet_side import ParquetSide, parquet_scan
 from lancestat.spark.knn.prepared_join import PreparedJoin
 from lancestat.spark.knn.reader import Side, VectorReader
+from lancestat.spark.knn.scopes import known_right_rows, scoped_work
 from lancestat.spark.knn.sides import (
     OpenedSide,
     QuerySide,
@@ -61,7 +62,8 @@ if TYPE_CHECKING:
 class SparkJoin:
     """A join as `execution.evaluator.JoinSession` has it, on Spark.
 
-    `cleanup` is closed when the join is.
+    `cleanup` is closed when the join is. `known_right` has the right rows of the last result, where
+    new ones are merged with it by keys.
     """
 
     engine: Engine
@@ -72,6 +74,7 @@ class SparkJoin:
     folder: _LazyScratch
     cleanup: ExitStack
     key_types: tuple[pa.DataType, ...] = ()
+    known_right: _Source | None = None
 
     def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
         engine, work = self.engine, self.work
@@ -103,7 +106,15 @@ class SparkJoin:
             rollback,
             Probe(Strategy.EXACT, work.scope, None),
             keeper=keeper,
+            known_right=self._known_right(stage, dimension),
         )
+
+    def _known_right(self, stage: PrepareSides, dimension: int) -> VectorReader | None:
+        if self.known_right is None:
+            return None
+        request = self.work.request
+        opened = self.engine.open_side(self.known_right, request, self.folder, stage)
+        return VectorReader(opened.side, dimension, request.metric, "right")
 
     def _keeper(self, opened: OpenedSide, dimension: int) -> LayoutKeeper | None:
         """Return the kept layouts of the right side, None where it has none."""
@@ -140,6 +151,8 @@ class SparkJoin:
                 drops_self=request.searched > request.k and not request.is_range,
             ),
             engine.on_stage,
+            self.folder.path,
+            engine.storage_options,
             self.key_types,
         )
 
@@ -216,7 +229,8 @@ class Engine:
         Raises:
             LancestatError: a side cannot be read, or holds no plain query.
         """
-        work = _scoped_work(work)
+        known_right = known_right_rows(work)
+        work = scoped_work(work)
         # Both queries are checked before either of them runs.
         queries = {
             name: QuerySide.parse(self.spark, side, self.options, name)
@@ -228,6 +242,7 @@ class Engine:
         left = self._source("left", work.left, given.get("left"))
         right = self._source("right", work.right, given.get("right"))
         key_types = self._key_types(left, right)
+        known = None if known_right is None else self._source("right", known_right, None)
         if names is None:
             names = output_names(left.select, right.select, with_rank=work.request.with_rank)
         unproven = {name: reasons for name, (_, reasons) in read.items()}
@@ -237,7 +252,7 @@ class Engine:
         ):
             scratch = _LazyScratch(self, stack)
             sources = (left, right)
-            yield SparkJoin(self, work, sources, names, unproven, scratch, stack, key_types)
+            yield SparkJoin(self, work, sources, names, unproven, scratch, stack, key_types, known)
 
     def _source(self, name: str, side: SideSource, frame: DataFrame | None) -> _Source:
         if side.table is None and frame is None:
@@ -288,7 +303,7 @@ class Engine:
             return self._opened_once(left, right, request, folder, stage)
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.
-            open_side = self.jobs.inherited(self._opened)
+            open_side = self.jobs.inherited(self.open_side)
             first = pool.submit(open_side, left, request, folder, stage, None)
             sides = [first, pool.submit(open_side, right, request, folder, stage, first)]
             try:
@@ -314,7 +329,7 @@ class Engine:
         stage: PrepareSides,
     ) -> tuple[OpenedSide, OpenedSide]:
         both = replace(left, select=(*left.select, *left.keys, *right.select), keys=right.keys)
-        opened = self._opened(both, request, folder, stage, None)
+        opened = self.open_side(both, request, folder, stage)
         side, shown, keys = opened.side, len(left.select), len(left.keys)
         first, among, second = (
             side.columns[:shown],
@@ -330,13 +345,13 @@ class Engine:
         # The other side's job may be yet to come.
         self.jobs.cancel(self.run_id, lambda: all(side.done() for side in sides))
 
-    def _opened(
+    def open_side(
         self,
         source: _Source,
         request: JoinRequest,
         folder: _LazyScratch,
         stage: PrepareSides,
-        left: Future[OpenedSide] | None,
+        left: Future[OpenedSide] | None = None,
     ) -> OpenedSide:
         """Open a side; a right one may be read where it is, depending on the left one."""
         name, vector, select = source.name, source.vector, source.select
@@ -416,19 +431,3 @@ class _LazyScratch:
                 root, options = self._engine.scratch_root, self._engine.storage_options
                 self._uri = self._stack.enter_context(scratch(root, application, options)).uri
         return f"{self._uri}/{name}.lance"
-
-
-def _scoped_work(work: JoinWork) -> JoinWork:
-    """Return the work over the new fragments alone, on the side that has some."""
-    if work.increment is None:
-        return work
-    new = work.increment.new_fragments
-    if work.scope is Scope.NEW_LEFT:
-        return replace(work, left=_with_fragments(work.left, new))
-    return replace(work, right=_with_fragments(work.right, new))
-
-
-def _with_fragments(side: SideSource, fragments: frozenset[int]) -> SideSource:
-    assert side.table is not None
-    new_fragments = tuple(fragment for fragment in side.table.fragments if fragment.id in fragments)
-    return replace(side, table=replace(side.table, fragments=new_fragments))

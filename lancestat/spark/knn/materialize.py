@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -32,16 +33,34 @@ class ProbedChunk:
     neighbours: Neighbours
 
 
+class Widths(Protocol):
+    """How many neighbours each left row has in the last result. It is pickled."""
+
+    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
+        """Return the number of neighbours of each left row of a chunk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SameWidths:
+    """Every left row that can match has `width` neighbours."""
+
+    width: int
+
+    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
+        """Return the number of neighbours of each left row of a chunk."""
+        return np.where(chunk.is_valid, self.width, 0)
+
+
 @dataclass(frozen=True, slots=True)
 class PreviousResult:
     """A result over the same left rows and earlier right rows.
 
-    It has `width` lines for every left row that can match; `starts` are the positions in it of the
-    first lines of the chunks.
+    `starts` are the positions in it of the first lines of the chunks.
     """
 
     state: OutputState
-    width: int
+    widths: Widths
     starts: tuple[int, ...]
 
 
@@ -71,11 +90,13 @@ class Materializer:
         if self.previous is None:
             return chunk
         k = chunk.neighbours.positions.shape[1]
-        known = self._known(self.previous, chunk)
-        positions = chunk.neighbours.positions
+        widths = self.previous.widths.of(chunk)
+        has_some = chunk.is_valid | (widths > 0)
+        known = self._known(self.previous, chunk, widths, has_some)
+        positions, distances = _spread(chunk)
         shifted = np.where(positions < 0, positions, positions + self.previous.state.rows)
-        added = Neighbours(shifted, chunk.neighbours.distances)
-        return replace(chunk, neighbours=merge([known, added], k))
+        merged = merge([known, Neighbours(shifted[has_some], distances[has_some])], k)
+        return replace(chunk, is_valid=has_some, neighbours=merged)
 
     def without_self(self, chunk: ProbedChunk) -> ProbedChunk:
         """Drop each row from its own neighbours, where these may hold it."""
@@ -94,20 +115,32 @@ class Materializer:
         batches = (batch for part in parts for batch in self._batches(part))
         return output.write(self.writer, number, self.schema, batches)
 
-    def _known(self, previous: PreviousResult, chunk: ProbedChunk) -> Neighbours:
-        lines = self.lines(chunk.is_valid, previous.width)
+    def _known(
+        self,
+        previous: PreviousResult,
+        chunk: ProbedChunk,
+        widths: NDArray[np.int64],
+        which: NDArray[np.bool_],
+    ) -> Neighbours:
+        """Return the neighbours of some left rows in the previous result, as rows of it."""
+        lines = self.lines(widths)
         start = previous.starts[chunk.number]
         first = start + np.cumsum(lines) - lines
-        positions = first[chunk.is_valid][:, None] + np.arange(previous.width)
+        place = np.arange(int(np.max(widths, initial=0)))
+        is_known = place < widths[which][:, None]
+        positions = np.where(is_known, first[which][:, None] + place, -1)
         options = self.writer.storage_options
         rows = read_rows(previous.state, start, start + int(lines.sum()), options)
         read = [batch.column(DISTANCE).to_numpy(zero_copy_only=False) for batch in rows]
-        distances = np.concatenate([np.empty(0, np.float32), *read])
-        return Neighbours(positions, distances[positions - start])
+        distances = np.full(positions.shape, np.inf, np.float32)
+        distances[is_known] = np.concatenate([np.empty(0, np.float32), *read])[
+            positions[is_known] - start
+        ]
+        return Neighbours(positions, distances)
 
-    def lines(self, is_valid: NDArray[np.bool_], width: int) -> NDArray[np.int64]:
-        """Return the number of result rows per left row; those that can match have `width`."""
-        lines: NDArray[np.int64] = np.maximum(np.where(is_valid, width, 0), self._fewest)
+    def lines(self, widths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of result rows of left rows with so many neighbours."""
+        lines: NDArray[np.int64] = np.maximum(widths, self._fewest)
         return lines
 
     def line_count(self, valid: int, invalid: int, width: int) -> int:

@@ -20,10 +20,12 @@ from lancestat.plan.stages import (
     StageProgress,
 )
 from lancestat.redact import secret_values
-from lancestat.spark.knn.grouped import GroupLayout
+from lancestat.spark.knn.group_layout import GroupLayout
 from lancestat.spark.knn.kept_layouts import LayoutKeeper
-from lancestat.spark.knn.materialize import PreviousResult
+from lancestat.spark.knn.known_lines import count_lines, keyed_widths
+from lancestat.spark.knn.materialize import PreviousResult, SameWidths, Widths
 from lancestat.spark.knn.partitioned import Layout
+from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.strategies import IndexSearch, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.session.failure import job_error
@@ -45,6 +47,7 @@ class PreparedJoin:
         probing: The stage that searches.
         method: How to search; every pair is compared without it.
         keeper: The kept layouts of the right side, where it may have any.
+        known_right: Under keys, the right rows of the last result, where new ones are merged.
     """
 
     work: JoinWork
@@ -57,6 +60,7 @@ class PreparedJoin:
     probing: Probe
     method: Layout | IndexSearch | GroupLayout | None = None
     keeper: LayoutKeeper | None = None
+    known_right: VectorReader | None = None
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         with self._task_errors():
@@ -79,10 +83,9 @@ class PreparedJoin:
         return None if layout is None else replace(self, method=layout)
 
     def group_rows(self) -> PreparedJoin:
-        counts_all = self.work.increment is None
-        places = (self.place("left-groups"), self.place("right-groups"))
+        counts_all = self.work.scope is not Scope.NEW_LEFT
         with self._task_errors():
-            layout = self.searcher.group_rows(*places, counts_all=counts_all)
+            layout = self.searcher.group_rows(counts_all=counts_all)
         return replace(self, method=layout)
 
     def measure_index(self) -> PreparedJoin | None:
@@ -96,23 +99,37 @@ class PreparedJoin:
     def merge_neighbours(self) -> PreparedJoin:
         increment = self.work.increment
         assert increment is not None, "there is a result to go on from"
-        known, state = increment.known, increment.previous
-        searcher = self.searcher
-        left, shares, materialize = searcher.left, searcher.shares, searcher.materialize
-        width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
+        state = increment.previous
         with self._task_errors():
-            valid = count_valid(searcher.jobs, left, shares.chunks)
-        lines = [
-            materialize.line_count(matching, len(rows) - matching, width)
-            for matching, rows in zip(valid, shares.chunks, strict=True)
-        ]
+            searcher, widths, lines = self._known_lines(increment.known)
         if sum(lines) != state.rows:
             raise StaleBase(
                 f"{state.uri} has {state.rows} rows, but {sum(lines)} follow from its sides",
             )
-        previous = PreviousResult(state, width, tuple(accumulate(lines[:-1], initial=0)))
-        merging = replace(materialize, previous=previous)
+        previous = PreviousResult(state, widths, tuple(accumulate(lines[:-1], initial=0)))
+        merging = replace(searcher.materialize, previous=previous)
         return replace(self, searcher=replace(searcher, materialize=merging))
+
+    def _known_lines(self, known: JoinCounts[int]) -> tuple[Searcher, Widths, list[int]]:
+        """Return how many neighbours left rows have in the last result, and its rows by chunk."""
+        searcher, k = self.searcher, self.work.request.k
+        if self.known_right is not None:
+            # A search by keys divides the left rows alone.
+            whole = searcher.shares.without_parts(searcher.jobs.cores)
+            keyed = keyed_widths(
+                searcher.jobs, searcher.left, self.known_right, searcher.key_types, k,
+                all_match=not known.excluded_right_rows,
+            )  # fmt: skip
+            lines = count_lines(searcher.jobs, searcher.materialize, whole.chunks, keyed)
+            return replace(searcher, shares=whole), keyed, lines
+        width = min(k, known.right_rows - known.excluded_right_rows)
+        chunks, materialize = searcher.shares.chunks, searcher.materialize
+        valid = count_valid(searcher.jobs, searcher.left, chunks)
+        lines = [
+            materialize.line_count(matching, len(rows) - matching, width)
+            for matching, rows in zip(valid, chunks, strict=True)
+        ]
+        return searcher, SameWidths(width), lines
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
         with self._task_errors():

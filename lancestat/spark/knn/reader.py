@@ -22,6 +22,8 @@ Side = VectorSide | ParquetSide
 
 # Vectors that a task holds at once.
 BLOCK_BYTES = 64 << 20
+# Those that are only checked.
+_CHECKED_BYTES = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,14 @@ class VectorReader:
 
     def count(self, rows: Rows) -> int:
         """Return how many of consecutive rows can match."""
-        return int(np.count_nonzero(self.read(rows).valid))
+        return int(np.count_nonzero(self.valid(rows)))
+
+    def valid(self, rows: Rows) -> NDArray[np.bool_]:
+        """Return a mask of consecutive rows that can match."""
+        is_valid = np.ones(len(rows), np.bool_)
+        for block in self.blocks(rows, _CHECKED_BYTES):
+            is_valid[block.excluded_positions - rows.start] = False
+        return is_valid
 
 
 def _usable(block: Vectors, start: int) -> Block:

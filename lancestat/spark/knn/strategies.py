@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -13,6 +15,7 @@ from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
 from lancestat.knn.cost_model import SAMPLE_ROWS, Strategy
+from lancestat.knn.groups import GroupCell
 from lancestat.knn.index import IndexedSide, SearchParameters
 from lancestat.knn.neighbours import Neighbours, merge, within
 from lancestat.knn.request import JoinRequest, Mode
@@ -20,7 +23,10 @@ from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows, VectorSide
 from lancestat.plan.stages import CommitResult, OnStage, Probe
 from lancestat.spark.knn.grid import Grid, cut, cut_by_pairs, list_grid
-from lancestat.spark.knn.grouped import GroupedJob, Grouping, GroupLayout
+from lancestat.spark.knn.group_layout import Grouping, GroupLayout
+from lancestat.spark.knn.group_search import CellSearch
+from lancestat.spark.knn.grouped import GroupedJob
+from lancestat.spark.knn.grouped_ranges import GroupRangeSearch
 from lancestat.spark.knn.materialize import Materializer
 from lancestat.spark.knn.nearest_by import NearestByJoin
 from lancestat.spark.knn.partitioned import (
@@ -29,7 +35,8 @@ from lancestat.spark.knn.partitioned import (
     PartitionProbe,
     split_lists,
 )
-from lancestat.spark.knn.ranges import RangeJob
+from lancestat.spark.knn.range_job import PairSearch, RangeJob, SearchItem
+from lancestat.spark.knn.ranges import RangeSearch
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.tasks import (
     Cell,
@@ -43,6 +50,8 @@ from lancestat.spark.read.fragment_reader import pinned_dataset
 from lancestat.spark.session.jobs import Jobs, jobs_of
 from lancestat.spark.session.start import task_threads
 from lancestat.state.join_counts import UNMEASURED, Accuracy
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,8 +171,9 @@ class SearchResult:
 class Searcher:
     """Searches a grid of left and right rows by any strategy.
 
-    Every method raises a WorkerError inside Spark's exception for what a worker raised, after
-    Spark's own retries.
+    `place` makes a place in scratch of that name, which `scratch_options` reach. Every method
+    raises a WorkerError inside Spark's exception for what a worker raised, after Spark's own
+    retries.
     """
 
     spark: SparkSession
@@ -173,12 +183,16 @@ class Searcher:
     shares: Grid
     materialize: Materializer
     on_stage: OnStage
+    place: Callable[[str], str]
+    scratch_options: Mapping[str, str] = field(repr=False)
     key_types: tuple[pa.DataType, ...] = ()
 
-    def group_rows(self, left_uri: str, right_uri: str, *, counts_all: bool) -> GroupLayout:
+    def group_rows(self, *, counts_all: bool) -> GroupLayout:
         """Lay both sides out by their keys; `counts_all` asks for all rows that cannot match."""
-        grouping = Grouping(self.jobs, self.left, self.right, self.key_types, counts_all)
-        return grouping.lay_out(left_uri, right_uri)
+        grouping = Grouping(
+            self.jobs, self.left, self.right, self.key_types, counts_all, self.scratch_options
+        )
+        return grouping.lay_out(self.place)
 
     def lay_out(self, uri: str, lists: int) -> Layout | None:
         """Lay the right side out at a URI; None where no right row was found that can match."""
@@ -233,36 +247,57 @@ class Searcher:
         return SearchResult(Strategy.EXACT, self._job(stages).run(probe), Accuracy(recall))
 
     def _within_distance(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
-        chunks = self.shares.without_parts(self.jobs.cores).chunks
+        search = partial(RangeSearch, self.left, self.right, self.request)
+        job = self._range_job(search, stages)
+        chunks = job.chunks
         if self.request.pairs_once:
             rows = Rows(chunks[0].start, chunks[-1].stop)
             chunks = tuple(cut_by_pairs(rows, len(chunks)))
-        job = RangeJob(
-            self.jobs,
-            self.left,
-            self.right,
-            chunks,
-            self.materialize,
-            self.request,
-            self._threads,
-            stages,
-            self.on_stage,
-        )
-        return SearchResult(Strategy.EXACT, job.run())
+        items = [SearchItem(chunk, len(chunk)) for chunk in chunks]
+        return SearchResult(Strategy.EXACT, job.run(items, 0))
 
     def _grouped(self, layout: GroupLayout, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        sides = (self.left.side, self.right.side)
+        search = CellSearch.of(layout, self.request, self.left.dimension, sides)
+        if self.request.is_range:
+            return self._grouped_within_distance(search, layout.excluded, stages)
         job = GroupedJob(
             self.jobs,
             self.shares.without_parts(self.jobs.cores).chunks,
             self.materialize,
             self.request,
-            self.left.dimension,
             self._threads,
             stages,
             self.on_stage,
         )
         recall = 1.0 if self.request.mode is Mode.APPROX else None
-        return SearchResult(Strategy.EXACT, job.run(layout), Accuracy(recall))
+        return SearchResult(Strategy.EXACT, job.run(search, layout.excluded), Accuracy(recall))
+
+    def _grouped_within_distance(
+        self, search: CellSearch | None, excluded: int, stages: tuple[Probe, CommitResult]
+    ) -> SearchResult:
+        items: list[SearchItem[GroupCell]] = []
+        if search is not None:
+            cells = search.cells(self.jobs.cores)
+            items = [SearchItem(cell, search.left_rows_of(cell)) for cell in cells]
+        job = self._range_job(partial(GroupRangeSearch, search), stages)
+        return SearchResult(Strategy.EXACT, job.run(items, excluded))
+
+    def _range_job(
+        self, new_search: Callable[[], PairSearch[Item]], stages: tuple[Probe, CommitResult]
+    ) -> RangeJob[Item]:
+        return RangeJob(
+            self.jobs,
+            new_search,
+            self.shares.without_parts(self.jobs.cores).chunks,
+            self.materialize,
+            self.request,
+            self._threads,
+            stages,
+            self.on_stage,
+            self.place("pairs"),
+            self.scratch_options,
+        )
 
     def _by_spark(self) -> SearchResult:
         request, threads = self.request, self._threads
