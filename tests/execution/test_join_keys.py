@@ -44,7 +44,7 @@ def test_a_plan_says_that_rows_are_grouped(world: JoinWorld) -> None:
     action = world.action()
     assert isinstance(action, JoinAction)
     assert explain_stages(action) == [
-        "strategy: exact, only rows with equal keys are compared, which the run counts",
+        "strategy: exact, only rows with equal keys are compared",
         "group: the rows of both sides are written to scratch by the keys that they share",
         "probe: left rows against right rows",
         f"commit: written to {world.uri('near')} as lance",

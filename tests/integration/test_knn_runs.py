@@ -27,6 +27,7 @@ from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
 from tests.interpreted import INTERPRETED, short_lived
+from tests.knn.counted_distances import assert_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,10 +60,23 @@ def world(spark: SparkSession, tmp_path: Path) -> SparkWorld:
 
 
 def converge(world: SparkWorld) -> None:
+    before = lines(world)
     [result] = world.run().nodes
     assert result.status == "success", result.message
     assert world.rows() == world.expected()
     assert isinstance(world.action(), Skip)
+    made = lines(world)
+    # New left rows are behind the others, and the run knows of them alone.
+    written = made[len(before) :] if world.scopes[-1] == "new_left" else made
+    counted = world.state.joins()["near"].distances
+    assert_counted(counted, written, by_rank=world.join.k != "all")
+
+
+def lines(world: SparkWorld) -> list[tuple[object, float | None]]:
+    """Left row and distance of each row of the result, none where there is no result."""
+    if "near" not in world.state.joins():
+        return []
+    return [(row["id"], row["_distance"]) for row in world.rows()]
 
 
 @pytest.mark.parametrize("format", ["lance", "parquet"])

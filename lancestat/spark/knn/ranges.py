@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import TooManyPairs
+from lancestat.knn.distances import DistanceTally
 from lancestat.knn.request import RANGE_NEIGHBOURS, JoinRequest
 from lancestat.knn.search import ExactSearch, Neighbours, nothing, without
 from lancestat.knn.vectors import Vectors
@@ -161,10 +162,16 @@ class RangeJob:
                 for number in numbers:
                     started = time.perf_counter()
                     search = RangeSearch(left, right, request)
-                    parts = _Counted(search.search(chunks[number]), request)
+                    parts = _Counted(search.search(chunks[number]), request, materialize.ranks)
                     written = materialize.write_parts(number, parts)
                     seconds = time.perf_counter() - started
-                    chunk = WrittenChunk(written, parts.matched, search.excluded or 0, search.pairs)
+                    chunk = WrittenChunk(
+                        written,
+                        parts.matched,
+                        search.excluded or 0,
+                        search.pairs,
+                        parts.distances.counts(),
+                    )
                     rows = len(chunks[number])
                     yield (
                         (chunk, parts.found),
@@ -185,15 +192,17 @@ class RangeJob:
 
 
 class _Counted:
-    """Passes parts of a chunk on, and counts pairs and left rows that have some."""
+    """Passes parts of a chunk on, and counts pairs, left rows that have some, and distances."""
 
     def __init__(
         self,
         parts: Iterable[tuple[Rows, NDArray[np.bool_], Neighbours]],
         request: JoinRequest,
+        ranks: Sequence[int],
     ) -> None:
         self._parts = parts
         self._request = request
+        self.distances = DistanceTally(ranks)
         self.found = 0
         self.matched = 0
 
@@ -204,4 +213,5 @@ class _Counted:
             self.matched += int(np.count_nonzero(is_found.any(axis=1)))
             if self.found > self._request.max_pairs:
                 raise too_many(self.found, self._request)
+            self.distances.add(neighbours)
             yield ProbedChunk(0, rows, is_valid, neighbours)

@@ -150,11 +150,15 @@ def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The neighbours that a strategy found, written but not committed."""
+    """The neighbours that a strategy found, written but not committed.
+
+    `groups` is the number of keys that rows of both sides have, None where keys are not compared.
+    """
 
     strategy: Strategy
     chunks: list[WrittenChunk]
     accuracy: Accuracy = UNMEASURED
+    groups: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +261,7 @@ class Searcher:
             self.on_stage,
         )
         recall = 1.0 if self.request.mode is Mode.APPROX else None
-        return SearchResult(Strategy.EXACT, job.run(layout), Accuracy(recall))
+        return SearchResult(Strategy.EXACT, job.run(layout), Accuracy(recall), layout.groups)
 
     def _by_spark(self) -> SearchResult:
         request, threads = self.request, self._threads
