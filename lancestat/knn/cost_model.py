@@ -60,8 +60,8 @@ class JoinSize:
     """The sizes of the sides; None where they are not counted yet.
 
     `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
-    so has Spark, since 4.2. `kept` is the layout of the right side that is kept from other runs, and
-    `groups` what the last run found of rows with equal keys.
+    so has Spark, since 4.2. `kept` is the layout of the right side that is kept from other runs.
+    `groups` are what the last run found of rows with equal keys.
     """
 
     left_rows: int | None

@@ -29,7 +29,6 @@ from tests.integration.knn_oracle import (
     table,
     write,
 )
-
 from tests.knn.counted_distances import assert_counted
 
 if TYPE_CHECKING:

@@ -35,7 +35,9 @@ def counted(distances: NDArray[np.float32], *, least_width: float = 0.0) -> Join
     ranks = counted_ranks(distances.shape[1])
     made = join_distances([tallied(distances, ranks)], ranks, 5, least_width=least_width)
     assert made is not None
-    lines = [(at, None if np.isnan(d) else float(d)) for at, row in enumerate(distances) for d in row]
+    lines = [
+        (at, None if np.isnan(d) else float(d)) for at, row in enumerate(distances) for d in row
+    ]
     assert_counted(made, lines)
     return made
 

@@ -22,6 +22,7 @@ from lancestat.report.site.facts import (
     table_facts,
 )
 from lancestat.report.site.graph import draw
+from lancestat.report.site.join_charts import distance_figures, join_history, join_run_figures
 from lancestat.report.site.runs import all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
 from lancestat.report.site.text import HEALTH, PageSanitizer, addresses, ago, instant, sentence
@@ -130,7 +131,9 @@ class Pages:
             verdict=overview.result_words(join),
             facts=join_facts(join, self._report.made_at, self._origins.get(name, {})),
             sides=side_facts(join),
-            runs=[node_run_row(run) for run in join.runs[:_RUNS_SHOWN]],
+            distances=distance_figures(join),
+            history=join_history(join),
+            runs=[(node_run_row(run), join_run_figures(run)) for run in join.runs[:_RUNS_SHOWN]],
             source=self._sources.of(join.spec.location),
             reads=self._report.reads.get(name, ()),
             read_by=self._read_by.get(name, ()),
