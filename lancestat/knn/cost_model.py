@@ -136,7 +136,11 @@ def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     if request.mode is Mode.APPROX:
         why = "rows with equal keys are few enough to compare every pair of them"
     known, left, right = size.groups, size.left_rows, size.right_rows
-    if known is None or left is None or right is None:
+    if known is None:
+        return Decision(Strategy.EXACT, f"{why}; the run counts groups and pairs")
+    groups, compared = count(known.groups, "group"), count(known.pairs, "pair")
+    why = f"{why}, {groups} and {compared} in the last run"
+    if left is None or right is None:
         return Decision(Strategy.EXACT, why)
     pairs = known.pairs * left * right // max(1, known.left_rows * known.right_rows)
     if size.dimension is None:

@@ -46,7 +46,6 @@ from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
 from lancestat.redact import redact_line
 from lancestat.spec.catalog import shown_uri
 from lancestat.spec.model import Policy
-from lancestat.state.join_counts import JoinGroups
 
 
 def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
@@ -87,8 +86,7 @@ def _action(action: Action, policy: Policy | None) -> ActionView:
 def _reads(action: Action) -> str:
     """Return what an action reads: `1 of 17 fragments, 250,000 rows, 12 MB`.
 
-    Of a join, what it compares: `exact, 1,000 x 250,000 rows, about 3.1 s`; with keys also what the
-    last run found of them: `20 groups and 12,500,000 pairs in the last run`.
+    Of a join, what it compares: `exact, 1,000 x 250,000 rows, about 3.1 s`.
     """
     match action:
         case JoinAction():
@@ -207,18 +205,9 @@ def _compares(action: JoinAction) -> str:
     if left is None or right is None:
         rows += " (counted when it runs)"
     parts = [decision.strategy.value, rows]
-    if action.work.request.has_keys:
-        parts.append(_grouped(action.sides.groups))
     if decision.seconds is not None:
         parts.append(f"about {duration(decision.seconds)}")
     return ", ".join(parts)
-
-
-def _grouped(known: JoinGroups | None) -> str:
-    if known is None:
-        return "groups of equal keys are counted when it runs"
-    groups, pairs = count(known.groups, "group"), count(known.pairs, "pair")
-    return f"{groups} and {pairs} in the last run"
 
 
 def _columns(action: Action) -> str:

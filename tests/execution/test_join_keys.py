@@ -15,6 +15,7 @@ from lancestat.knn.work import Scope
 from lancestat.plan.actions import Blocked, JoinAction, Plan, Reason, Skip
 from lancestat.plan.node_result import planned
 from lancestat.presentation.plan_view import explain_stages, plan_view
+from lancestat.presentation.views import ActionView
 from lancestat.state.join_counts import JoinGroups
 from tests.execution.joined import JoinWorld, for_parquet, vectors
 
@@ -47,7 +48,7 @@ def test_a_plan_says_that_rows_are_grouped(world: JoinWorld) -> None:
     action = world.action()
     assert isinstance(action, JoinAction)
     assert explain_stages(action) == [
-        "strategy: exact, only rows with equal keys are compared",
+        "strategy: exact, only rows with equal keys are compared; the run counts groups and pairs",
         "group: the rows of both sides are written to scratch by the keys that they share",
         "probe: left rows against right rows",
         f"commit: written to {world.uri('near')} as lance",
@@ -60,8 +61,8 @@ def test_an_approximate_join_with_keys_compares_every_pair_of_a_group(world: Joi
     action = world.action()
     assert isinstance(action, JoinAction)
     assert action.decision.strategy.value == "exact"
-    assert (
-        action.decision.why == "rows with equal keys are few enough to compare every pair of them"
+    assert action.decision.why.startswith(
+        "rows with equal keys are few enough to compare every pair of them; "
     )
 
 
@@ -111,7 +112,10 @@ def test_keys_that_cannot_be_compared_are_refused_with_their_place(
 
 
 def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
-    assert shown(world) == "exact, 20 x 20 rows, groups of equal keys are counted when it runs"
+    assert (shown(world).reads, shown(world).choice) == (
+        "exact, 20 x 20 rows",
+        f"{BY_KEYS}; the run counts groups and pairs",
+    )
     [node] = world.run().nodes
     made = node.join
     assert made is not None and made.groups == 3 and made.pairs is not None
@@ -119,8 +123,9 @@ def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
     assert world.state.joins()["near"].groups == known
     again = world.action(full_refresh=True)
     assert isinstance(again, JoinAction)
-    text = f"exact, 20 x 20 rows, 3 groups and {made.pairs} pairs in the last run, about "
-    assert plan_view(Plan("shop", "dev", (again,)), {}).actions[0].reads.startswith(text)
+    [view] = plan_view(Plan("shop", "dev", (again,)), {}).actions
+    assert view.reads.startswith("exact, 20 x 20 rows, about ")
+    assert view.choice == f"{BY_KEYS}, 3 groups and {made.pairs} pairs in the last run"
     assert (again.figures.groups, again.figures.pairs) == (3, made.pairs)
     assert again.figures.estimated_seconds is not None
     skipped = planned(world.action()).to_json()
@@ -142,8 +147,11 @@ def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None
 def test_what_was_found_of_other_keys_is_not_shown(world: JoinWorld) -> None:
     world.run()
     world.declare(on=(("other", "other"),))
-    assert "are counted when it runs" in shown(world)
+    assert shown(world).choice == f"{BY_KEYS}; the run counts groups and pairs"
 
 
-def shown(world: JoinWorld) -> str:
-    return plan_view(world.plan(), {}).actions[0].reads
+BY_KEYS = "exact: only rows with equal keys are compared"
+
+
+def shown(world: JoinWorld) -> ActionView:
+    return plan_view(world.plan(), {}).actions[0]

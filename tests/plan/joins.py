@@ -7,7 +7,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from lancestat.errors import Location, SideColumnMissing
-from lancestat.knn.cost_model import Decision, JoinSize, Strategy
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.plan.actions import Blocked, Deferred, JoinAction, Plan, Reason, Skip
 from lancestat.state.join_counts import JoinGroups
@@ -36,8 +36,8 @@ def _choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     if size.left_rows is None or size.right_rows is None:
         return Decision(Strategy.EXACT, "every pair is to be compared")
     if request.has_keys:
-        why, known = "only rows with equal keys are compared", size.groups
-        return Decision(Strategy.EXACT, why, known and known.pairs, known and 2.5)
+        decision = choose(request, size, cores)
+        return replace(decision, seconds=decision.seconds and 2.5)
     pairs = size.left_rows * size.right_rows
     if request.mode is Mode.EXACT:
         return Decision(Strategy.EXACT, "every pair is to be compared", pairs, 1.5)
