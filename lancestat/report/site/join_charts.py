@@ -46,6 +46,7 @@ class RankFigure:
 class DistanceFigures:
     """The distances that the last run wrote, and of which left rows."""
 
+    title: str
     covers: str
     ranks: tuple[RankFigure, ...]
 
@@ -62,9 +63,11 @@ def distance_figures(report: JoinReport) -> DistanceFigures | None:
         covers = f"Only of the {some} that were new in the last run, of {count(whole)} in all."
     # Bits that differ are whole numbers, whose bars stand in the middle of their intervals.
     margin = 0.5 if report.spec.metric == HAMMING else 0.0
-    return DistanceFigures(
-        covers, tuple(_rank(rank, distances, margin) for rank in distances.ranks)
-    )
+    ranks = tuple(_rank(rank, distances, margin) for rank in distances.ranks)
+    title = "Distances" if distances.ranks[0].rank is None else "Distances by rank"
+    covers += " In the table they are rounded by up to 1 %"
+    covers += "; all charts have the same scale of distances." if len(ranks) > 1 else "."
+    return DistanceFigures(title, covers, ranks)
 
 
 def _rank(rank: RankDistances, distances: JoinDistances, margin: float) -> RankFigure:
@@ -199,11 +202,11 @@ def _chart(
     times, values = zip(*known, strict=True)
     low, high = text(min(values)), text(max(values))
     words = f"{text(values[-1])} in the last run"
-    words += (
-        f", as in the {count(len(values) - 1, 'run')} before"
-        if low == high
-        else (f"; {low} to {high} in {count(len(values), 'run')}")
-    )
+    if low != high:
+        words += f"; {low} to {high} in {count(len(values), 'run')}"
+    else:
+        before = "run" if len(values) == 2 else f"{count(len(values) - 1)} runs"
+        words += f", as in the {before} before"
     if bound is not None:
         words += f"; {text(bound)} is asked"
     return LineChart(title, words, kind, times, values, bound, _line(times, values))

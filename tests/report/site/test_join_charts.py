@@ -80,14 +80,17 @@ def test_bits_that_differ_are_whole_numbers() -> None:
 
 
 def test_the_page_says_which_rows_the_distances_are_of() -> None:
-    assert drawn(distances()).covers == "Of the neighbours of all 20,000 left rows."
-    assert drawn(distances(left_rows=12)).covers == (
-        "Only of the 12 left rows that were new in the last run, of 20,000 in all."
+    every, some = drawn(distances()), drawn(distances(left_rows=12))
+    assert every.covers.startswith("Of the neighbours of all 20,000 left rows. In the table ")
+    assert some.covers.startswith(
+        "Only of the 12 left rows that were new in the last run, of 20,000 in all. In the table "
     )
 
 
 def test_all_distances_together_have_one_chart() -> None:
-    [figure] = drawn(distances(ranks=(rank_distances(None),))).ranks
+    figures = drawn(distances(ranks=(rank_distances(None),)))
+    [figure] = figures.ranks
+    assert (figures.title, drawn(distances()).title) == ("Distances", "Distances by rank")
     assert (figure.name, figure.title) == ("all", "All ranks together")
 
 
@@ -132,7 +135,8 @@ def test_figures_of_runs_are_drawn_by_time() -> None:
 
 def test_a_figure_of_one_run_is_no_history() -> None:
     assert history(figures_of(1, 1, 0.9)) == {}
-    charts = history(figures_of(1, 1, None), figures_of(1, 1, 0.9), figures_of(1, 1, None))
+    charts = history(figures_of(1, 1, None), figures_of(1, 1, 0.9))
+    assert charts["Unmatched left rows"].words == "1 in the last run, as in the run before"
     assert "Recall" not in charts and "Time taken" in charts
 
 
@@ -164,4 +168,4 @@ def test_runs_at_one_moment_are_no_line() -> None:
 def test_the_runs_of_a_join_have_its_figures(build: Build) -> None:
     page = page_of(build(), "joins/similar_parts.html").text
     assert "Compared Unmatched Excluded Recall Version Took" in page
-    assert "3.6 billion pairs, new left 3 41 0.968 7 12 s" in page
+    assert "3.6 billion pairs, new left rows 3 41 0.968 7 12 s" in page

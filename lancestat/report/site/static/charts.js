@@ -79,7 +79,7 @@
           isTime
             ? axis({ space: 70, size: 40, values: moments })
             : axis({ space: 60, size: 26, values: (self, ticks) => ticks.map(short) }),
-          axis({ values: (self, ticks) => ticks.map(short), size: widest, space: 30 }),
+          axis({ values: (self, ticks) => ticks.map(whole), size: widest, space: 30 }),
         ],
         series: [
           { label: "values", value: (self, raw, series, at) => (at == null ? "" : span(at)) },
