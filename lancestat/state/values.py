@@ -232,6 +232,10 @@ class StateReader(Protocol):
         """By node, its newest outcomes under a target, newest first."""
         ...
 
+    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By join, as `outcomes`, of the runs alone that wrote a result."""
+        ...
+
     def summary(self, table: str) -> TableSummary | None:
         """The newest summary of a table, its `contents` empty where blocks are not stored."""
         ...

@@ -198,3 +198,17 @@ def test_a_damaged_record_is_treated_as_absent(
     with caplog.at_level(logging.WARNING, logger="lancestat.state"):
         assert set(open_state(str(folder)).joins()) == {"sound"}
     assert "1 stored join records do not decode" in caplog.text
+
+
+def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: MakeState) -> None:
+    state = make_state()
+    for number in range(12):
+        idle = NodeRun("j", "knn_join", "d1", None, {"number": number}, None)
+        made = replace(idle, record=JOIN if number % 4 == 1 else None)
+        table = NodeRun("t", "table", "d", "t", {"number": number}, record("t", number))
+        state.add_run(run(number, nodes=(made, table)))
+    results = make_state().join_results("dev", 2)
+    assert {name: [outcome.result["number"] for outcome in outcomes]
+            for name, outcomes in results.items()} == {"j": [9, 5]}  # fmt: skip
+    assert len(make_state().join_results("dev", 9)["j"]) == 3
+    assert make_state().join_results("prod", 9) == {}

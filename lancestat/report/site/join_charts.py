@@ -23,8 +23,6 @@ from lancestat.report.values import JoinReport, NodeRunReport
 from lancestat.spec.knn_join import HAMMING
 from lancestat.state.join_distances import JoinDistances, RankDistances
 
-RUNS_DRAWN = 20
-
 
 @dataclass(frozen=True, slots=True)
 class RankFigure:
@@ -146,11 +144,11 @@ class LineChart:
 
 
 def join_history(report: JoinReport) -> tuple[LineChart, ...]:
-    """Return what became of a join over the last runs that wrote a result, the newest 20.
+    """Return what became of a join over the last runs that wrote a result.
 
     A figure that less than two runs have is left out.
     """
-    made = [run for run in report.runs if _wrote(run.result)][:RUNS_DRAWN]
+    made = report.results
     charts = (
         _chart("Unmatched left rows", "count", made, _unmatched, count),
         _chart("Excluded right rows", "count", made, _excluded, count),
@@ -158,10 +156,6 @@ def join_history(report: JoinReport) -> tuple[LineChart, ...]:
         _chart("Time taken", "seconds", made, _seconds, duration),
     )
     return tuple(chart for chart in charts if chart is not None)
-
-
-def _wrote(result: NodeResult) -> bool:
-    return result.status is Status.SUCCESS and result.action != "skip"
 
 
 def _unmatched(result: NodeResult) -> int | None:
@@ -236,7 +230,7 @@ class JoinRunFigures:
 
 def join_run_figures(run: NodeRunReport) -> JoinRunFigures:
     """Return the figures of a run that wrote a result, nothing of another one."""
-    if not _wrote(run.result):
+    if run.result.status is not Status.SUCCESS or run.result.action == "skip":
         return JoinRunFigures(NOTHING, NOTHING, NOTHING)
     unmatched, excluded = _unmatched(run.result), _excluded(run.result)
     recall = _recall(run.result)

@@ -245,6 +245,7 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
             join_run(name, 2),
             join_run(name, 3, action="analyze", reasons=("new",)),
         ),
+        "results": tuple(join_run(name, number) for number in (0, 2, 3)),
     }
     return JoinReport(**{**given, **changes})  # type: ignore[arg-type]
 
