@@ -37,8 +37,8 @@ SPARK_PAIR_SECONDS = 2e-6
 INDEX_QUERY_SECONDS = 2e-3
 # The cost of starting jobs.
 JOB_SECONDS = 1.0
-# The jobs of a join by keys: two read keys, two write groups, and one searches these.
-GROUPING_JOBS = 5
+# Jobs of a join by keys that cost as much: they read keys, write groups, and search these.
+GROUPING_JOBS = 3
 # Spark's own join is chosen up to this time, unless another strategy is so many times as fast.
 SPARK_PATIENCE_SECONDS = 10.0
 SPARK_PATIENCE_RATIO = 5.0
