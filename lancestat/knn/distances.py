@@ -6,6 +6,7 @@ bits of their significand. Cells are the same in all tasks, so that counts are a
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log2
@@ -36,13 +37,24 @@ def counted_ranks(k: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CellCounts:
-    """How many distances are in which cells.
+    """How many distances are in which cells, of which each rank has 65,536.
 
-    `cells` ascend; those of the rank with the number `i` follow `i * 65536`.
+    There may be thousands of chunks whose counts the driver gets: `packed` is about a tenth as
+    large as the cells and their counts.
     """
 
-    cells: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    packed: bytes
+
+    @classmethod
+    def of(cls, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> CellCounts:
+        """Return the counts of ascending cells."""
+        steps = np.diff(cells, prepend=0)
+        return cls(zlib.compress(np.concatenate([steps, counts]).astype("<i8").tobytes(), level=1))
+
+    def unpacked(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the cells, ascending, and their counts."""
+        steps, counts = np.frombuffer(zlib.decompress(self.packed), "<i8").reshape(2, -1)
+        return np.cumsum(steps), counts
 
 
 class DistanceTally:
@@ -67,7 +79,7 @@ class DistanceTally:
     def counts(self) -> CellCounts:
         """Return what was counted."""
         cells = np.flatnonzero(self._counts)
-        return CellCounts(cells, self._counts[cells])
+        return CellCounts.of(cells, self._counts[cells])
 
 
 def _cells(distances: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -102,7 +114,8 @@ def join_distances(
     """
     total = np.zeros((max(1, len(ranks)), _CELLS), np.int64)
     for part in counted:
-        total.reshape(-1)[part.cells] += part.counts
+        cells, counts = part.unpacked()
+        total.reshape(-1)[cells] += counts
     everything = total.sum(axis=0)
     if not everything.any():
         return None

@@ -18,6 +18,7 @@ from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.views import ActionView
 from lancestat.state.join_counts import JoinGroups
 from tests.execution.joined import JoinWorld, for_parquet, vectors
+from tests.presentation.rendering import as_text
 
 ON = Location("specs/near.yml", 9, 5)
 
@@ -140,6 +141,7 @@ def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None
     action = world.action()
     assert isinstance(action, JoinAction) and action.work.scope is Scope.NEW_LEFT
     assert action.figures.pairs == known.pairs * 5 // 20
+    assert f"{known.pairs} pairs in the last run" in as_text(world.plan())
     world.run()
     assert world.state.joins()["near"].groups == known
 
