@@ -178,6 +178,13 @@ class JoinWorld:
         work = replace(action.work, increment=None)
         return _Joining(work).full().to_pylist()
 
+    def expected_groups(self) -> int | None:
+        """Return the number of keys that usable rows of both sides have, None without keys."""
+        action = self.action(full_refresh=True)
+        assert isinstance(action, JoinAction), action
+        _, groups = _Joining(replace(action.work, increment=None)).compared()
+        return groups
+
 
 def joined(work: JoinWork) -> JoinOutcome:
     """Join the rows of the work, and commit the result."""

@@ -68,8 +68,10 @@ def converge(world: SparkWorld) -> None:
     made = lines(world)
     # New left rows are behind the others, and the run knows of them alone.
     written = made[len(before) :] if world.scopes[-1] == "new_left" else made
-    counted = world.state.joins()["near"].distances
-    assert_counted(counted, written, by_rank=world.join.k != "all")
+    record = world.state.joins()["near"]
+    assert_counted(record.distances, written, by_rank=world.join.k != "all")
+    if world.scopes[-1] == "full":
+        assert (record.groups and record.groups.groups) == world.expected_groups()
 
 
 def lines(world: SparkWorld) -> list[tuple[object, float | None]]:

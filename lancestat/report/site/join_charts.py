@@ -60,7 +60,8 @@ def distance_figures(report: JoinReport) -> DistanceFigures | None:
         some = count(distances.left_rows, "left row")
         covers = f"Only of the {some} that were new in the last run, of {count(whole)} in all."
     # Bits that differ are whole numbers, whose bars stand in the middle of their intervals.
-    margin = 0.5 if report.spec.metric == HAMMING else 0.0
+    are_whole = report.spec.metric == HAMMING and distances.width >= 1
+    margin = 0.5 if are_whole else 0.0
     ranks = tuple(_rank(rank, distances, margin) for rank in distances.ranks)
     title = "Distances" if distances.ranks[0].rank is None else "Distances by rank"
     covers += " In the table they are rounded by up to 1 %"

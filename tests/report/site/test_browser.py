@@ -137,6 +137,10 @@ def test_distances_and_runs_of_a_join_are_drawn(browser: Browser, site: Path) ->
         expect(line.locator(".u-legend")).to_contain_text("asked0.95")
         page.locator("figure", has_text="Time taken").scroll_into_view_if_needed()
         expect(page.locator(".plot:has(canvas)")).to_have_count(9)
+        page.get_by_text("As a table").last.click()
+        last = page.get_by_role("region", name="Last runs")
+        expect(last.get_by_role("row")).to_have_count(4)
+        expect(last.get_by_role("cell", name="0.960")).to_be_visible()
         table = page.get_by_role("region", name="Distances by rank")
         expect(table.get_by_role("row")).to_have_count(6)
 

@@ -141,11 +141,13 @@
 
   const span = (seconds) => {
     const [length, unit] = seconds < 60 ? [1, "s"] : seconds < 3600 ? [60, "min"] : [3600, "h"];
-    return `${number(seconds / length)} ${unit}`;
+    return `${number(Number((seconds / length).toPrecision(3)))} ${unit}`;
   };
+  // How far ticks of seconds are apart, so that minutes and hours are round.
+  const SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 18000, 36000, 86400];
   const figures = {
     count: { text: number, tick: whole, range: (low, high) => [0, Math.max(1, high * 1.1)] },
-    seconds: { text: span, tick: span, range: (low, high) => [0, high > 0 ? high * 1.1 : 1] },
+    seconds: { steps: SECONDS, text: span, tick: span, range: (low, high) => [0, high > 0 ? high * 1.1 : 1] },
     share: {
       text: number,
       tick: number,
@@ -155,7 +157,7 @@
 
   const line = (box) => {
     const { kind, label, times, values, bound } = JSON.parse(box.dataset.line);
-    const { text, tick, range } = figures[kind];
+    const { text, tick, range, steps } = figures[kind];
     const valued = (self, raw) => (raw == null ? "" : text(raw));
     const bounds = bound == null ? [] : [times.map(() => bound)];
     return new uPlot(
@@ -170,7 +172,7 @@
         },
         axes: [
           axis({ space: 70, size: 40, values: moments }),
-          axis({ values: (self, ticks) => ticks.map(tick), size: widest, space: 30 }),
+          axis({ values: (self, ticks) => ticks.map(tick), size: widest, space: 30, ...(steps && { incrs: steps }) }),
         ],
         series: [
           { label: "run", value: (self, raw) => (raw == null ? "" : worded("timestamp", raw)) },
