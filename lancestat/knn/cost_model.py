@@ -139,7 +139,7 @@ def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     if known is None:
         return Decision(Strategy.EXACT, f"{why}; the run counts groups and pairs")
     groups, compared = count(known.groups, "group"), count(known.pairs, "pair")
-    why = f"{why}, {groups} and {compared} in the last run"
+    why = f"{why}, {groups} and {compared} in the last full run"
     if left is None or right is None:
         return Decision(Strategy.EXACT, why)
     pairs = known.pairs * left * right // max(1, known.left_rows * known.right_rows)

@@ -126,7 +126,7 @@ def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
     assert isinstance(again, JoinAction)
     [view] = plan_view(Plan("shop", "dev", (again,)), {}).actions
     assert view.reads.startswith("exact, 20 x 20 rows, about ")
-    assert view.choice == f"{BY_KEYS}, 3 groups and {made.pairs} pairs in the last run"
+    assert view.choice == f"{BY_KEYS}, 3 groups and {made.pairs} pairs in the last full run"
     assert (again.figures.groups, again.figures.pairs) == (3, made.pairs)
     assert again.figures.estimated_seconds is not None
     skipped = planned(world.action()).to_json()
@@ -141,7 +141,7 @@ def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None
     action = world.action()
     assert isinstance(action, JoinAction) and action.work.scope is Scope.NEW_LEFT
     assert action.figures.pairs == known.pairs * 5 // 20
-    assert f"{known.pairs} pairs in the last run" in as_text(world.plan())
+    assert f"{known.pairs} pairs in the last full run" in as_text(world.plan(), width=160)
     world.run()
     assert world.state.joins()["near"].groups == known
 
