@@ -137,7 +137,7 @@ def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         why = "rows with equal keys are few enough to compare every pair of them"
     known, left, right = size.groups, size.left_rows, size.right_rows
     if known is None:
-        return Decision(Strategy.EXACT, f"{why}; the run counts groups and pairs")
+        return Decision(Strategy.EXACT, f"{why}, which the run counts")
     groups, compared = count(known.groups, "group"), count(known.pairs, "pair")
     why = f"{why}, {groups} and {compared} in the last full run"
     if left is None or right is None:

@@ -49,7 +49,7 @@ def test_a_plan_says_that_rows_are_grouped(world: JoinWorld) -> None:
     action = world.action()
     assert isinstance(action, JoinAction)
     assert explain_stages(action) == [
-        "strategy: exact, only rows with equal keys are compared; the run counts groups and pairs",
+        "strategy: exact, only rows with equal keys are compared, which the run counts",
         "group: the rows of both sides are written to scratch by the keys that they share",
         "probe: left rows against right rows",
         f"commit: written to {world.uri('near')} as lance",
@@ -63,7 +63,7 @@ def test_an_approximate_join_with_keys_compares_every_pair_of_a_group(world: Joi
     assert isinstance(action, JoinAction)
     assert action.decision.strategy.value == "exact"
     assert action.decision.why.startswith(
-        "rows with equal keys are few enough to compare every pair of them; "
+        "rows with equal keys are few enough to compare every pair of them, "
     )
 
 
@@ -115,7 +115,7 @@ def test_keys_that_cannot_be_compared_are_refused_with_their_place(
 def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
     assert (shown(world).reads, shown(world).choice) == (
         "exact, 20 x 20 rows",
-        f"{BY_KEYS}; the run counts groups and pairs",
+        f"{BY_KEYS}, which the run counts",
     )
     [node] = world.run().nodes
     made = node.join
@@ -149,7 +149,7 @@ def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None
 def test_what_was_found_of_other_keys_is_not_shown(world: JoinWorld) -> None:
     world.run()
     world.declare(on=(("other", "other"),))
-    assert shown(world).choice == f"{BY_KEYS}; the run counts groups and pairs"
+    assert shown(world).choice == f"{BY_KEYS}, which the run counts"
 
 
 BY_KEYS = "exact: only rows with equal keys are compared"
