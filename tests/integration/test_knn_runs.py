@@ -9,6 +9,7 @@ import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -78,7 +79,9 @@ def lines(world: SparkWorld) -> list[tuple[object, float | None]]:
     """Left row and distance of each row of the result, none where there is no result."""
     if "near" not in world.state.joins():
         return []
-    return [(row["id"], row["_distance"]) for row in world.rows()]
+    # Left rows may have the same id, but not one behind the other.
+    left_rows = enumerate(groupby(world.rows(), lambda row: row["id"]))
+    return [(number, row["_distance"]) for number, (_, rows) in left_rows for row in rows]
 
 
 @pytest.mark.parametrize("format", ["lance", "parquet"])
