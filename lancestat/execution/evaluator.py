@@ -68,6 +68,7 @@ from lancestat.plan.stages import (
     StageProgress,
 )
 from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
+from lancestat.state.join_counts import JoinGroups
 from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
 
 _log = logging.getLogger("lancestat.run")
@@ -410,9 +411,10 @@ class Evaluator:
                 outcome.counts,
                 outcome.pairs,
                 outcome.accuracy,
+                groups=outcome.groups,
             ),
         )
-        return NodeEnded(result, self._join_record(action, outcome))
+        return NodeEnded(result, self._join_record(done, outcome))
 
     def _with_place(self, action: JoinAction) -> JoinAction:
         """The action with the place of its result, which a catalog chooses for a new table."""
@@ -444,7 +446,19 @@ class Evaluator:
             strategy=outcome.strategy,
             finished_at=self.clock(),
             accuracy=outcome.accuracy,
+            distances=outcome.distances,
+            groups=_groups(action, outcome),
         )
+
+
+def _groups(action: JoinAction, outcome: JoinOutcome) -> JoinGroups | None:
+    """Return what is known of the join's groups, which an increment does not count anew."""
+    if action.work.scope is not Scope.FULL:
+        return action.sides.groups
+    if outcome.groups is None:
+        return None
+    rows = outcome.counts
+    return JoinGroups(outcome.groups, outcome.pairs, rows.left_rows, rows.right_rows)
 
 
 def _table_ended(

@@ -9,6 +9,7 @@ from math import ceil, sqrt
 from lancestat.formats import count
 from lancestat.knn.layout import KeptLists
 from lancestat.knn.request import JoinRequest, Mode
+from lancestat.state.join_counts import JoinGroups
 
 
 class Strategy(str, Enum):
@@ -36,6 +37,8 @@ SPARK_PAIR_SECONDS = 2e-6
 INDEX_QUERY_SECONDS = 2e-3
 # The cost of starting jobs.
 JOB_SECONDS = 1.0
+# Jobs of a join by keys that cost as much: they read keys, write groups, and search these.
+GROUPING_JOBS = 3
 # Spark's own join is chosen up to this time, unless another strategy is so many times as fast.
 SPARK_PATIENCE_SECONDS = 10.0
 SPARK_PATIENCE_RATIO = 5.0
@@ -58,6 +61,7 @@ class JoinSize:
 
     `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
     so has Spark, since 4.2. `kept` is the layout of the right side that is kept from other runs.
+    `groups` are what the last run found of rows with equal keys.
     """
 
     left_rows: int | None
@@ -66,6 +70,7 @@ class JoinSize:
     has_index: bool = False
     has_nearest_by_join: bool = True
     kept: KeptLists | None = None
+    groups: JoinGroups | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +101,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         cores: The number of tasks that run at once.
     """
     if request.has_keys:
-        why = "only rows with equal keys are compared, which the run counts"
-        if request.mode is Mode.APPROX:
-            why = "rows with equal keys are few enough to compare every pair of them"
-        return Decision(Strategy.EXACT, f"{why}{_within(request)}")
+        return _by_keys(request, size, cores)
     few = f"fewer than {request.min_right_rows:,} right rows"
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
     is_ours = request.is_self_join or request.is_range
@@ -126,6 +128,28 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     if request.mode is Mode.EXACT:
         return replace(exact, why=why)
     return _approximate(request, size, exact, cores)
+
+
+def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+    """Return the cost of the pairs that the last run found, for as many rows as there are now."""
+    why = "only rows with equal keys are compared"
+    if request.mode is Mode.APPROX:
+        why = "rows with equal keys are few enough to compare every pair of them"
+    known, left, right = size.groups, size.left_rows, size.right_rows
+    if known is None:
+        return Decision(Strategy.EXACT, f"{why}, which the run counts{_within(request)}")
+    groups, compared = count(known.groups, "group"), count(known.pairs, "pair")
+    why = f"{why}, {groups} and {compared} in the last full run{_within(request)}"
+    if left is None or right is None:
+        return Decision(Strategy.EXACT, why)
+    pairs = known.pairs * left * right // max(1, known.left_rows * known.right_rows)
+    if size.dimension is None:
+        return Decision(Strategy.EXACT, why, pairs)
+    seconds = 2 * size.dimension * pairs / LIST_FLOPS
+    seconds += min(left * request.k, pairs) * size.dimension * WIDE_ELEMENT_SECONDS
+    # Both sides are written by group, and read again.
+    seconds += 4 * size.dimension * (left + right) * (2 / READ_BYTES + 1 / WRITE_BYTES)
+    return Decision(Strategy.EXACT, why, pairs, GROUPING_JOBS * JOB_SECONDS + seconds / cores)
 
 
 def _why_exact(request: JoinRequest) -> str:

@@ -14,6 +14,7 @@ from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts
+from lancestat.state.join_distances import JoinDistances
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +236,9 @@ class JoinOutcome:
 
     `strategy` is the value of a `cost_model.Strategy`, and `pairs` were compared. `unproven` has,
     for each side that is a query, what keeps it from being proven that the query gives the same
-    rows as long as the declared tables have theirs.
+    rows as long as the declared tables have theirs. `distances` are those that were written, None
+    where there are none, and `groups` the number of keys by which rows were compared, None where
+    all were.
     """
 
     strategy: str
@@ -244,3 +247,5 @@ class JoinOutcome:
     pairs: int
     accuracy: Accuracy = UNMEASURED
     unproven: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    distances: JoinDistances | None = None
+    groups: int | None = None

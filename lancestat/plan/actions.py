@@ -63,7 +63,9 @@ class Figures:
 class JoinFigures:
     """The figures that plans and runs show for a join, None where they are not known (yet).
 
-    `pairs` are compared by this run, in `scope`. Only a plan has `why` the strategy was chosen, and
+    `pairs` are compared by this run, in `scope`, and in `groups` of rows with equal keys where
+    there are keys. Where keys are compared, a plan has the groups of the last run, and estimates
+    the pairs from those of that run. Only a plan has `why` the strategy was chosen, and
     `estimated_seconds` of the run.
     """
 
@@ -74,6 +76,7 @@ class JoinFigures:
     accuracy: Accuracy = UNMEASURED
     why: str | None = None
     estimated_seconds: float | None = None
+    groups: int | None = None
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> JoinFigures:
@@ -200,6 +203,7 @@ class JoinAction:
             accuracy=self.known,
             why=decision.why,
             estimated_seconds=seconds,
+            groups=None if self.sides.groups is None else self.sides.groups.groups,
         )
 
 

@@ -42,7 +42,7 @@ from lancestat.plan.stages import (
 )
 from lancestat.spec.knn_join import ALL, HAMMING, Pairs
 from lancestat.spec.model import KnnJoin
-from lancestat.state.join_counts import Accuracy
+from lancestat.state.join_counts import Accuracy, JoinGroups
 from lancestat.state.values import InputRecord, JoinRecord
 
 
@@ -192,6 +192,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         has_index=right.index == spec.metric and not work.request.has_bits,
         has_nearest_by_join=assessment.has_nearest_by_join,
         kept=None if is_fresh else assessment.kept,
+        groups=_known_groups(assessment),
     )
     usable = record is not None and assessment.output is not None
     return replace(
@@ -203,6 +204,14 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         known=known,
         notes=(*_scope_notes(assessment, narrowing), *left.notes, *right.notes),
     )
+
+
+def _known_groups(assessment: JoinAssessment) -> JoinGroups | None:
+    """Return what the last run found of the keys, if the join still has the same meaning."""
+    record = assessment.record
+    if record is None or record.digest != assessment.digest:
+        return None
+    return record.groups
 
 
 def plan_join(
@@ -255,7 +264,9 @@ def revise(action: JoinAction, facts: JoinFacts) -> JoinAction:
 
     The action is the same where the facts do not contradict its decision.
     """
-    return _decided(action, _decision(action.work, facts), facts)
+    # What the last run found of keys is no fact about prepared sides.
+    compared = replace(facts.compared, groups=action.sides.groups)
+    return _decided(action, _decision(action.work, replace(facts, compared=compared)), facts)
 
 
 def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> JoinAction:
@@ -396,4 +407,7 @@ def _unproven_note(name: str, now: JoinInput, then: InputRecord) -> str | None:
 def _recorded(assessment: JoinAssessment) -> JoinFigures:
     record = assessment.record
     assert record is not None
-    return JoinFigures(record.strategy, counts=record.counts, accuracy=record.accuracy)
+    groups = None if record.groups is None else record.groups.groups
+    return JoinFigures(
+        record.strategy, counts=record.counts, accuracy=record.accuracy, groups=groups
+    )

@@ -80,7 +80,9 @@ def _action(action: Action, policy: Policy | None) -> ActionView:
     if not isinstance(action, JoinAction):
         return view
     choice = f"{action.decision.strategy.value}: {action.decision.why}"
-    return view._replace(choice=choice, is_whole=action.work.scope is Scope.FULL)
+    # What a narrowed scope does is in its note, but not what is known of keys.
+    is_told = action.work.scope is Scope.FULL or action.sides.groups is not None
+    return view._replace(choice=choice, shows_choice=is_told)
 
 
 def _reads(action: Action) -> str:

@@ -83,8 +83,7 @@ def _below_action(action: ActionView, page: Page) -> list[str]:
         texts.append(f"version {result.version_read}, {analyzed} analyzed")
     if page.verbose:
         texts += action.stages
-    elif action.choice is not None and action.is_whole:
-        # What a narrowed scope does is in its note.
+    elif action.choice is not None and action.shows_choice:
         texts.append(action.choice)
     texts += [f"note: {note}" for note in action.notes]
     return [paint(line, "note") for text in texts for line in indented(text, page.width)]

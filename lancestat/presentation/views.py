@@ -85,7 +85,7 @@ class ActionView(NamedTuple):
 
     `reads` has what it reads or compares, `reasons` are machine words, `accepted` is the
     staleness that readers accept. `stages` has a line for each stage that needs words. `choice` has
-    how a join is done and why; `is_whole` where no narrowed scope does. `error` is set of blocked
+    how a join is done and why; `shows_choice` where texts say it. `error` is set of blocked
     nodes alone.
     """
 
@@ -98,7 +98,7 @@ class ActionView(NamedTuple):
     accepted: str = ""
     stages: tuple[str, ...] = ()
     choice: str | None = None
-    is_whole: bool = True
+    shows_choice: bool = True
     error: str | None = None
 
     @property

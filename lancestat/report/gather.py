@@ -37,7 +37,7 @@ from lancestat.report.health import (
     unsatisfying,
     worst,
 )
-from lancestat.report.rows import runs_by_node
+from lancestat.report.rows import results_by_join, runs_by_node
 from lancestat.report.values import (
     FragmentReport,
     Health,
@@ -190,6 +190,7 @@ def join_report(
     action: Action,
     record: JoinRecord | None,
     runs: tuple[NodeRunReport, ...],
+    results: tuple[NodeRunReport, ...],
     now: datetime,
 ) -> JoinReport:
     """The report of a join, from what a run would do to it now and what the last ones did."""
@@ -198,7 +199,7 @@ def join_report(
         *_shortcomings(action, verdict),
         *failed(runs, now, action.error),
         *unsatisfying(join, UNMEASURED if record is None else record.accuracy),
-        *unmatched(runs),
+        *unmatched(results),
     ]
     return JoinReport(
         spec=join,
@@ -209,6 +210,7 @@ def join_report(
         record=record,
         error=action.error,
         runs=runs,
+        results=results,
     )
 
 
@@ -242,6 +244,8 @@ def _shortcomings(action: Action, verdict: str) -> list[Problem]:
 
 THREADS = 8
 RUNS = 30
+# Runs of a join that wrote a result, of which pages draw lines.
+RESULTS = 20
 # How many tables' partials are indexed in one pass over the state.
 _INDEXED_AT_ONCE = 64
 
@@ -276,6 +280,8 @@ def gather(
     observed = observer.observe(nodes)
     nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
+    has_joins = any(isinstance(node, KnnJoin) for node in nodes)
+    results = results_by_join(state, spec.target.name, RESULTS) if has_joins else {}
     now = clock()
     tables = TableReporter(observer, observed, now, with_histograms)
     actions = {action.node: action for action in observed.plan.actions}
@@ -289,7 +295,8 @@ def gather(
                 node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
             case KnnJoin():
                 record = observed.joins.get(node.name)
-                node_report = join_report(node, actions[node.name], record, ended, now)
+                action, made = actions[node.name], results.get(node.name, ())
+                node_report = join_report(node, action, record, ended, made, now)
             case _:
                 assert_never(node)
         return _without_secrets(node_report, spec.redactor)

@@ -108,12 +108,10 @@ def unsatisfying(join: KnnJoin, accuracy: Accuracy) -> list[Problem]:
     return [problem(Health.WARN, text)]
 
 
-def unmatched(runs: Sequence[NodeRunReport]) -> list[Problem]:
-    """Ten times as many left rows without neighbours as in the run before."""
+def unmatched(results: Sequence[NodeRunReport]) -> list[Problem]:
+    """Ten times as many left rows without neighbours as in the result before."""
     known = [
-        run.result.join.counts.unmatched_left_rows
-        for run in runs
-        if run.result.status is Status.SUCCESS and run.result.join is not None
+        run.result.join.counts.unmatched_left_rows for run in results if run.result.join is not None
     ]
     counted = [number for number in known if number is not None]
     if len(counted) < 2:

@@ -107,10 +107,15 @@ def node_run(result: NodeResult) -> NodeRunFigures:
         spoken(result.reasons),
         fragments,
         count(result.rows_scanned or 0, "row"),
-        None if result.join is None else f"{large(result.join.pairs or 0)} pairs",
+        None if result.join is None else _compared(result.join),
         None if result.elapsed_seconds is None else duration(result.elapsed_seconds),
         () if result.join is None or result.action == "skip" else tuple(_quality(result.join)),
     )
+
+
+def _compared(join: JoinFigures) -> str:
+    pairs = f"{large(join.pairs or 0)} pairs"
+    return pairs if join.groups is None else f"{count(join.groups, 'group')}, {pairs}"
 
 
 def _quality(join: JoinFigures) -> list[str]:

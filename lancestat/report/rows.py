@@ -39,6 +39,12 @@ def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
     return {node: _reports(outcomes) for node, outcomes in outcomes_by_node.items()}
 
 
+def results_by_join(state: StateReader, target: str, limit: int) -> NodeRuns:
+    """By join, as `runs_by_node`, of the runs alone that wrote a result."""
+    results = state.join_results(target, limit)
+    return {join: _reports(outcomes) for join, outcomes in results.items()}
+
+
 def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
     reports = []
     for outcome in outcomes:

@@ -80,7 +80,8 @@ class JoinReport:
     """A join: whether its result holds, and what was last made.
 
     `verdict` is `current` (a run would skip it), `behind` (a run would do something, for `reasons`
-    as plans spell them), `absent` (no result yet) or `blocked` (`error` says why).
+    as plans spell them), `absent` (no result yet) or `blocked` (`error` says why). `results` are
+    the newest runs that wrote a result, however many others there were since.
     """
 
     spec: KnnJoin
@@ -91,6 +92,7 @@ class JoinReport:
     record: JoinRecord | None
     error: LancestatError | None = None
     runs: tuple[NodeRunReport, ...] = ()
+    results: tuple[NodeRunReport, ...] = ()
 
 
 NodeReport = TableReport | JoinReport

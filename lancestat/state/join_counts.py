@@ -36,6 +36,19 @@ class Accuracy:
     nprobes: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class JoinGroups:
+    """The groups of rows with equal keys, and the pairs in all of them together.
+
+    They are of a run that joined all of its `left_rows` with all of its `right_rows`.
+    """
+
+    groups: int
+    pairs: int
+    left_rows: int
+    right_rows: int
+
+
 UNCOUNTED: JoinCounts[int | None] = JoinCounts(None, None, None, None)
 UNMEASURED = Accuracy()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.identity import covered_keys, plain_key
@@ -13,6 +13,7 @@ from lancestat.state.values import (
     BlockKey,
     JoinRecord,
     NodeOutcome,
+    NodeRun,
     PartialIndex,
     PartialKey,
     RunRecord,
@@ -55,10 +56,18 @@ class MemoryState:
         return self._newest()[:limit]
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        return self._outcomes(target, limit, lambda node: True)
+
+    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        return self._outcomes(target, limit, lambda node: isinstance(node.record, JoinRecord))
+
+    def _outcomes(
+        self, target: str, limit: int, is_wanted: Callable[[NodeRun], bool]
+    ) -> Mapping[str, tuple[NodeOutcome, ...]]:
         by_node: dict[str, list[NodeOutcome]] = {}
         for run in (run for run in self._newest() if run.target == target):
             head = (run.run_id, run.command, run.target, run.finished_at)
-            for node in run.nodes:
+            for node in filter(is_wanted, run.nodes):
                 outcome = NodeOutcome(*head, node.node, node.kind, node.result)
                 by_node.setdefault(node.node, []).append(outcome)
         return {node: tuple(outcomes[:limit]) for node, outcomes in by_node.items()}

@@ -116,11 +116,14 @@ _COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "resul
 
 
 def read_outcomes(
-    dataset: LanceDataset, target: str, limit: int
+    dataset: LanceDataset, target: str, limit: int, *, join_results: bool = False
 ) -> dict[str, tuple[NodeOutcome, ...]]:
-    """By node, its `limit` newest outcomes under a target; only those are read and decoded."""
-    rows = dataset.to_table(columns=["id", "node", "target"])
-    positions = _newest_outcomes(rows, target, limit)
+    """By node, its `limit` newest outcomes under a target; only those are read and decoded.
+
+    With `join_results` those of joins that wrote a result.
+    """
+    rows = dataset.to_table(columns=["id", "node", "target", "kind", "record"])
+    positions = _newest_outcomes(rows, target, limit, join_results=join_results)
     if not positions:
         return {}
     by_node: dict[str, list[NodeOutcome]] = {}
@@ -137,7 +140,7 @@ def read_outcomes(
     return {node: tuple(outcomes) for node, outcomes in by_node.items()}
 
 
-def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
+def _newest_outcomes(rows: pa.Table, target: str, limit: int, *, join_results: bool) -> list[int]:
     """Positions of a target's newest rows of every node, the newest first."""
     import numpy as np
     import pyarrow.compute as pc
@@ -146,7 +149,11 @@ def _newest_outcomes(rows: pa.Table, target: str, limit: int) -> list[int]:
     nodes = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
     newest_first = commit_order(rows.column("id"))[::-1]
     order = newest_first[np.argsort(nodes[newest_first], kind="stable")]
-    is_wanted = pc.equal(rows.column("target"), target).fill_null(False).to_numpy()
+    is_wanted = pc.equal(rows.column("target"), target)
+    if join_results:
+        is_result = pc.and_(pc.equal(rows.column("kind"), JOIN_KIND), rows.column("record"))
+        is_wanted = pc.and_(is_wanted, is_result)
+    is_wanted = is_wanted.fill_null(False).to_numpy()
     order = order[(nodes[order] >= 0) & is_wanted[order]]
     if not len(order):
         return []

@@ -139,6 +139,14 @@ class LanceState:
         self.run_table.dataset(latest=True)
         return self.run_table.read(read, nothing)
 
+    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
+            return read_outcomes(dataset, target, limit, join_results=True)
+
+        nothing: dict[str, tuple[NodeOutcome, ...]] = {}
+        self.run_table.dataset(latest=True)
+        return self.run_table.read(read, nothing)
+
     def partial_index(self, table: str) -> PartialIndex:
         """Return the index of one table's partials, as of the last `records` or write."""
 

@@ -9,7 +9,8 @@ from typing import Protocol
 from lancestat.codec import Instant
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts
+from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts, JoinGroups
+from lancestat.state.join_distances import JoinDistances
 from lancestat.statistics.partial import ColumnPartial
 
 
@@ -105,7 +106,9 @@ class ResultRecord:
 class JoinRecord:
     """The last result that a run made of a join.
 
-    `node` is its name in the project, `digest` that of its meaning.
+    `node` is its name in the project, `digest` that of its meaning. `distances` are those that the
+    run wrote, and `groups` what the last run that compared all rows found of keys; both are None
+    in records of releases that did not store them.
     """
 
     node: str
@@ -117,6 +120,8 @@ class JoinRecord:
     strategy: str
     finished_at: Instant
     accuracy: Accuracy = UNMEASURED
+    distances: JoinDistances | None = None
+    groups: JoinGroups | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +230,10 @@ class StateReader(Protocol):
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         """By node, its newest outcomes under a target, newest first."""
+        ...
+
+    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By join, as `outcomes`, of the runs alone that wrote a result."""
         ...
 
     def summary(self, table: str) -> TableSummary | None:

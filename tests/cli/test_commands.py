@@ -159,6 +159,7 @@ def result_of_joins() -> RunResult:
         version_published=8,
         join=replace(figures, scope="new_left", pairs=1_000_000),
     )
+    grouped = replace(made, name="grouped", join=replace(figures, pairs=1_000_000_000, groups=1000))
     idle = replace(made, name="idle", action="skip", reasons=("unchanged",), join=figures)
     last = replace(
         made,
@@ -169,7 +170,7 @@ def result_of_joins() -> RunResult:
         version_published=None,
         elapsed_seconds=None,
     )
-    return RunResult("shop", "dev", (made, near, more, idle, last))
+    return RunResult("shop", "dev", (made, near, more, grouped, idle, last))
 
 
 def test_run_prints_the_results_of_joins(

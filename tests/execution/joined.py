@@ -6,6 +6,7 @@ is right only if the scope is.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
@@ -177,6 +178,13 @@ class JoinWorld:
         work = replace(action.work, increment=None)
         return _Joining(work).full().to_pylist()
 
+    def expected_groups(self) -> int | None:
+        """Return the number of keys that usable rows of both sides have, None without keys."""
+        action = self.action(full_refresh=True)
+        assert isinstance(action, JoinAction), action
+        _, groups = _Joining(replace(action.work, increment=None)).compared()
+        return groups
+
 
 def joined(work: JoinWork) -> JoinOutcome:
     """Join the rows of the work, and commit the result."""
@@ -196,7 +204,8 @@ def joined(work: JoinWork) -> JoinOutcome:
     else:
         written = written or [output.write(writer, 0, table.schema, table.to_batches())]
         state = output.replace(writer, table.schema, written)
-    return JoinOutcome("exact", counts, state, joining.pairs)
+    pairs, groups = joining.compared()
+    return JoinOutcome("exact", counts, state, pairs, groups=groups)
 
 
 def opened(engine: Engine) -> OpenJoin:
@@ -264,6 +273,24 @@ class _Joining:
         self.names = output_names(left, right, with_rank=work.request.with_rank)
         self.sources = dict(zip(self.names.left, left, strict=True))
         self.right_values = dict(zip(self.names.right, right, strict=True))
+
+    def compared(self) -> tuple[int, int | None]:
+        """Return the number of pairs, and of groups where there are keys."""
+        if not self.work.left.keys:
+            return self.pairs, None
+        keys = [
+            Counter(
+                key
+                for key, is_valid in zip(self._keys(side, rows), self._valid(side), strict=True)
+                if is_valid and None not in key
+            )
+            for side, rows in ((self.work.left, self.left), (self.work.right, self.right))
+        ]
+        both = keys[0].keys() & keys[1].keys()
+        return sum(keys[0][key] * keys[1][key] for key in both), len(both)
+
+    def _keys(self, side: SideSource, rows: pa.Table) -> list[tuple[Any, ...]]:
+        return list(zip(*(rows.column(key).to_pylist() for key in side.keys), strict=True))
 
     def counts(self) -> JoinCounts[int]:
         work = self.work

@@ -11,9 +11,14 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
-from lancestat.plan.actions import Blocked, JoinAction, Reason, Skip
-from lancestat.presentation.plan_view import explain_stages
+from lancestat.knn.work import Scope
+from lancestat.plan.actions import Blocked, JoinAction, Plan, Reason, Skip
+from lancestat.plan.node_result import planned
+from lancestat.presentation.plan_view import explain_stages, plan_view
+from lancestat.presentation.views import ActionView
+from lancestat.state.join_counts import JoinGroups
 from tests.execution.joined import JoinWorld, for_parquet, vectors
+from tests.presentation.rendering import as_text
 
 ON = Location("specs/near.yml", 9, 5)
 
@@ -57,8 +62,8 @@ def test_an_approximate_join_with_keys_compares_every_pair_of_a_group(world: Joi
     action = world.action()
     assert isinstance(action, JoinAction)
     assert action.decision.strategy.value == "exact"
-    assert (
-        action.decision.why == "rows with equal keys are few enough to compare every pair of them"
+    assert action.decision.why.startswith(
+        "rows with equal keys are few enough to compare every pair of them, "
     )
 
 
@@ -105,3 +110,50 @@ def test_keys_that_cannot_be_compared_are_refused_with_their_place(
     error = refused(world)
     assert (error.code, error.location) == ("LS462", ON)
     assert f"the left key '{left}' is of type" in error.message
+
+
+def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
+    assert (shown(world).reads, shown(world).choice) == (
+        "exact, 20 x 20 rows",
+        f"{BY_KEYS}, which the run counts",
+    )
+    [node] = world.run().nodes
+    made = node.join
+    assert made is not None and made.groups == 3 and made.pairs is not None
+    known = JoinGroups(3, made.pairs, 20, 20)
+    assert world.state.joins()["near"].groups == known
+    again = world.action(full_refresh=True)
+    assert isinstance(again, JoinAction)
+    [view] = plan_view(Plan("shop", "dev", (again,)), {}).actions
+    assert view.reads.startswith("exact, 20 x 20 rows, about ")
+    assert view.choice == f"{BY_KEYS}, 3 groups and {made.pairs} pairs in the last full run"
+    assert (again.figures.groups, again.figures.pairs) == (3, made.pairs)
+    assert again.figures.estimated_seconds is not None
+    skipped = planned(world.action()).to_json()
+    assert (skipped["groups"], skipped["pairs"]) == (3, None)
+
+
+def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None:
+    world.run()
+    known = world.state.joins()["near"].groups
+    assert known is not None
+    lance.write_dataset(keyed(30, 5, "v"), world.uri("l"), mode="append")
+    action = world.action()
+    assert isinstance(action, JoinAction) and action.work.scope is Scope.NEW_LEFT
+    assert action.figures.pairs == known.pairs * 5 // 20
+    assert f"{known.pairs} pairs in the last full run" in as_text(world.plan(), width=160)
+    world.run()
+    assert world.state.joins()["near"].groups == known
+
+
+def test_what_was_found_of_other_keys_is_not_shown(world: JoinWorld) -> None:
+    world.run()
+    world.declare(on=(("other", "other"),))
+    assert shown(world).choice == f"{BY_KEYS}, which the run counts"
+
+
+BY_KEYS = "exact: only rows with equal keys are compared"
+
+
+def shown(world: JoinWorld) -> ActionView:
+    return plan_view(world.plan(), {}).actions[0]

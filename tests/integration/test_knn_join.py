@@ -29,6 +29,7 @@ from tests.integration.knn_oracle import (
     table,
     write,
 )
+from tests.knn.counted_distances import assert_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,6 +80,14 @@ class Tables:
         return list(zip(*columns, strict=True))
 
 
+def assert_distances(tables: Tables, outcome: JoinOutcome) -> None:
+    """The distances that the run counted are those of the rows that it wrote."""
+    lines = [(left, distance) for left, _, distance, _ in tables.rows()]
+    assert outcome.distances is not None
+    assert outcome.distances.left_rows == outcome.counts.left_rows
+    assert_counted(outcome.distances, lines)
+
+
 @pytest.fixture
 def tables(spark: SparkSession, tmp_path: Path) -> Tables:
     return Tables(spark, tmp_path)
@@ -123,6 +132,7 @@ def test_awkward_rows_have_the_neighbours_of_brute_force(
     assert outcome.strategy == strategy
     assert outcome.accuracy.recall == (1.0 if strategy == "partitioned" else None)
     assert_same(tables.rows(), joined(left, right, 7, metric, kind))
+    assert_distances(tables, outcome)
 
 
 @pytest.mark.parametrize(
@@ -323,6 +333,7 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
     both = distances.keys() & truth.keys()
     recall = len(both) / len(truth)
     assert recall >= 0.85
+    assert_distances(tables, outcome)
     assert outcome.accuracy.recall == pytest.approx(recall, abs=0.1)
     assert all(distances[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
     assert len(distances) == len(truth)

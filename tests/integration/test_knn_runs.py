@@ -9,6 +9,7 @@ import sys
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,7 @@ from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
 from tests.execution.joined import JoinWorld, vectors
 from tests.interpreted import INTERPRETED, short_lived
+from tests.knn.counted_distances import assert_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,10 +61,27 @@ def world(spark: SparkSession, tmp_path: Path) -> SparkWorld:
 
 
 def converge(world: SparkWorld) -> None:
+    before = lines(world)
     [result] = world.run().nodes
     assert result.status == "success", result.message
     assert world.rows() == world.expected()
     assert isinstance(world.action(), Skip)
+    made = lines(world)
+    # New left rows are behind the others, and the run knows of them alone.
+    written = made[len(before) :] if world.scopes[-1] == "new_left" else made
+    record = world.state.joins()["near"]
+    assert_counted(record.distances, written, by_rank=world.join.k != "all")
+    if world.scopes[-1] == "full":
+        assert (record.groups and record.groups.groups) == world.expected_groups()
+
+
+def lines(world: SparkWorld) -> list[tuple[object, float | None]]:
+    """Left row and distance of each row of the result, none where there is no result."""
+    if "near" not in world.state.joins():
+        return []
+    # Left rows may have the same id, but not one behind the other.
+    left_rows = enumerate(groupby(world.rows(), lambda row: row["id"]))
+    return [(number, row["_distance"]) for number, (_, rows) in left_rows for row in rows]
 
 
 @pytest.mark.parametrize("format", ["lance", "parquet"])

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose, estimated_nprobes
 from lancestat.knn.request import JoinRequest, Mode
+from lancestat.state.join_counts import JoinGroups
 
 EXACT = JoinRequest(k=10)
 RECALL = JoinRequest(k=10, mode=Mode.APPROX, recall=0.95)
@@ -172,3 +173,48 @@ def test_the_time_of_a_range_join_does_not_count_rows_that_are_not_known() -> No
     request = replace(EXACT, k=64, max_distance=0.3, is_range=True)
     seconds = decide(request, 20_000, 20_000, 64).seconds
     assert seconds is not None and seconds < 2.5
+
+
+KEYS = JoinRequest(k=10, has_keys=True)
+GROUPS = JoinGroups(1000, 100_000_000, 10_000, 10_000_000)
+
+
+@given(SIZES)
+def test_rows_with_equal_keys_are_counted_by_the_run(size: JoinSize) -> None:
+    decision = choose(KEYS, size, 2)
+    assert (decision.strategy, decision.pairs, decision.seconds) == (Strategy.EXACT, None, None)
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "pairs"),
+    [
+        (10_000, 10_000_000, 100_000_000),
+        (20_000, 10_000_000, 200_000_000),
+        (10, 10_000_000, 100_000),
+        (0, 0, 0),
+    ],
+)
+def test_pairs_of_equal_keys_are_estimated_from_those_of_the_last_run(
+    left: int, right: int, pairs: int
+) -> None:
+    known = choose(KEYS, JoinSize(left, right, 128, groups=GROUPS), 2)
+    assert known.pairs == pairs
+    assert known.seconds is not None
+    whole = choose(replace(KEYS, has_keys=False, min_right_rows=0), JoinSize(left, right, 128), 2)
+    assert pairs == 0 or (whole.pairs or 0) > pairs
+
+
+def test_the_time_of_a_join_by_keys_grows_with_its_pairs() -> None:
+    sizes = (JoinSize(10_000, 10**7, 128, groups=replace(GROUPS, pairs=10**n)) for n in (8, 9, 10))
+    seconds = [choose(KEYS, size, 2).seconds or 0.0 for size in sizes]
+    assert 0 < seconds[0] < seconds[1] < seconds[2]
+
+
+def test_groups_of_no_rows_tell_nothing() -> None:
+    decision = choose(KEYS, JoinSize(10, 20, 8, groups=JoinGroups(0, 0, 0, 0)), 2)
+    assert decision.pairs == 0
+
+
+def test_the_time_of_a_join_by_keys_needs_the_length_of_vectors() -> None:
+    decision = choose(KEYS, JoinSize(10_000, 10**7, None, groups=GROUPS), 2)
+    assert (decision.pairs, decision.seconds) == (100_000_000, None)

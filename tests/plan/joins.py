@@ -7,11 +7,13 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from lancestat.errors import Location, SideColumnMissing
-from lancestat.knn.cost_model import Decision, JoinSize, Strategy
+from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.plan.actions import Blocked, Deferred, JoinAction, Plan, Reason, Skip
+from lancestat.state.join_counts import JoinGroups
 from tests.plan.join_values import (
     LEFT,
+    RIGHT,
     SPEC,
     decided,
     files,
@@ -33,6 +35,9 @@ def every_join() -> Plan:
 def _choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     if size.left_rows is None or size.right_rows is None:
         return Decision(Strategy.EXACT, "every pair is to be compared")
+    if request.has_keys:
+        decision = choose(request, size, cores)
+        return replace(decision, seconds=decision.seconds and 2.5)
     pairs = size.left_rows * size.right_rows
     if request.mode is Mode.EXACT:
         return Decision(Strategy.EXACT, "every pair is to be compared", pairs, 1.5)
@@ -53,12 +58,17 @@ def _every_join() -> Plan:
     idle = decided()
     assert isinstance(idle, Skip)
     counted = replace(SPEC, name="counted_later")
+    by_key = replace(SPEC, name="grouped_first", on=(("shop", "shop"),))
+    grouped = replace(recorded(LEFT, RIGHT), groups=JoinGroups(20, 200_000, 200, 20_000))
+    again = planned(record=grouped, spec=by_key, full_refresh=True)
     return plan(
         refresh(),
         approximate,
         named("more_left", planned(table(0, 1, 2))),
         named("more_right", planned(right=table(0, 1, 2, rows=10_000))),
         planned(LEFT, query, record=recorded(LEFT, query), spec=counted),
+        planned(record=None, output=None, spec=by_key),
+        named("grouped_again", again),
         Deferred("reader", "knn_join", "refresh", (Reason.INPUT_CHANGED,), ("first", "more_left")),
         named("idle", idle),
         Blocked("broken", "knn_join", blocked),

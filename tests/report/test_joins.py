@@ -176,3 +176,30 @@ def test_ten_times_as_many_unmatched_rows_are_a_warning(joins: JoinWorld) -> Non
     assert problems() == ("20 left rows matched nothing, 2 in the run before.",)
     joins.run()
     assert len(problems()) == 1
+
+
+def test_results_are_those_of_runs_that_wrote_one(joins: JoinWorld) -> None:
+    joins.run()
+    for number in range(3):
+        lance.write_dataset(vectors(100 + number, 1, name="v"), joins.uri("l"), mode="append")
+        joins.run("l", "r", "near")
+        # The tables are analyzed, and there is nothing to do for the join.
+        joins.run("l", "near", full_refresh=False)
+    made = report(joins).results
+    assert [run.result.join.counts.left_rows for run in made if run.result.join] == [23, 22, 21, 20]
+    assert all(run.result.action != "skip" for run in made)
+
+
+def test_a_run_that_leaves_the_join_alone_does_not_hide_unmatched_rows(joins: JoinWorld) -> None:
+    joins.run("r", "near")
+    rows = vectors(0, 90, name="v")
+    none = rows.set_column(2, rows.schema.field("v"), pa.nulls(90, rows.schema.field("v").type))
+    lance.write_dataset(none, joins.uri("l"), mode="append")
+    joins.run("near")
+    before = report(joins)
+    joins.run("l", "near")
+    after = report(joins)
+    assert after.runs[0].result.action == "skip"
+    assert len(before.problems) == 1 and "matched nothing" in before.problems[0]
+    assert after.problems == before.problems
+    assert len(after.results) == 2

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
 from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.distances import CellCounts, DistanceTally
+from lancestat.knn.neighbours import Neighbours
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import (
     Increment,
@@ -30,10 +33,23 @@ from lancestat.spark.knn.prepared_join import PreparedJoin
 from lancestat.spark.knn.strategies import SearchResult
 from lancestat.spark.knn.tasks import WrittenChunk
 from lancestat.state.join_counts import Accuracy, JoinCounts
+from tests.knn.counted_distances import assert_counted
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})
 OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
-CHUNKS = [WrittenChunk(Written("a", 20), 6, 3, 100), WrittenChunk(Written("b", 10), 3, 3, 50)]
+
+
+def counted(*distances: float) -> CellCounts:
+    tally = DistanceTally((1,))
+    column = np.array(distances, np.float32)[:, None]
+    tally.add(Neighbours(np.zeros(column.shape, np.int64), column))
+    return tally.counts()
+
+
+CHUNKS = [
+    WrittenChunk(Written("a", 20), 6, 3, 100, counted(0.5, 2.5)),
+    WrittenChunk(Written("b", 10), 3, 3, 50, counted(0.5)),
+]
 COMMIT = CommitResult(OutputFormat.LANCE, "near.lance", appends=False)
 PROBE = Probe(Strategy.PARTITIONED, Scope.FULL, 150)
 
@@ -49,7 +65,9 @@ class Search:
     left: Any = field(default_factory=lambda: side(10))
     right: Any = field(default_factory=lambda: side(20))
     materialize: Any = field(
-        default_factory=lambda: SimpleNamespace(writer=WRITER, schema="schema", previous=None)
+        default_factory=lambda: SimpleNamespace(
+            writer=WRITER, schema="schema", previous=None, ranks=(1,)
+        )
     )
 
     def on_stage(self, progress: StageProgress) -> None:
@@ -111,6 +129,9 @@ def test_a_join_can_be_searched_and_committed_as_soon_as_it_is_prepared(
     assert outcome.counts == JoinCounts(10, 25, 1, 8)
     assert (outcome.strategy, outcome.pairs, outcome.output) == ("exact", 150, OUTPUT)
     assert (outcome.accuracy, outcome.unproven) == (Accuracy(0.9, 4), {"left": ("names 'now'",)})
+    assert outcome.distances is not None
+    assert outcome.distances.left_rows == 10
+    assert_counted(outcome.distances, enumerate([0.5, 2.5, 0.5]))
     assert search.reached == [StageProgress(COMMIT)]
     assert not discarded
 

@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 
 from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.identity import join_identity
-from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
+from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts, JoinGroups
+from lancestat.state.join_distances import JoinDistances, RankDistances
 from lancestat.state.run_rows import decode_join, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import (
@@ -41,6 +42,13 @@ JOIN = JoinRecord(
     strategy="exact",
     finished_at=EPOCH,
 )
+MEASURED = replace(
+    JOIN,
+    distances=JoinDistances(
+        300, 0.25, 0.125, (RankDistances(1, (200, 0, 97), 0, 1, (0.25, 0.5, None)),)
+    ),
+    groups=JoinGroups(12, 25_000, 300, 1000),
+)
 
 
 def join_run(number: int, *joins: JoinRecord) -> RunRecord:
@@ -55,7 +63,7 @@ def join_run(number: int, *joins: JoinRecord) -> RunRecord:
 
 def test_the_newest_record_of_every_join_is_kept(make_state: MakeState) -> None:
     state = make_state()
-    newer = replace(JOIN, strategy="partitioned", accuracy=Accuracy(0.97, 12))
+    newer = replace(MEASURED, strategy="partitioned", accuracy=Accuracy(0.97, 12))
     other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
     state.add_run(join_run(2, JOIN, other))
     state.add_run(join_run(1, newer))
@@ -115,6 +123,8 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
         accuracy=st.builds(
             Accuracy, st.none() | st.floats(0, 1), st.none() | st.integers(1, 10**5)
         ),
+        distances=st.sampled_from([None, MEASURED.distances]),
+        groups=st.sampled_from([None, MEASURED.groups]),
     )
 )
 def test_records_round_trip(record: JoinRecord) -> None:
@@ -129,12 +139,14 @@ PARTS = {
     "left": fields(InputRecord),
     "right": fields(InputRecord),
     "result": fields(ResultRecord),
+    "distances": fields(JoinDistances),
+    "groups": fields(JoinGroups),
 }
 
 
 @given(st.data())
 def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None:
-    stored = json.loads(encode_record(JOIN))
+    stored = json.loads(encode_record(MEASURED))
     part = data.draw(st.sampled_from([*PARTS]))
     place = stored if part is None else stored[part]
     field = data.draw(st.sampled_from(PARTS[part]))
@@ -153,7 +165,9 @@ def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() 
     stored["left"]["novelty"] = stored["novelty"] = {"a": 1}
     for key in ("unproven", "fragments", "last_fragment", "rows"):
         del stored["right"][key]
+    # Earlier releases stored neither of the last two.
     del stored["recall"], stored["nprobes"], stored["result"]["generation"]
+    del stored["distances"], stored["groups"]
     assert decode_join(json.dumps(stored)) == JOIN
 
 
@@ -164,7 +178,13 @@ def test_the_stored_form_of_a_record_is_stable() -> None:
         '"right":{"digest":"bb","fragments":0,"last_fragment":-1,"rows":null,"unproven":null},'
         '"result":{"rows":900,"digest":"cc","version":4,"generation":null},'
         '"left_rows":300,"right_rows":1000,"unmatched_left_rows":2,"excluded_right_rows":1,'
-        '"strategy":"exact","finished_at":"2025-01-01T00:00:00+00:00","recall":0.5,"nprobes":null}'
+        '"strategy":"exact","finished_at":"2025-01-01T00:00:00+00:00","recall":0.5,"nprobes":null,'
+        '"distances":null,"groups":null}'
+    )
+    assert encode_record(MEASURED).partition('"distances":')[2] == (
+        '{"left_rows":300,"start":0.25,"width":0.125,"ranks":[{"rank":1,"counts":[200,0,97],'
+        '"below":0,"above":1,"quantiles":[0.25,0.5,null]}]},'
+        '"groups":{"groups":12,"pairs":25000,"left_rows":300,"right_rows":1000}}'
     )
 
 
@@ -178,3 +198,17 @@ def test_a_damaged_record_is_treated_as_absent(
     with caplog.at_level(logging.WARNING, logger="lancestat.state"):
         assert set(open_state(str(folder)).joins()) == {"sound"}
     assert "1 stored join records do not decode" in caplog.text
+
+
+def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: MakeState) -> None:
+    state = make_state()
+    for number in range(12):
+        idle = NodeRun("j", "knn_join", "d1", None, {"number": number}, None)
+        made = replace(idle, record=JOIN if number % 4 == 1 else None)
+        table = NodeRun("t", "table", "d", "t", {"number": number}, record("t", number))
+        state.add_run(run(number, nodes=(made, table)))
+    results = make_state().join_results("dev", 2)
+    assert {name: [outcome.result["number"] for outcome in outcomes]
+            for name, outcomes in results.items()} == {"j": [9, 5]}  # fmt: skip
+    assert len(make_state().join_results("dev", 9)["j"]) == 3
+    assert make_state().join_results("prod", 9) == {}

@@ -18,7 +18,7 @@ _MOST_VALUES = 60
 # Up to here, half of one can be added to a double.
 _LARGEST_WHOLE = 2.0**52
 _PARTS = 10
-_WIDTH, _HEIGHT = 240, 56
+WIDTH, HEIGHT = 240, 56
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
@@ -31,13 +31,13 @@ class Scale:
     def text(self, value: float) -> str:
         """A value as people write it."""
         if self.kind == "number":
-            return _number(value)
+            return number_text(value)
         try:
             if self.kind == "date":
                 return (_EPOCH + timedelta(days=round(value))).strftime("%Y-%m-%d")
             return (_EPOCH + timedelta(microseconds=value)).strftime("%Y-%m-%d %H:%M:%S")
         except (OverflowError, ValueError):
-            return _number(value)
+            return number_text(value)
 
     def drawn(self, values: Iterable[float]) -> list[float]:
         """Values on the axis of the chart: seconds where they are times."""
@@ -73,8 +73,8 @@ class Distribution:
     bins: int
     parts: tuple[Part, ...]
     margin: float
-    width: int = _WIDTH
-    height: int = _HEIGHT
+    width: int = WIDTH
+    height: int = HEIGHT
 
     @property
     def chart(self) -> dict[str, object]:
@@ -106,7 +106,7 @@ def distribution(histogram: Histogram, kind: str) -> Distribution | None:
     return Distribution(
         edges=tuple(scale.drawn(edges)),
         rows=tuple(rows),
-        path=_path(rows),
+        path=outline(rows),
         kind=kind,
         low=scale.text(low),
         high=scale.text(high),
@@ -153,18 +153,19 @@ def _shared(histogram: Histogram, edges: Sequence[float]) -> list[float]:
     return [float(row_count) for row_count in rows]
 
 
-def _path(rows: Sequence[float]) -> Markup:
-    """The outline of all bars, as an SVG path."""
+def outline(rows: Sequence[float]) -> Markup:
+    """Return the outline of bars over intervals of equal width, as an SVG path."""
     highest = max(rows) or 1.0
-    step = _WIDTH / len(rows)
-    tops = (f"V{_coordinate(_HEIGHT * (1 - row_count / highest))}" for row_count in rows)
-    ends = (f"H{_coordinate(step * (index + 1))}" for index in range(len(rows)))
+    step = WIDTH / len(rows)
+    tops = (f"V{coordinate(HEIGHT * (1 - row_count / highest))}" for row_count in rows)
+    ends = (f"H{coordinate(step * (index + 1))}" for index in range(len(rows)))
     bars = "".join(top + end for top, end in zip(tops, ends, strict=True))
     # Numbers alone: nothing to escape.
-    return Markup(f"M0 {_HEIGHT}{bars}V{_HEIGHT}Z")
+    return Markup(f"M0 {HEIGHT}{bars}V{HEIGHT}Z")
 
 
-def _coordinate(value: float) -> str:
+def coordinate(value: float) -> str:
+    """Return a coordinate as an SVG path has it."""
     return f"{value:.1f}".removesuffix(".0")
 
 
@@ -195,7 +196,8 @@ def _short(value: float) -> float | int:
     return int(rounded) if rounded.is_integer() and abs(rounded) < 1e15 else rounded
 
 
-def _number(value: float) -> str:
+def number_text(value: float) -> str:
+    """Return a number as people write it, with at most six digits unless it is whole."""
     if value == int(value) and abs(value) < 1e15:
         return count(int(value))
     return f"{value:,.6g}"

@@ -137,6 +137,9 @@ def _made(record: JoinRecord, now: datetime) -> list[Fact]:
         ("Unmatched", count(counts.unmatched_left_rows, "left row")),
         ("Excluded", excluded_rows(counts.excluded_right_rows)),
     ]
+    if record.groups is not None:
+        groups, pairs = record.groups.groups, record.groups.pairs
+        facts.append(("Groups", f"{count(groups)} of equal keys, with {count(pairs, 'pair')}"))
     if accuracy.recall is not None:
         facts.append(("Recall", measured_recall(accuracy.recall, accuracy.nprobes)))
     return facts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -22,10 +22,16 @@ from lancestat.report.site.facts import (
     table_facts,
 )
 from lancestat.report.site.graph import draw
-from lancestat.report.site.runs import all_runs, history, node_run_row
+from lancestat.report.site.join_charts import (
+    JoinRunFigures,
+    distance_figures,
+    join_history,
+    join_run_figures,
+)
+from lancestat.report.site.runs import NodeRunRow, all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
 from lancestat.report.site.text import HEALTH, PageSanitizer, addresses, ago, instant, sentence
-from lancestat.report.values import JoinReport, ProjectReport, TableReport
+from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import named
 
@@ -130,7 +136,10 @@ class Pages:
             verdict=overview.result_words(join),
             facts=join_facts(join, self._report.made_at, self._origins.get(name, {})),
             sides=side_facts(join),
-            runs=[node_run_row(run) for run in join.runs[:_RUNS_SHOWN]],
+            distances=distance_figures(join),
+            history=join_history(join),
+            results=_join_rows(join.results),
+            runs=_join_rows(join.runs[:_RUNS_SHOWN]),
             source=self._sources.of(join.spec.location),
             reads=self._report.reads.get(name, ()),
             read_by=self._read_by.get(name, ()),
@@ -166,6 +175,10 @@ class Pages:
                 }
             )
         return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
+
+
+def _join_rows(runs: Sequence[NodeRunReport]) -> list[tuple[NodeRunRow, JoinRunFigures]]:
+    return [(node_run_row(run), join_run_figures(run)) for run in runs]
 
 
 def _environment(sanitizer: PageSanitizer) -> Environment:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import count, duration, large, spoken
+from lancestat.knn.work import Scope
 from lancestat.plan.node_result import NodeResult
 from lancestat.report.node_facts import NodeRunFigures, node_run
 from lancestat.report.site.text import NOTHING
@@ -129,8 +130,9 @@ def _read(node: NodeRunFigures) -> str:
     join = node.result.join
     if join is None:
         return node.read or "nothing"
-    scope = spoken([join.scope]) if join.scope else ""
-    return f"{node.pairs}, {scope}" if scope and scope != "all" else f"{node.pairs}"
+    if join.scope is None or join.scope == Scope.FULL.value:
+        return f"{node.pairs}"
+    return f"{node.pairs}, {spoken([join.scope])} rows"
 
 
 def _version(result: NodeResult) -> str:

@@ -14,6 +14,7 @@ from pyspark.sql.types import StructType
 
 from lancestat.errors import Cancelled, SideColumnMissing, VectorLengthMismatch, did_you_mean
 from lancestat.knn.cost_model import JoinSize, Strategy
+from lancestat.knn.distances import counted_ranks
 from lancestat.knn.groups import compared_key_types
 from lancestat.knn.request import JoinRequest, Mode, OutputNames, output_names
 from lancestat.knn.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
@@ -149,6 +150,7 @@ class SparkJoin:
                 schema,
                 writer,
                 drops_self=request.searched > request.k and not request.is_range,
+                ranks=() if request.is_range else counted_ranks(request.k),
             ),
             engine.on_stage,
             self.folder.path,

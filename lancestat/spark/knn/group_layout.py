@@ -43,6 +43,13 @@ class GroupLayout:
     excluded: int
     like: NDArray[np.float32]
 
+    @property
+    def groups(self) -> int:
+        """The number of groups that have rows of both sides that can match."""
+        if self.left is None or self.right is None:
+            return 0
+        return int(np.count_nonzero((self.left.list_rows > 0) & (self.right.list_rows > 0)))
+
 
 @dataclass(frozen=True, slots=True)
 class _Part:

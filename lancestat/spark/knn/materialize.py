@@ -69,7 +69,7 @@ class Materializer:
     """Builds rows of the result and writes them; pickled for Spark's workers.
 
     `schema` is the result's. With `drops_self` one neighbour more than is wanted was searched for,
-    since each row may be among its own.
+    since each row may be among its own. Distances are counted at `ranks`, all together without any.
     """
 
     left: Side
@@ -80,6 +80,7 @@ class Materializer:
     writer: OutputWriter
     previous: PreviousResult | None = None
     drops_self: bool = False
+    ranks: tuple[int, ...] = ()
 
     def completed(self, chunk: ProbedChunk) -> ProbedChunk:
         """Merge the neighbours of the previous result, if there is one, into the chunk.

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from lancestat.errors import PartitionsLost, StaleBase
+from lancestat.knn.distances import join_distances
 from lancestat.knn.work import JoinOutcome, JoinWork, Scope
 from lancestat.output import result as output
 from lancestat.plan.join_planner import JoinFacts
@@ -30,6 +31,7 @@ from lancestat.spark.knn.strategies import IndexSearch, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
 from lancestat.spark.session.failure import job_error
 from lancestat.state.join_counts import JoinCounts
+from lancestat.state.join_distances import JoinDistances
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +158,17 @@ class PreparedJoin:
             sum(chunk.pairs for chunk in result.chunks),
             result.accuracy,
             self.unproven,
+            self._distances(result.chunks),
+            result.groups,
+        )
+
+    def _distances(self, chunks: Sequence[WrittenChunk]) -> JoinDistances | None:
+        return join_distances(
+            (chunk.distances for chunk in chunks),
+            self.searcher.materialize.ranks,
+            len(self.searcher.left.side.all_rows),
+            # Bits that differ are whole numbers.
+            least_width=1.0 if self.work.request.has_bits else 0.0,
         )
 
     @contextmanager

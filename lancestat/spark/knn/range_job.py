@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import TooManyPairs
+from lancestat.knn.distances import DistanceTally
 from lancestat.knn.neighbours import Neighbours, nothing
 from lancestat.knn.pair_store import Pairs, PairStore, WrittenPairs, write_pairs
 from lancestat.knn.request import JoinRequest
@@ -120,7 +121,7 @@ class RangeJob(Generic[Item]):
         store = PairStore.commit(parts, edges, self.uri, options) if parts else None
         excluded += max((part.excluded for part in done), default=0)
         return [
-            WrittenChunk(chunk.written, chunk.matched, excluded, pairs * (number == 0))
+            replace(chunk, excluded=excluded, pairs=pairs * (number == 0))
             for number, chunk in enumerate(self._written(bins, store))
         ]
 
@@ -160,9 +161,9 @@ class RangeJob(Generic[Item]):
         ) -> Iterator[tuple[WrittenChunk, list[TaskProgress]]]:
             with worker_task(threads, options, WRITING):
                 for number, pairs in items:
-                    parts = _Matched(_parts(chunks[number], pairs))
+                    parts = _Matched(_parts(chunks[number], pairs), materialize.ranks)
                     done = materialize.write_parts(number, parts)
-                    chunk = WrittenChunk(done, parts.matched, 0, 0)
+                    chunk = WrittenChunk(done, parts.matched, 0, 0, parts.distances.counts())
                     yield chunk, [TaskProgress(committing, len(chunks[number]))]
 
         totals: dict[JoinStage, int] = {committing: sum(map(len, chunks))}
@@ -220,13 +221,15 @@ class _Counted:
 
 
 class _Matched:
-    """Passes parts of a chunk on, and counts left rows that have neighbours."""
+    """Passes parts of a chunk on, and counts left rows that have neighbours, and distances."""
 
-    def __init__(self, parts: Iterable[tuple[Rows, Neighbours]]) -> None:
+    def __init__(self, parts: Iterable[tuple[Rows, Neighbours]], ranks: Sequence[int]) -> None:
         self._parts = parts
         self.matched = 0
+        self.distances = DistanceTally(ranks)
 
     def __iter__(self) -> Iterator[ProbedChunk]:
         for rows, neighbours in self._parts:
             self.matched += int(np.count_nonzero((neighbours.positions >= 0).any(axis=1)))
+            self.distances.add(neighbours)
             yield ProbedChunk(0, rows, np.ones(len(rows), np.bool_), neighbours)

@@ -160,11 +160,15 @@ def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """The neighbours that a strategy found, written but not committed."""
+    """The neighbours that a strategy found, written but not committed.
+
+    `groups` is the number of keys that rows of both sides have, None where keys are not compared.
+    """
 
     strategy: Strategy
     chunks: list[WrittenChunk]
     accuracy: Accuracy = UNMEASURED
+    groups: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,7 @@ class Searcher:
         sides = (self.left.side, self.right.side)
         search = CellSearch.of(layout, self.request, self.left.dimension, sides)
         if self.request.is_range:
-            return self._grouped_within_distance(search, layout.excluded, stages)
+            return self._grouped_within_distance(search, layout, stages)
         job = GroupedJob(
             self.jobs,
             self.shares.without_parts(self.jobs.cores).chunks,
@@ -271,17 +275,19 @@ class Searcher:
             self.on_stage,
         )
         recall = 1.0 if self.request.mode is Mode.APPROX else None
-        return SearchResult(Strategy.EXACT, job.run(search, layout.excluded), Accuracy(recall))
+        chunks = job.run(search, layout.excluded)
+        return SearchResult(Strategy.EXACT, chunks, Accuracy(recall), layout.groups)
 
     def _grouped_within_distance(
-        self, search: CellSearch | None, excluded: int, stages: tuple[Probe, CommitResult]
+        self, search: CellSearch | None, layout: GroupLayout, stages: tuple[Probe, CommitResult]
     ) -> SearchResult:
         items: list[SearchItem[GroupCell]] = []
         if search is not None:
             cells = search.cells(self.jobs.cores)
             items = [SearchItem(cell, search.left_rows_of(cell)) for cell in cells]
         job = self._range_job(partial(GroupRangeSearch, search), stages)
-        return SearchResult(Strategy.EXACT, job.run(items, excluded))
+        chunks = job.run(items, layout.excluded)
+        return SearchResult(Strategy.EXACT, chunks, groups=layout.groups)
 
     def _range_job(
         self, new_search: Callable[[], PairSearch[Item]], stages: tuple[Probe, CommitResult]

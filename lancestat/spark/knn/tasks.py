@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
+from lancestat.knn.distances import CellCounts, DistanceTally
 from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import ExactSearch
@@ -178,6 +179,7 @@ class WrittenChunk:
     matched: int
     excluded: int
     pairs: int
+    distances: CellCounts
 
 
 class Prober(Protocol):
@@ -281,7 +283,10 @@ def written_chunk(
     probed = ProbedChunk(number, rows, done.is_valid, done.neighbours)
     chunk = materialize.completed(materialize.without_self(probed))
     matched = int((chunk.neighbours.positions >= 0).any(axis=1).sum())
-    return WrittenChunk(materialize.write(chunk), matched, done.excluded, done.pairs)
+    tally = DistanceTally(materialize.ranks)
+    tally.add(chunk.neighbours)
+    written = materialize.write(chunk)
+    return WrittenChunk(written, matched, done.excluded, done.pairs, tally.counts())
 
 
 def count_valid(jobs: Jobs, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from itertools import pairwise
 from pathlib import Path
@@ -31,6 +32,7 @@ from lancestat.spec.model import (
     Target,
 )
 from lancestat.state.join_counts import Accuracy, JoinCounts
+from lancestat.state.join_distances import JoinDistances, RankDistances
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 from lancestat.statistics.histogram import Histogram, HistogramBin
 
@@ -179,19 +181,46 @@ def join(name: str = "similar_parts", **changes: object) -> KnnJoin:
 COUNTS, ACCURACY = JoinCounts(20_000, 180_000, 3, 41), Accuracy(0.968, 12)
 
 
+def rank_distances(rank: int | None, middle: int = 12, **changes: object) -> RankDistances:
+    """Distances most of which are in the interval `middle`."""
+    counts = tuple(max(0, 900 - 7 * (at - middle) ** 2) for at in range(36))
+    given = RankDistances(rank, counts, 0, 2, (middle / 64, (middle + 9) / 64, 1.5))
+    return replace(given, **changes)  # type: ignore[arg-type]
+
+
+def distances(**changes: object) -> JoinDistances:
+    """The distances of a run that joined every left row."""
+    ranks = tuple(rank_distances(rank, 8 + 4 * at) for at, rank in enumerate((1, 2, 3, 5, 10)))
+    return replace(JoinDistances(20_000, 0.125, 1 / 64, ranks), **changes)  # type: ignore[arg-type]
+
+
+def join_run(
+    name: str = "similar_parts",
+    number: int = 0,
+    figures: JoinFigures | None = None,
+    **changes: object,
+) -> NodeRunReport:
+    """The run of a join `number` nights ago."""
+    counts = replace(COUNTS, unmatched_left_rows=3 + number % 3 * 7)
+    accuracy = Accuracy(0.968 - 0.004 * (number % 5), 12)
+    given: dict[str, object] = {
+        "name": name,
+        "kind": "knn_join",
+        "action": "refresh",
+        "reasons": ("input_changed",),
+        "status": Status.SUCCESS,
+        "version_published": 7 - number,
+        "elapsed_seconds": 12.5 + number,
+        "join": figures or JoinFigures("partitioned", "new_left", counts, 3_600_000_000, accuracy),
+    }
+    result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
+    return NodeRunReport(
+        f"run-{number}", "run", "prod", NOW - timedelta(hours=7, days=number), result
+    )
+
+
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
     """Return the report of a join."""
-    figures = JoinFigures("partitioned", "new_left", COUNTS, 3_600_000_000, ACCURACY)
-    result = NodeResult(
-        name,
-        "knn_join",
-        "refresh",
-        ("input_changed",),
-        Status.SUCCESS,
-        version_published=7,
-        elapsed_seconds=12.5,
-        join=figures,
-    )
     given: dict[str, object] = {
         "spec": join(name),
         "health": Health.OK,
@@ -208,8 +237,15 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
             "partitioned",
             NOW - timedelta(hours=7),
             ACCURACY,
+            distances(),
         ),
-        "runs": (NodeRunReport("run-0", "run", "prod", NOW - timedelta(hours=7), result),),
+        "runs": (
+            join_run(name, 0),
+            join_run(name, 1, action="skip", reasons=("unchanged",), elapsed_seconds=0.0),
+            join_run(name, 2),
+            join_run(name, 3, action="analyze", reasons=("new",)),
+        ),
+        "results": tuple(join_run(name, number) for number in (0, 2, 3)),
     }
     return JoinReport(**{**given, **changes})  # type: ignore[arg-type]
 

@@ -121,6 +121,41 @@ def test_charts_are_drawn_by_the_library_when_they_come_into_view(
         expect(page.locator(".plot:has(canvas)")).to_have_count(4)
 
 
+def test_distances_and_runs_of_a_join_are_drawn(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("joins/similar_parts.html")
+        figure = page.locator("figure", has_text="Rank 10")
+        figure.scroll_into_view_if_needed()
+        figure.locator(".u-over").hover()
+        expect(figure.locator(".u-legend")).to_contain_text(" to ")
+        figure.get_by_text("As a table").click()
+        expect(figure.get_by_role("cell", name="900", exact=True)).to_be_visible()
+        line = page.locator("figure", has_text="Recall")
+        line.scroll_into_view_if_needed()
+        line.locator(".u-over").hover()
+        expect(line.locator(".u-legend")).to_contain_text("0.96")
+        expect(line.locator(".u-legend")).to_contain_text("asked0.95")
+        page.locator("figure", has_text="Time taken").scroll_into_view_if_needed()
+        expect(page.locator(".plot:has(canvas)")).to_have_count(9)
+        page.get_by_text("As a table").last.click()
+        last = page.get_by_role("region", name="Last runs")
+        expect(last.get_by_role("row")).to_have_count(4)
+        expect(last.get_by_role("cell", name="0.960")).to_be_visible()
+        table = page.get_by_role("region", name="Distances by rank")
+        expect(table.get_by_role("row")).to_have_count(6)
+
+
+def test_the_line_of_the_asked_recall_has_a_name_without_scripts(
+    browser: Browser, site: Path
+) -> None:
+    with visit(browser, site, scripts=False) as visitor:
+        page = visitor.open("joins/similar_parts.html")
+        expect(page.locator("figure", has_text="Recall")).to_contain_text("0.950 is asked")
+        for name in ("Rank 1", "Recall"):
+            figure = page.locator("figure", has_text=name).first
+            expect(figure.locator(".plot svg path")).to_be_visible()
+
+
 def test_a_chart_follows_the_width_of_the_window(browser: Browser, site: Path) -> None:
     with visit(browser, site) as visitor:
         page = visitor.open("tables/orders.html")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from lancestat.report.site.facts import join_facts, side_facts
 from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties
+from lancestat.state.join_counts import JoinGroups
 from tests.report.site.reports import NOW, join, join_report
 
 
@@ -30,6 +31,14 @@ def test_a_join_of_all_rows_shows_none_of_them() -> None:
     facts = dict(join_facts(join_report(), NOW))
     assert facts["Meaning"] == "10 nearest by cosine, inner join"
     assert "Keys" not in facts
+
+
+def test_groups_of_the_last_run_are_shown() -> None:
+    report = join_report()
+    assert report.record is not None
+    record = replace(report.record, groups=JoinGroups(12, 25_000, 300, 1000))
+    facts = dict(join_facts(replace(report, record=record), NOW))
+    assert facts["Groups"] == "12 of equal keys, with 25,000 pairs"
 
 
 def test_keys_are_one_property_of_a_diff() -> None:

@@ -16,6 +16,7 @@
     Math.abs(value) >= 1e4
       ? value.toLocaleString("en", { notation: "compact", maximumFractionDigits: 1 })
       : number(value);
+  const whole = (value) => (Number.isInteger(value) ? short(value) : "");
   const wordings = {
     number,
     date: (value) => day(value).slice(0, 10),
@@ -78,7 +79,7 @@
           isTime
             ? axis({ space: 70, size: 40, values: moments })
             : axis({ space: 60, size: 26, values: (self, ticks) => ticks.map(short) }),
-          axis({ values: (self, ticks) => ticks.map(short), size: widest, space: 30 }),
+          axis({ values: (self, ticks) => ticks.map(whole), size: widest, space: 30 }),
         ],
         series: [
           { label: "values", value: (self, raw, series, at) => (at == null ? "" : span(at)) },
@@ -100,7 +101,7 @@
 
   const history = (box) => {
     const { times, fragments, scanned, versions } = JSON.parse(box.dataset.history);
-    const whole = (self, ticks) => ticks.map((each) => (Number.isInteger(each) ? short(each) : ""));
+    const wholes = (self, ticks) => ticks.map(whole);
     const text = (self, raw) => (raw == null ? "" : number(raw));
     return new uPlot(
       {
@@ -115,8 +116,8 @@
         },
         axes: [
           axis({ space: 80, size: 40, values: moments }),
-          axis({ label: "fragments", labelSize: 16, labelFont: "11px system-ui, sans-serif", values: whole, size: widest }),
-          axis({ label: "version", labelSize: 16, labelFont: "11px system-ui, sans-serif", scale: "version", side: 1, values: whole, size: widest, grid: { show: false } }),
+          axis({ label: "fragments", labelSize: 16, labelFont: "11px system-ui, sans-serif", values: wholes, size: widest }),
+          axis({ label: "version", labelSize: 16, labelFont: "11px system-ui, sans-serif", scale: "version", side: 1, values: wholes, size: widest, grid: { show: false } }),
         ],
         series: [
           { label: "run", value: (self, raw) => (raw == null ? "" : worded("timestamp", raw)) },
@@ -138,10 +139,57 @@
     );
   };
 
+  const span = (seconds) => {
+    const [length, unit] = seconds < 60 ? [1, "s"] : seconds < 3600 ? [60, "min"] : [3600, "h"];
+    return `${number(Number((seconds / length).toPrecision(3)))} ${unit}`;
+  };
+  // How far ticks of seconds are apart, so that minutes and hours are round.
+  const SECONDS = [0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 18000, 36000, 86400];
+  const figures = {
+    count: { text: number, tick: whole, range: (low, high) => [0, Math.max(1, high * 1.1)] },
+    seconds: { steps: SECONDS, text: span, tick: span, range: (low, high) => [0, high > 0 ? high * 1.1 : 1] },
+    share: {
+      text: number,
+      tick: number,
+      range: (low) => [Math.max(0, low - Math.max(0.01, (1 - low) / 5)), 1 + Math.max(0.002, (1 - low) / 10)],
+    },
+  };
+
+  const line = (box) => {
+    const { kind, label, times, values, bound } = JSON.parse(box.dataset.line);
+    const { text, tick, range, steps } = figures[kind];
+    const valued = (self, raw) => (raw == null ? "" : text(raw));
+    const bounds = bound == null ? [] : [times.map(() => bound)];
+    return new uPlot(
+      {
+        width: box.clientWidth,
+        height: HEIGHT,
+        tzDate: utc,
+        cursor: { y: false, drag: { x: false, y: false } },
+        scales: {
+          x: { time: true, range: (self, low, high) => [low - (high - low) / 40, high + (high - low) / 40] },
+          y: { range: (self, low, high) => range(low, high) },
+        },
+        axes: [
+          axis({ space: 70, size: 40, values: moments }),
+          axis({ values: (self, ticks) => ticks.map(tick), size: widest, space: 30, ...(steps && { incrs: steps }) }),
+        ],
+        series: [
+          { label: "run", value: (self, raw) => (raw == null ? "" : worded("timestamp", raw)) },
+          { label, stroke: color("--bar"), width: 2, points: { show: true, size: 6 }, value: valued },
+          ...bounds.map(() => ({ label: "asked", stroke: color("--second"), width: 1.5, dash: [4, 3], points: { show: false }, value: valued })),
+        ],
+      },
+      [times, values, ...bounds],
+      box,
+    );
+  };
+
   const draw = (box) => {
     drawn.get(box)?.destroy();
     box.replaceChildren();
-    drawn.set(box, box.dataset.history ? history(box) : distribution(box));
+    const { history: runs, line: figure } = box.dataset;
+    drawn.set(box, runs ? history(box) : figure ? line(box) : distribution(box));
   };
 
   const watch = new IntersectionObserver(
