@@ -335,13 +335,12 @@ class _Joining:
     def merged(self) -> pa.Table:
         """The new neighbours of every left row among those in its place of the last result."""
         assert self.work.increment is not None
-        known, previous = self.work.increment.known, self.work.increment.previous
-        width = min(self.work.request.k, known.right_rows - known.excluded_right_rows)
-        lines = iter(table_of(previous).to_pylist())
+        lines = iter(table_of(self.work.increment.previous).to_pylist())
         rows: list[Row] = []
+        widths = self._widths_before()
         for number, is_valid in enumerate(self._valid(self.work.left)):
             is_kept = self.work.request.kind is JoinKind.LEFT_OUTER
-            count = width if is_valid and width else int(is_kept)
+            count = widths[number] if is_valid and widths[number] else int(is_kept)
             old = [next(lines) for _ in range(count)]
             assert all(line[name] == self._left(number)[name] for line in old for name in line
                        if name in self.names.left)  # fmt: skip
@@ -350,6 +349,27 @@ class _Joining:
             rows += self._lines(number, sorted(ranked, key=lambda line: line["_distance"]))
         assert next(lines, None) is None
         return pa.Table.from_pylist(rows, self._schema())
+
+    def _widths_before(self) -> list[int]:
+        """How many neighbours each left row had, if it can match, before right rows were new."""
+        work, increment = self.work, self.work.increment
+        assert increment is not None and work.right.table is not None
+        new = increment.new_fragments
+        before = frozenset(f.id for f in work.right.table.fragments if f.id not in new)
+        right = rows_of(work.right, before)
+        metric = work.request.metric.value
+        usable = [
+            is_usable(vector, metric) for vector in right.column(work.right.vector).to_pylist()
+        ]
+        if not work.left.keys:
+            assert sum(usable) == increment.known.right_rows - increment.known.excluded_right_rows
+            return [min(work.request.k, sum(usable))] * self.left.num_rows
+        found = Counter(
+            key
+            for key, is_valid in zip(self._keys(work.right, right), usable, strict=True)
+            if is_valid and None not in key
+        )
+        return [min(work.request.k, found[key]) for key in self._keys(work.left, self.left)]
 
     def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
         request = self.work.request

@@ -82,7 +82,7 @@ def test_what_may_change_groups_is_joined(world: JoinWorld) -> None:
     assert isinstance(action, JoinAction) and action.reasons == (Reason.INPUT_CHANGED,)
     world.run()
     assert world.rows() == world.expected()
-    assert world.scopes == ["full", "new_left", "full", "full"]
+    assert world.scopes == ["full", "new_left", "new_right", "full"]
 
 
 def test_a_missing_key_is_refused_with_its_place(world: JoinWorld) -> None:
