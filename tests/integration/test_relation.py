@@ -426,7 +426,7 @@ def test_settings_are_those_of_the_session_and_the_scan(
     planned(lancestat.read_table(session, uri, options=options).select("id"))
     assert asked[-1]["conf"] == {key: "false"}
     assert asked[-1]["options"] == {"cbo.column.stats.allow.stale": "true"}
-    planned(lancestat.read_table(spark, uri).select("id"))
+    planned(lancestat.read_table(spark.newSession(), uri).select("id"))
     assert asked[-1]["conf"] == {}
     assert asked[-1]["options"] == {}
 
