@@ -218,6 +218,25 @@ def test_a_table_is_joined_by_keys_within_a_distance_between_changes(world: Spar
         converge(world)
 
 
+@pytest.mark.parametrize("pairs", ["ordered", "unordered"])
+@pytest.mark.parametrize("on", [(), (("shop", "shop"),)])
+def test_rows_that_cannot_match_are_counted_without_left_rows(
+    world: SparkWorld, pairs: str, on: tuple[tuple[str, str], ...]
+) -> None:
+    lance.write_dataset(with_keys(0, 60, "v"), world.uri("l"), mode="overwrite")
+    side = KnnSide("v", ("id",), ("l",), table="l")
+    world.declare(
+        k="all", max_distance=1.0, metric="l2", pairs=pairs, on=on,
+        left=replace(side, where="id < 0"), right=side,
+    )  # fmt: skip
+    converge(world)
+    rows = lance.dataset(world.uri("l")).to_table().to_pylist()
+    cannot = [
+        r for r in rows if (on and r["shop"] is None) or r["v"] is None or np.isnan(r["v"]).any()
+    ]
+    assert cannot and world.state.joins()["near"].counts.excluded_right_rows == len(cannot)
+
+
 def with_keys(start: int, count: int, name: str) -> pa.Table:
     rows = vectors(start, count, name=name)
     shops = [None if n % 10 == 9 else n % 4 for n in range(start, start + count)]

@@ -88,6 +88,10 @@ def test_cuts_by_pairs_have_as_many_rows_behind_theirs(start: int, count: int, p
     assert len(cuts) < parts or max(pairs) - min(pairs) <= 3 * count
 
 
+def test_no_rows_are_one_cut_by_pairs() -> None:
+    assert cut_by_pairs(Rows(7, 7), 4) == [Rows(7, 7)]
+
+
 def test_lists_are_split_where_chunks_would_read_them_again() -> None:
     left = Rows(5, 10_005)
     many = grid(left, 1_000_000, dimension=128, k=10, cores=2)

@@ -105,8 +105,8 @@ def cut(rows: Rows, count: int) -> Sequence[Rows]:
 def cut_by_pairs(rows: Rows, count: int) -> Sequence[Rows]:
     """Split `rows` into ranges, in order, with nearly as many pairs of a row and one behind it.
 
-    There are `count` of them, or fewer where rows are few.
+    There are `count` of them, or fewer where rows are few, but one at least.
     """
     ends = (round(len(rows) * (1 - sqrt(1 - number / count))) for number in range(count + 1))
     edges = sorted({rows.start + end for end in ends})
-    return [Rows(start, stop) for start, stop in pairwise(edges)]
+    return [Rows(start, stop) for start, stop in pairwise(edges)] or [rows]

@@ -56,7 +56,8 @@ class RangeSearch:
         most = max(1, min(SLICE_ROWS, CHUNK_BYTES // row_bytes))
         widest = len(self.right.side.all_rows)
         widening = WideningSearch(self._searched, widest, self.width, self.most)
-        for part in cut(rows, -(-len(rows) // most)) if len(rows) else ():
+        # Without left rows those of the right side are counted all the same.
+        for part in cut(rows, max(1, -(-len(rows) // most))):
             for some, is_valid, found in widening.search(part, self.left.read(part)):
                 yield some, is_valid, self._without_self(some, is_valid, found)
 
