@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import isfinite
 
 # The shares of a rank's rows that `RankDistances.quantiles` are of.
 QUANTILES = (0.5, 0.95, 1.0)
@@ -35,9 +36,22 @@ class JoinDistances:
 
     Interval `i` is from `start + i * width` up to and without `start + (i + 1) * width`, the same
     for all ranks. `ranks` are those that some left row has a neighbour of.
+
+    Raises:
+        ValueError: there are no intervals, or a rank is not counted in each of them.
     """
 
     left_rows: int
     start: float
     width: float
     ranks: tuple[RankDistances, ...]
+
+    def __post_init__(self) -> None:
+        # Pages draw what is stored, and a record may be damaged.
+        intervals = {len(rank.counts) for rank in self.ranks}
+        if len(intervals) != 1 or 0 in intervals:
+            raise ValueError("the ranks have not the same intervals")
+        if any(len(rank.quantiles) != len(QUANTILES) for rank in self.ranks):
+            raise ValueError(f"a rank has not {len(QUANTILES)} quantiles")
+        if not (isfinite(self.start) and isfinite(self.width) and self.width > 0):
+            raise ValueError(f"no intervals start at {self.start} with a width of {self.width}")

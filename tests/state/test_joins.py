@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields, replace
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
@@ -157,6 +158,27 @@ def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None
     else:
         place[field.name] = data.draw(st.sampled_from(wrong))
     with pytest.raises(ValueError, match=f"{field.name}|{part}"):
+        decode_join(json.dumps(stored))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"ranks": []},
+        {"width": 0.0},
+        {"width": float("nan")},
+        {"start": float("inf")},
+        {"counts": []},
+        {"quantiles": [0.5]},
+    ],
+    ids=str,
+)
+def test_distances_that_no_page_can_draw_are_damage(changes: dict[str, Any]) -> None:
+    stored = json.loads(encode_record(MEASURED))
+    [rank] = stored["distances"]["ranks"]
+    for name, value in changes.items():
+        (rank if name in rank else stored["distances"])[name] = value
+    with pytest.raises(ValueError, match=r"distances|quantiles|intervals"):
         decode_join(json.dumps(stored))
 
 
