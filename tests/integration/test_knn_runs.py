@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import lance
+import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
@@ -101,6 +102,22 @@ def test_changes_to_tables_are_joined(world: SparkWorld, strategy: str, format: 
     lance.dataset(world.uri("r")).delete("id % 4 = 1")
     converge(world)
     assert world.scopes == ["full", "new_left", "new_right", "new_left", "full"]
+
+
+@pytest.mark.parametrize("on", [(), (("id", "key"),)])
+def test_sides_of_bits_without_any_vector_match_nothing(
+    world: SparkWorld, on: tuple[tuple[str, str], ...]
+) -> None:
+    nothing = pa.array([None] * 3, pa.list_(pa.uint8()))
+    for name, column in (("l", "v"), ("r", "w")):
+        rows = pa.table({"id": range(3), "key": range(3), column: nothing})
+        lance.write_dataset(rows, world.uri(name), mode="overwrite")
+    world.declare(metric="hamming", join="left_outer", on=on, min_right_rows=0)
+    [result] = world.run().nodes
+    assert result.status == "success", result.message
+    assert [row["_distance"] for row in world.rows()] == [None] * 3
+    counts = world.state.joins()["near"].counts
+    assert (counts.unmatched_left_rows, counts.excluded_right_rows) == (3, 3)
 
 
 def test_files_and_queries_are_joined(world: SparkWorld) -> None:

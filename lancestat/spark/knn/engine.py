@@ -80,7 +80,7 @@ class SparkJoin:
     def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
         engine, work = self.engine, self.work
         left, right = engine.open_sides(*self.sources, work.request, self.folder, stage)
-        dimension = _common_dimension(left, right)
+        dimension = _common_dimension(left, right, has_bits=work.request.has_bits)
         writer = output.begin(
             work.output_format,
             work.output_uri,
@@ -171,14 +171,15 @@ class SparkJoin:
         return index_metric(dataset, right.vector) == self.work.request.metric.value
 
 
-def _common_dimension(left: OpenedSide, right: OpenedSide) -> int:
+def _common_dimension(left: OpenedSide, right: OpenedSide, *, has_bits: bool) -> int:
     known = {side.dimension for side in (left, right)} - {None}
     if len(known) > 1:
         raise VectorLengthMismatch(
             f"the left side has vectors of {left.dimension} elements, "
             f"the right side of {right.dimension}",
         )
-    return next(iter(known), None) or 1
+    # Without any vector the length is the least there can be; bits come by the byte.
+    return next(iter(known), None) or (8 if has_bits else 1)
 
 
 @dataclass(frozen=True, slots=True)
