@@ -184,8 +184,7 @@ class Frame:
         # No nearness is below this one, whatever it rounds, and float32 holds it.
         lowest = -2 * rows.longest * (queries.lengths + rows.longest) - 2.0**-100
         least = np.maximum(least, lowest)
-        added = (share * np.abs(least) - least).astype(np.float32)
-        added = np.nextafter(added, np.float32(np.inf))
+        added = np.nextafter(narrow(share * np.abs(least) - least), np.float32(np.inf))
         return Thresholds(added, error + self._slope * share * np.abs(added.astype(np.float64)))
 
     @property
@@ -248,3 +247,9 @@ def outlier_queries(queries: NDArray[np.float32]) -> NDArray[np.bool_]:
     lengths = _lengths(queries)
     limit = _LONG * float(np.median(lengths[lengths > 0])) if lengths.any() else np.inf
     return lengths > limit
+
+
+def narrow(wide: NDArray[np.float64]) -> NDArray[np.float32]:
+    """Round to float32; what is beyond its range becomes infinite."""
+    with np.errstate(over="ignore"):
+        return wide.astype(np.float32)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.frame import Frame, PreparedQueries, PreparedRows
+from lancestat.knn.frame import Frame, PreparedQueries, PreparedRows, narrow
 
 # Pairs whose products are held at once: about what a core's cache holds. Fewer rows at a time than
 # this, whatever the number of queries, make poor use of a product of matrices.
@@ -141,9 +141,3 @@ def multiply(
 ) -> None:
     """Write the products of queries (n, dim) and rows (m, dim) to `out` (n, m)."""
     np.matmul(queries, rows.T, out=out)
-
-
-def narrow(wide: NDArray[np.float64]) -> NDArray[np.float32]:
-    """Round to float32; what is beyond its range becomes infinite."""
-    with np.errstate(over="ignore"):
-        return wide.astype(np.float32)

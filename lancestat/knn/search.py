@@ -10,10 +10,10 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.frame import Frame, PreparedQueries, outlier_queries
+from lancestat.knn.frame import Frame, PreparedQueries, narrow, outlier_queries
 from lancestat.knn.neighbours import Neighbours, merge, nothing, within
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.screen import LAST, Block, Bounds, narrow
+from lancestat.knn.screen import LAST, Block, Bounds
 
 
 def best(
