@@ -122,7 +122,8 @@ def read_outcomes(
 
     With `join_results` those of joins that wrote a result.
     """
-    rows = dataset.to_table(columns=["id", "node", "target", "kind", "record"])
+    more = ["kind", "record"] if join_results else []
+    rows = dataset.to_table(columns=["id", "node", "target", *more])
     positions = _newest_outcomes(rows, target, limit, join_results=join_results)
     if not positions:
         return {}

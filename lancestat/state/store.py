@@ -132,16 +132,16 @@ class LanceState:
         return self.run_table.read(read, [])
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
-            return read_outcomes(dataset, target, limit)
-
-        nothing: dict[str, tuple[NodeOutcome, ...]] = {}
-        self.run_table.dataset(latest=True)
-        return self.run_table.read(read, nothing)
+        return self._outcomes(target, limit)
 
     def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        return self._outcomes(target, limit, join_results=True)
+
+    def _outcomes(
+        self, target: str, limit: int, *, join_results: bool = False
+    ) -> Mapping[str, tuple[NodeOutcome, ...]]:
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
-            return read_outcomes(dataset, target, limit, join_results=True)
+            return read_outcomes(dataset, target, limit, join_results=join_results)
 
         nothing: dict[str, tuple[NodeOutcome, ...]] = {}
         self.run_table.dataset(latest=True)
