@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
@@ -261,12 +261,7 @@ class ConnectJobs:
         return tagged
 
     def cancel(self, name: str, is_over: Callable[[], bool]) -> None:
-        def interrupt() -> None:
-            # A server that has gone, and a session that was stopped, run nothing any more.
-            with suppress(Exception):
-                self._session.interruptTag(name)
-
-        cancel_until(interrupt, is_over)
+        cancel_until(lambda: self._session.interruptTag(name), is_over)
 
     def run(
         self,

@@ -9,6 +9,7 @@ import inspect
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -163,7 +164,9 @@ def cancel_until(cancel: Callable[[], object], is_over: Callable[[], bool]) -> N
 
     def cancel_again() -> None:
         while not is_over():
-            cancel()
+            # A server that has gone, and a session that was stopped, run nothing any more.
+            with suppress(Exception):
+                cancel()
             time.sleep(_CANCEL_AGAIN_SECONDS)
 
     threading.Thread(target=cancel_again, name="lancestat-cancel", daemon=True).start()
