@@ -77,14 +77,13 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     )
     places = np.arange(len(rows))
     product, searched = [], {metric: [] for metric in Metric}
-    compared, doubted = 0.0, 0.0
+    compared = 0.0
     for _ in range(TURNS):
         product.append(spent(lambda: multiply(queries, rows))[0])
         for metric, seconds in searched.items():
             nearest = ExactSearch(queries, K, metric)
             seconds.append(spent(partial(nearest.add, rows, places))[0])
             compared = max(compared, nearest.compared / len(queries))
-            doubted = max(doubted, nearest.doubted / len(queries))
     flops = 2.0 * len(rows) * len(queries) * dimension
     measures = {"product, GFLOP/s": flops / min(product) / 1e9}
     for metric, seconds in searched.items():
@@ -92,7 +91,6 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     return {
         **measures,
         "most pairs compared in float64, per query": compared,
-        "most queries in doubt, per query and block": doubted,
     }
 
 

@@ -211,7 +211,8 @@ class Frame:
                 if centre is not None:
                     part = part - centre
             values[some, :dimension] = part
-            squares[some] = np.einsum("nd,nd->n", part, part, dtype=np.float64)
+            wide = part.astype(np.float64)
+            squares[some] = np.einsum("nd,nd->n", wide, wide)
         return values, squares
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lancestat.knn.neighbours import Neighbours
 from lancestat.knn.partitions import PartitionedDataset, read_lists
 from lancestat.knn.request import Metric
-from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch
+from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
 
 if TYPE_CHECKING:
     import lance
@@ -63,15 +63,17 @@ def search_lists(
     pairs = 0
     visitors = _visitors(visits, lists)
     rows = partitioned.list_rows
-    visited = [number for number in visitors if rows[number]]
+    numbers = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
-    for run in _runs(visited, rows, most):
-        lists_read = read_lists(dataset, partitioned, run, queries.shape[1], most)
-        for number, positions, list_vectors in lists_read:
-            nearest.add(list_vectors, positions, visitors[number])
-            pairs += len(list_vectors) * len(visitors[number])
-            if behind is not None:
-                pairs -= int(np.searchsorted(positions, behind[visitors[number]]).sum())
+    for run in _runs(numbers, rows, most):
+        for read in read_lists(dataset, partitioned, run, queries.shape[1], most):
+            visited = [RowList(span, visitors[number]) for number, span in read.spans]
+            nearest.add_lists(read.rows, read.positions, visited)
+            for item in visited:
+                pairs += item.count * len(item.queries)
+                if behind is not None:
+                    positions = read.positions[item.rows]
+                    pairs -= int(np.searchsorted(positions, behind[item.queries]).sum())
     return ListSearchResult(nearest.neighbours(), pairs)
 
 

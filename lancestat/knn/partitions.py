@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -203,36 +204,69 @@ def commit_more(before: PartitionedDataset, parts: Sequence[WrittenPart]) -> Par
     )
 
 
+@dataclass(frozen=True, slots=True)
+class ReadLists:
+    """Rows of consecutive lists, one list after the other: (n,) positions, (n, dim) vectors.
+
+    `offsets` has where each list starts, and the end; `first` is the number of the first one.
+    """
+
+    first: int
+    offsets: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    rows: NDArray[np.float32]
+
+    @property
+    def spans(self) -> Iterator[tuple[int, slice]]:
+        """Each list by its number, and its rows."""
+        for number, (start, stop) in enumerate(pairwise(self.offsets.tolist()), self.first):
+            yield number, slice(start, stop)
+
+
 def read_lists(
     dataset: lance.LanceDataset,
     partitioned: PartitionedDataset,
     run: range,
     dimension: int,
     most: int,
-) -> Iterator[tuple[int, NDArray[np.int64], NDArray[np.float32]]]:
-    """Yield each list of a run: its number, positions and vectors, fragment by fragment.
-
-    A run of one list comes in pieces of `most` rows.
-    """
+) -> Iterator[ReadLists]:
+    """Yield the rows of a run of lists: of one list in pieces of `most` rows, else all at once."""
     if len(run) == 1:
         count = int(np.sum(partitioned.offsets[:, run.stop] - partitioned.offsets[:, run.start]))
         for start in range(0, count, most):
             stop = min(count, start + most)
-            yield run.start, *read_piece(dataset, partitioned, run.start, start, stop, dimension)
-        return
+            keys, rows = read_piece(dataset, partitioned, run.start, start, stop, dimension)
+            yield ReadLists(run.start, np.array([0, len(keys)]), keys, rows)
+    else:
+        yield read_run(dataset, partitioned, run, dimension)
+
+
+def read_run(
+    dataset: lance.LanceDataset, partitioned: PartitionedDataset, run: range, dimension: int
+) -> ReadLists:
+    """Return the rows of a run of lists, which are read fragment by fragment."""
     parts = []
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
         if stop > start:
             options = partitioned.storage_options
             places, rows = scanned(dataset, fragment_id, start, stop - start, dimension, options)
-            parts.append((offsets - start, places, rows))
-    for number in run:
-        spans = [slice(int(offsets[number]), int(offsets[number + 1])) for offsets, _, _ in parts]
-        places = np.concatenate([p[span] for span, (_, p, _) in zip(spans, parts, strict=True)])
-        rows = np.concatenate([r[span] for span, (_, _, r) in zip(spans, parts, strict=True)])
-        keys, which = live_rows(partitioned, places)
-        yield number, keys, rows[which]
+            parts.append(((offsets[run.start : run.stop + 1] - start).tolist(), places, rows))
+    spans = [
+        (slice(offsets[at], offsets[at + 1]), places, rows)
+        for at in range(len(run))
+        for offsets, places, rows in parts
+    ]
+    none = np.empty(0, np.int64), np.empty((0, dimension), np.float32)
+    places = np.concatenate([none[0], *(places[span] for span, places, _ in spans)])
+    rows = np.concatenate([none[1], *(rows[span] for span, _, rows in spans)])
+    counts = partitioned.list_rows[run.start : run.stop]
+    offsets = np.concatenate([[0], np.cumsum(counts)])
+    keys, which = live_rows(partitioned, places)
+    if isinstance(which, np.ndarray):
+        offsets = np.concatenate([[0], np.cumsum(which)])[offsets]
+        rows = rows[which]
+    return ReadLists(run.start, offsets, keys, rows)
 
 
 def read_piece(

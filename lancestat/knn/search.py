@@ -1,65 +1,24 @@
-"""Exact search: products in float32 propose neighbours, and proven bounds confirm them."""
+"""Exact search: products in float32 rule rows out by proven bounds; float64 ranks the others."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.frame import Frame, PreparedQueries, narrow, outlier_queries
+from lancestat.knn.frame import Frame, PreparedQueries, outlier_queries
 from lancestat.knn.neighbours import Neighbours, merge, nothing, within
 from lancestat.knn.request import Metric, distances
-from lancestat.knn.screen import LAST, Block, Bounds
-
-
-def best(
-    queries: NDArray[np.float32], rows: NDArray[np.float32], count: int, metric: Metric
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Find the rows of each query with the best scores, best first.
-
-    Args:
-        queries: (n, dim), contiguous.
-        rows: (m, dim), contiguous.
-        count: Up to m.
-        metric: Under `l2` a score is the squared distance, else the product.
-
-    Returns:
-        Scores and row numbers, both (n, count).
-    """
-    kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
-    with _blocked():
-        scores, numbers = faiss.knn(queries, rows, count, metric=kind)
-    return scores, numbers
-
-
-@contextmanager
-def _blocked() -> Iterator[None]:
-    # With fewer than a thousand queries faiss would take them one by one, at a seventh of the rate.
-    before = faiss.cvar.distance_compute_blas_threshold
-    faiss.cvar.distance_compute_blas_threshold = 1
-    try:
-        yield
-    finally:
-        faiss.cvar.distance_compute_blas_threshold = before
-
+from lancestat.knn.screen import HELD_PAIRS, LAST, TILE_ROWS, Block, Bounds, Visit, held_products
 
 UNLIMITED = np.float32(np.inf)
 
 
 BLOCK_BYTES = 64 << 20
-# Rows beyond k that a product of matrices proposes.
-_SPARE = 16
-# Bytes that a proposed row takes while it is compared.
-_PROPOSED_BYTES = 48
-# Rows and queries that are screened at a time: then bounds are narrowed by what was found.
-_TILE_ROWS, _TILE_QUERIES = 4096, 2048
-# The first block has so many rows; each later one has up to so many times the rows before it, of
-# which few are nearer.
-_FIRST_ROWS, _GROWTH = 8192, 8
+# Queries whose products are taken at a time.
+_TILE_QUERIES = 2048
 # Elements of vectors that are compared in float64 at a time; they fit a core's cache.
 _WIDE_ELEMENTS = 1 << 17
 
@@ -87,20 +46,30 @@ def search(
     return nearest.neighbours()
 
 
+@dataclass(frozen=True, slots=True)
+class RowList:
+    """Consecutive rows, and the queries that are compared with them, by their numbers."""
+
+    rows: slice
+    queries: _Positions
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self.rows.stop - self.rows.start)
+
+
 class ExactSearch:
     """Finds the k nearest of all rows that are added within a limit, for each query.
 
-    A blocked product of matrices in float32 proposes a few more rows than needed; distances of
-    those that may be among the nearest are computed anew in float64. A bound on what the product
-    rounds proves that no other row belongs to them. Queries for which it does not are compared with
-    all rows of the block that the bound leaves in doubt.
+    Blocked products of matrices in float32 rule out rows that are farther than k others: bounds on
+    what the products round prove it. Distances of all other rows are computed in float64.
 
     Neighbours are ranked by (distance in float32, position), and depend neither on how rows are
     split into blocks nor on the order of blocks.
 
     Attributes:
         compared: The number of pairs that were compared in float64.
-        doubted: The number of queries, over all blocks, that proposals did not settle.
     """
 
     def __init__(
@@ -122,11 +91,10 @@ class ExactSearch:
             metric: The distance.
             limit: The largest distance of a neighbour.
             behind: (n,) the least position of a neighbour of each query; None for any position.
-            block_bytes: Memory that a block of rows, its copy and its proposals may each take.
+            block_bytes: Memory that a block of rows and its copy may each take.
             like: Rows that are like all that will come, where the first ones are not.
         """
         self.compared = 0
-        self.doubted = 0
         self._queries = np.ascontiguousarray(queries, np.float32)
         self._metric = metric
         self._neighbours = nothing(len(queries), k)
@@ -134,7 +102,6 @@ class ExactSearch:
         self._limit = limit
         self._behind = behind
         self._block_bytes = block_bytes
-        self._seen = np.zeros(len(queries), np.int64)
         self._like = like
         self._is_long = outlier_queries(self._queries)
         self._prepared: dict[bool, tuple[Frame, PreparedQueries]] = {}
@@ -155,61 +122,80 @@ class ExactSearch:
         """
         if which is None:
             which = np.arange(len(self._queries))
+        self.add_lists(rows, positions, [RowList(slice(0, len(rows)), which)])
+
+    def add_lists(
+        self, rows: NDArray[np.float32], positions: _Positions, lists: Sequence[RowList]
+    ) -> None:
+        """Search more rows, each list of them for some queries.
+
+        Args:
+            rows: (m, dim), finite, not zero under cosine.
+            positions: (m,) of the rows, none of which was there before.
+            lists: Rows that do not overlap, in their order.
+        """
         most = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
-        start = 0
-        while start < len(rows) and len(which):
-            size = min(most, max(_FIRST_ROWS, _GROWTH * int(np.min(self._seen[which]))))
-            block = slice(start, start + size)
-            for is_long in (False, True):
-                some = which[self._is_long[which] == is_long]
-                if not len(some):
-                    continue
+        for is_long in (False, True) if self._is_long.any() else (False,):
+            some = self._reached(lists, positions, is_long=is_long)
+            for part in _blocks(some, most, self._room):
+                span = slice(part[0].rows.start, part[-1].rows.stop)
                 if is_long not in self._prepared:
-                    like = rows[block] if self._like is None else self._like
-                    self._prepared[is_long] = self._framed(like, some)
-                self._add(rows[block], positions[block], some, *self._prepared[is_long])
-            self._seen[which] += len(rows[block])
-            start += size
+                    like = rows[span] if self._like is None else self._like
+                    queries = np.concatenate([item.queries for item in part])
+                    self._prepared[is_long] = self._framed(like, queries)
+                shifted = [_shifted(item, -span.start) for item in part]
+                self._add(rows[span], positions[span], shifted, *self._prepared[is_long])
+
+    def _reached(
+        self, lists: Sequence[RowList], positions: _Positions, *, is_long: bool
+    ) -> Iterator[RowList]:
+        """Yield lists of rows that may be neighbours of queries, with these queries."""
+        for item in lists:
+            queries = item.queries
+            if self._is_long.any():
+                queries = queries[self._is_long[queries] == is_long]
+            if self._behind is not None and item.count:
+                queries = queries[self._behind[queries] <= int(np.max(positions[item.rows]))]
+            if item.count and len(queries):
+                yield RowList(item.rows, queries)
 
     def _add(
         self,
         rows: NDArray[np.float32],
         positions: _Positions,
-        which: _Positions,
+        lists: Sequence[RowList],
         frame: Frame,
         prepared: PreparedQueries,
     ) -> None:
-        if self._behind is not None and len(rows):
-            which = which[self._behind[which] <= int(np.max(positions))]
-        if not len(rows) or not len(which):
-            return
         prepared_rows = frame.prepare_rows(rows)
         if prepared_rows.outliers is not None:
-            usual, outliers = ~prepared_rows.outliers, prepared_rows.outliers
-            self._add(rows[usual], positions[usual], which, frame, prepared)
-            self._add(
-                rows[outliers], positions[outliers], which, *self._framed(rows[outliers], which)
-            )
+            for item in lists:
+                self._add_apart(rows, positions, item, prepared_rows.outliers, frame, prepared)
             return
         block = Block(rows, positions, prepared_rows, frame)
-        # Fewer than k rows so far are within the limit, or the k-th is known.
-        is_known = (self._neighbours.positions[which, -1] >= 0) | bool(self._limit < UNLIMITED)
-        # Rows may come in some order: then earlier ones predict little of how many are nearer.
-        is_known &= (self._like is None) & (len(rows) <= _GROWTH * self._seen[which])
-        proposals = min(self._k + _SPARE, len(rows))
-        if 2 * proposals > len(rows):
-            is_known[:] = True
-        if self._behind is not None:
-            # Products propose rows at any position.
-            is_known |= self._behind[which] > block.first_position
-        self._screen(block, which[is_known], prepared, None)
-        new = which[~is_known]
-        step = max(32, self._block_bytes // (_PROPOSED_BYTES * (proposals + self._k)))
-        for start in range(0, len(new), step):
-            part = new[start : start + step]
-            unsettled = self._propose(block, part, prepared, proposals)
-            self.doubted += len(unsettled.queries)
-            self._screen(block, unsettled.queries, prepared, unsettled)
+        if len(lists) == 1 and self._room(lists[0]) > HELD_PAIRS:
+            self._screen(block, lists[0].queries, prepared)
+        else:
+            self._search(block, lists, prepared)
+
+    def _add_apart(
+        self,
+        rows: NDArray[np.float32],
+        positions: _Positions,
+        item: RowList,
+        is_outlier: NDArray[np.bool_],
+        frame: Frame,
+        prepared: PreparedQueries,
+    ) -> None:
+        """Search the usual rows of a list, and those that are none in a frame of their own."""
+        for is_usual in (True, False):
+            chosen = item.rows.start + np.flatnonzero(is_outlier[item.rows] != is_usual)
+            if not len(chosen):
+                continue
+            some = [RowList(slice(0, len(chosen)), item.queries)]
+            among = rows[chosen]
+            how = (frame, prepared) if is_usual else self._framed(among, item.queries)
+            self._add(among, positions[chosen], some, *how)
 
     def _framed(
         self, rows: NDArray[np.float32], which: _Positions
@@ -217,124 +203,121 @@ class ExactSearch:
         frame = Frame.around(self._queries[which], rows, self._metric)
         return frame, frame.prepare_queries(self._queries)
 
-    def _propose(
-        self, block: Block, part: _Positions, prepared: PreparedQueries, proposals: int
-    ) -> _UnsettledQueries:
-        """Search by the best of the products, and return the queries that it does not settle."""
-        here = prepared.some(part)
-        error = block.frame.error(here, block.prepared)[:, None]
-        # The nearest are those of the greatest products, whatever the metric is.
-        nearness, proposed = best(here.values, block.prepared.values, proposals, Metric.DOT)
-        least = block.frame.lower_bounds(nearness.astype(np.float64), here.nearest[:, None], error)
-        reach = np.minimum(self._furthest(part)[0], narrow(least[:, self._k - 1] + 2 * error[:, 0]))
-        query, turn = np.nonzero((narrow(least) <= reach[:, None]) & (proposed >= 0))
-        touched, better = self._merged(block, part, query, proposed[query, turn])
-        furthest, last = self._limited(better.distances[:, -1], better.positions[:, -1])
-        unseen = narrow(least[:, -1])[touched]
-        is_settled = (unseen > furthest) | ((unseen == furthest) & (block.first_position > last))
-        # Without a proposal within reach there is nothing unseen within it either.
-        self._update(part[touched[is_settled]], better, is_settled)
-        left = ~is_settled
-        return _UnsettledQueries(part[touched[left]], furthest[left], last[left])
+    def _room(self, item: RowList) -> int:
+        """Return the most products that are held of a list at once."""
+        return len(item.queries) * held_products(item.count, self._k)
 
-    def _screen(
-        self,
-        block: Block,
-        which: _Positions,
-        prepared: PreparedQueries,
-        unsettled: _UnsettledQueries | None,
-    ) -> None:
-        """Search by comparing all rows that products do not rule out."""
+    def _screen(self, block: Block, which: _Positions, prepared: PreparedQueries) -> None:
+        """Search rows tile by tile; each narrows the bounds of the next ones."""
         for start in range(0, len(which), _TILE_QUERIES):
-            some = slice(start, start + _TILE_QUERIES)
-            part = which[some]
-            here = prepared.some(part)
-            behind = None if self._behind is None else self._behind[part]
-            for first in range(0, len(block.rows), _TILE_ROWS):
-                tile = slice(first, first + _TILE_ROWS)
-                limit, last = self._limits(part, unsettled and unsettled.some(some))
-                query, row = block.candidates(tile, here, Bounds(limit, last, behind), self._k)
-                if len(query):
-                    touched, better = self._merged(block, part, query, row)
-                    self._update(part[touched], better)
+            part = which[start : start + _TILE_QUERIES]
+            for first in range(0, len(block.rows), TILE_ROWS):
+                tile = slice(first, min(first + TILE_ROWS, len(block.rows)))
+                is_bounded = np.isfinite(self._bounds(part).distances)
+                rest = part[~is_bounded]
+                if not self._within(block, tile, part[is_bounded], prepared):
+                    rest = part
+                step = max(1, HELD_PAIRS // held_products(tile.stop - tile.start, self._k))
+                for begin in range(0, len(rest), step):
+                    some = RowList(tile, rest[begin : begin + step])
+                    self._search(block, [some], prepared)
 
-    def _limits(
-        self, part: _Positions, unsettled: _UnsettledQueries | None
-    ) -> tuple[NDArray[np.float32], _Positions]:
-        """Return the (distance, position) that the k-th neighbours cannot be beyond."""
-        limit, last = self._furthest(part)
-        last = np.where(last < 0, LAST, last)
-        if unsettled is None:
-            return limit, last
-        is_nearer = unsettled.distances < limit
-        is_nearer |= (unsettled.distances == limit) & (unsettled.positions < last)
-        return np.where(is_nearer, unsettled.distances, limit), np.where(
-            is_nearer, unsettled.positions, last
-        )
+    def _within(
+        self, block: Block, tile: slice, part: _Positions, prepared: PreparedQueries
+    ) -> bool:
+        """Search a tile for queries that have bounds; return whether these are of use."""
+        if self._behind is not None:
+            part = part[self._behind[part] <= int(np.max(block.positions[tile]))]
+        if len(part):
+            found = block.within(tile, prepared.some(part), self._bounds(part), self._k)
+            if found is None:
+                return False
+            self._merge(block, part[found[0]], found[1])
+        return True
 
-    def _furthest(self, part: _Positions) -> tuple[NDArray[np.float32], _Positions]:
-        """Return the distance and position of the k-th neighbour so far, or the limit's."""
-        return self._limited(
-            self._neighbours.distances[part, -1], self._neighbours.positions[part, -1]
-        )
+    def _search(self, block: Block, lists: Sequence[RowList], prepared: PreparedQueries) -> None:
+        """Search lists whose products are held at once."""
+        which = np.concatenate([item.queries for item in lists])
+        ends = np.cumsum([len(item.queries) for item in lists]).tolist()
+        visits = [
+            Visit(slice(end - len(item.queries), end), item.rows)
+            for item, end in zip(lists, ends, strict=True)
+        ]
+        query, row = block.nearest(visits, prepared.some(which), self._bounds(which), self._k)
+        self._merge(block, which[query], row)
 
-    def _limited(
-        self, distances: NDArray[np.float32], positions: _Positions
-    ) -> tuple[NDArray[np.float32], _Positions]:
+    def _bounds(self, part: _Positions) -> Bounds:
+        """Return the distance and position of the k-th neighbours so far, or the limit's."""
+        distances = self._neighbours.distances[part, -1]
+        positions = self._neighbours.positions[part, -1]
         # Of rows at the limit itself any may be among the neighbours.
-        is_beyond = distances > self._limit
-        if not is_beyond.any():
-            return distances, positions
-        return np.where(is_beyond, self._limit, distances), np.where(is_beyond, LAST, positions)
+        is_open = (distances > self._limit) | (positions < 0)
+        behind = None if self._behind is None else self._behind[part]
+        return Bounds(
+            np.where(is_open, np.minimum(distances, self._limit), distances),
+            np.where(is_open, LAST, positions),
+            behind,
+        )
 
-    def _merged(
-        self, block: Block, part: _Positions, query: _Positions, row: _Positions
-    ) -> tuple[_Positions, Neighbours]:
-        """Merge pairs into neighbours; return the queries that have some, and their neighbours."""
-        self.compared += len(query)
-        exact = np.empty(len(query), np.float32)
+    def _merge(self, block: Block, queries: _Positions, row: _Positions) -> None:
+        """Compare pairs in float64, and merge them into the neighbours."""
+        if not len(queries):
+            return
+        self.compared += len(queries)
+        exact = np.empty(len(queries), np.float32)
         step = max(1, _WIDE_ELEMENTS // max(1, block.rows.shape[1]))
-        numbers = part[query]
         with np.errstate(over="ignore"):
-            for start in range(0, len(query), step):
+            for start in range(0, len(queries), step):
                 some = slice(start, start + step)
                 exact[some] = distances(
-                    self._queries[numbers[some]], block.rows[row[some]], self._metric
+                    self._queries[queries[some]], block.rows[row[some]], self._metric
                 )
-        touched, added = _by_query(query, exact, block.positions[row], self._k)
+        touched, added = _by_query(queries, exact, block.positions[row], self._k)
         added = within(added, self._limit)
-        before = Neighbours(
-            self._neighbours.positions[part[touched]], self._neighbours.distances[part[touched]]
-        )
-        return touched, merge([before, added], self._k)
-
-    def _update(
-        self, queries: _Positions, better: Neighbours, which: NDArray[np.bool_] | None = None
-    ) -> None:
-        chosen = slice(None) if which is None else which
-        self._neighbours.positions[queries] = better.positions[chosen]
-        self._neighbours.distances[queries] = better.distances[chosen]
+        mine = self._neighbours
+        before = Neighbours(mine.positions[touched], mine.distances[touched])
+        if (before.positions[:, 0] >= 0).any():
+            added = merge([before, added], self._k)
+        width = added.positions.shape[1]
+        mine.positions[touched, :width] = added.positions
+        mine.distances[touched, :width] = added.distances
 
 
-@dataclass(frozen=True, slots=True)
-class _UnsettledQueries:
-    """Unsettled queries, and the (distance, position) that their k-th cannot be beyond."""
+def _blocks(
+    lists: Iterable[RowList], most: int, room: Callable[[RowList], int]
+) -> Iterator[list[RowList]]:
+    """Put short lists together whose products are held at once, and cut those that are too long."""
+    block: list[RowList] = []
+    rows = held = 0
+    for item in lists:
+        needed = room(item)
+        is_short = needed <= HELD_PAIRS and item.count <= min(TILE_ROWS, most)
+        is_next = bool(block) and is_short and item.rows.start == block[-1].rows.stop
+        if block and not (is_next and held + needed <= HELD_PAIRS and rows + item.count <= most):
+            yield block
+            block, rows, held = [], 0, 0
+        if is_short:
+            block.append(item)
+            rows, held = rows + item.count, held + needed
+            continue
+        for start in range(item.rows.start, item.rows.stop, most):
+            yield [RowList(slice(start, min(start + most, item.rows.stop)), item.queries)]
+    if block:
+        yield block
 
-    queries: _Positions
-    distances: NDArray[np.float32]
-    positions: _Positions
 
-    def some(self, which: slice) -> _UnsettledQueries:
-        return _UnsettledQueries(self.queries[which], self.distances[which], self.positions[which])
+def _shifted(item: RowList, by: int) -> RowList:
+    return RowList(slice(item.rows.start + by, item.rows.stop + by), item.queries)
 
 
 def _by_query(
     query: _Positions, exact: NDArray[np.float32], positions: _Positions, k: int
 ) -> tuple[_Positions, Neighbours]:
     """Return the queries that have pairs, and the k nearest of these for each."""
-    order = np.lexsort((positions, exact, query))
+    order = _ranked(query, exact, positions)
     query, exact, positions = query[order], exact[order], positions[order]
-    touched, first, counts = np.unique(query, return_index=True, return_counts=True)
+    first = np.flatnonzero(np.diff(query, prepend=-1))
+    touched, counts = query[first], np.diff(first, append=len(query))
     number = np.repeat(np.arange(len(touched)), counts)
     rank = np.arange(len(query)) - first[number]
     within = rank < k
@@ -342,3 +325,17 @@ def _by_query(
     added.positions[number[within], rank[within]] = positions[within]
     added.distances[number[within], rank[within]] = exact[within]
     return touched, added
+
+
+def _ranked(
+    query: _Positions, exact: NDArray[np.float32], positions: _Positions
+) -> NDArray[np.intp]:
+    """Return the order of pairs by query, distance and position."""
+    # Bits of floats are in the order of these where they are not negative, else in the reverse.
+    bits = (exact + np.float32(0)).view(np.uint32)
+    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
+    keys = (query.astype(np.uint64) << np.uint64(32)) | ordered
+    order = np.argsort(keys)
+    keys = keys[order]
+    # Ties are rare, and sorting by three keys takes four times as long.
+    return np.lexsort((positions, exact, query)) if (keys[1:] == keys[:-1]).any() else order

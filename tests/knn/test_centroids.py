@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.knn.centroids import choose_nprobes, recall_curve, train
+from lancestat.knn.centroids import best, choose_nprobes, recall_curve, train
 from lancestat.knn.request import Metric
 from lancestat.knn.search import search
 
@@ -143,3 +143,13 @@ def test_the_lower_bound_holds_with_its_stated_frequency() -> None:
         truth = (random.random((128, 10)) > shares[:, None]).astype(np.int32)
         held += recall_curve(order, truth).lower[0] <= 0.9
     assert 0.92 < held / 400 < 0.98
+
+
+def test_scoring_in_blocks_restores_thread_settings() -> None:
+    import faiss
+
+    before = faiss.cvar.distance_compute_blas_threshold
+    vectors = np.eye(4, dtype=np.float32)
+    scores, rows = best(vectors, vectors, 1, Metric.L2)
+    assert rows[:, 0].tolist() == [0, 1, 2, 3] and (scores == 0).all()
+    assert faiss.cvar.distance_compute_blas_threshold == before

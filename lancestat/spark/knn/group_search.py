@@ -10,15 +10,13 @@ from numpy.typing import NDArray
 
 from lancestat.knn.groups import GroupCell, group_cells
 from lancestat.knn.list_search import ListSearchResult, search_lists
-from lancestat.knn.partitions import PartitionedDataset, read_lists, read_piece
+from lancestat.knn.partitions import PartitionedDataset, read_piece, read_run
 from lancestat.knn.request import JoinRequest
+from lancestat.knn.work import Rows
 from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES
 from lancestat.spark.knn.group_layout import GroupLayout
 from lancestat.spark.knn.reader import Side, row_places
 from lancestat.spark.read.fragment_reader import pinned_dataset
-
-# Bytes of left vectors that a task reads at once.
-_BLOCK_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +107,13 @@ class CellSearch:
     def left_rows(self, cell: GroupCell) -> CellRows:
         """Read the left rows of a cell."""
         dataset = pinned_dataset(self.left.pin, self.left.storage_options)
-        if cell.rows is not None:
+        if len(cell.groups) == 1:
             [number] = cell.groups
-            first, last = cell.rows.start, cell.rows.stop
-            positions, rows = read_piece(dataset, self.left, number, first, last, self.dimension)
+            span = cell.rows or Rows(0, int(self.left.list_rows[number]))
+            positions, rows = read_piece(
+                dataset, self.left, number, span.start, span.stop, self.dimension
+            )
             return CellRows(np.full(len(rows), number, np.int32), positions, rows)
-        most = max(1, _BLOCK_BYTES // (4 * self.dimension))
-        lists = list(read_lists(dataset, self.left, cell.groups, self.dimension, most))
-        return CellRows(
-            np.concatenate([np.full(len(rows), number, np.int32) for number, _, rows in lists]),
-            np.concatenate([positions for _, positions, _ in lists]),
-            np.concatenate([rows for _, _, rows in lists]),
-        )
+        read = read_run(dataset, self.left, cell.groups, self.dimension)
+        numbers = np.arange(cell.groups.start, cell.groups.stop, dtype=np.int32)
+        return CellRows(np.repeat(numbers, np.diff(read.offsets)), read.positions, read.rows)
