@@ -63,7 +63,9 @@ def test_filters_select_what_spark_selects(spark: SparkSession, tmp_path: Path) 
     fields = {field.name: field for field in snapshot(dataset, dataset.uri).fields}
     rows = spark.read.parquet(str(tmp_path / "rows.parquet"))
     for text in TEXTS:
-        expected = [row.id for row in rows.where(text).select("id").orderBy("id").collect()]
+        # Two quotes are one in SQL and in ours; Spark reads them like that from 4.1 on.
+        in_spark = text.replace("'it''s'", '"it\'s"')
+        expected = [row.id for row in rows.where(in_spark).select("id").orderBy("id").collect()]
         pushed = to_lance(parse_filter(text, fields), fields)
         assert pushed is not None, text
         selected = dataset.to_table(columns=["id"], filter=pushed).column("id").to_pylist()
