@@ -23,8 +23,6 @@ _FAR_TOO_MANY = 8
 _FOLDS, _SPREAD = 16, 4
 # A nearness of at least zero is within the threshold.
 _ZERO = np.float32(0)
-# As many truth values as a word of eight bytes has.
-_WORD = 8
 LAST = np.iinfo(np.int64).max
 
 _Positions = NDArray[np.int64]
@@ -141,7 +139,7 @@ class Block:
         count = len(queries.values)
         step = max(_HELD_ROWS, HELD_PAIRS // max(1, count))
         held = np.empty(count * step, np.float32)
-        is_near = np.empty(_whole_words(count * step), np.bool_)
+        is_near = np.empty(count * step, np.bool_)
         pairs, sums = [np.empty((2, 0), np.int64)], [np.empty(0, np.float32)]
         for start in range(tile.start, tile.stop, step):
             rows = self.prepared.values[start : min(start + step, tile.stop)]
@@ -152,7 +150,7 @@ class Block:
             positions = self.positions[start : start + len(rows)]
             if behind is not None and int(np.max(behind)) > int(np.min(positions)):
                 near &= (positions >= behind[:, None]).ravel()
-            found = _true_places(is_near, size)
+            found = np.flatnonzero(near)
             if len(found) > _FAR_TOO_MANY * k * count:
                 return None
             if len(found):
@@ -211,13 +209,13 @@ class _HeldProducts:
         self, least: NDArray[np.float32]
     ) -> tuple[_Positions, _Positions, NDArray[np.float32]]:
         """Return queries and rows of products that are not less than `least` (queries,)."""
-        is_near = np.empty(_whole_words(len(self.held)), np.bool_)
+        is_near = np.empty(len(self.held), np.bool_)
         start = 0
         for visit, products in zip(self.visits, self.products(), strict=True):
             near = is_near[start : start + products.size].reshape(products.shape)
             np.greater_equal(products, least[visit.queries, None], out=near)
             start += products.size
-        found = _true_places(is_near, len(self.held))
+        found = np.flatnonzero(is_near)
         query = np.searchsorted(self.starts, found, side="right") - 1
         queries = [visit.queries.stop - visit.queries.start for visit in self.visits]
         firsts = np.repeat([visit.rows.start for visit in self.visits], queries)
@@ -243,19 +241,6 @@ def _kth(values: NDArray[np.float32], k: int) -> NDArray[np.float64]:
     if width < k:
         return np.full(lines, -np.inf)
     return np.partition(values, width - k, axis=1)[:, width - k].astype(np.float64)
-
-
-def _whole_words(count: int) -> int:
-    return -(-count // _WORD) * _WORD
-
-
-def _true_places(values: NDArray[np.bool_], count: int) -> _Positions:
-    """Return the places of the few that are true among the first `count` of whole words."""
-    stop = _whole_words(count)
-    values[count:stop] = False
-    words = np.flatnonzero(values[:stop].view(np.uint64))
-    number, place = np.nonzero(values[:stop].reshape(-1, _WORD)[words])
-    return words[number] * _WORD + place
 
 
 def multiply(
