@@ -34,6 +34,8 @@ VECTOR = "vector"
 PLACE = "place"
 # Bytes of vectors that are put in order and written at once.
 _WRITE_BYTES = 8 << 20
+# Bytes of vectors of several lists that are put together: more would be in memory twice for longer.
+_GATHERED_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,43 +232,48 @@ def read_lists(
     dimension: int,
     most: int,
 ) -> Iterator[ReadLists]:
-    """Yield the rows of a run of lists: of one list in pieces of `most` rows, else all at once."""
+    """Yield the rows of a run of lists, which are read fragment by fragment, some lists at a time.
+
+    A run of one list comes in pieces of `most` rows.
+    """
     if len(run) == 1:
         count = int(np.sum(partitioned.offsets[:, run.stop] - partitioned.offsets[:, run.start]))
         for start in range(0, count, most):
             stop = min(count, start + most)
             keys, rows = read_piece(dataset, partitioned, run.start, start, stop, dimension)
             yield ReadLists(run.start, np.array([0, len(keys)]), keys, rows)
-    else:
-        yield read_run(dataset, partitioned, run, dimension)
-
-
-def read_run(
-    dataset: lance.LanceDataset, partitioned: PartitionedDataset, run: range, dimension: int
-) -> ReadLists:
-    """Return the rows of a run of lists, which are read fragment by fragment."""
+        return
     parts = []
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
         if stop > start:
             options = partitioned.storage_options
             places, rows = scanned(dataset, fragment_id, start, stop - start, dimension, options)
-            parts.append(((offsets[run.start : run.stop + 1] - start).tolist(), places, rows))
-    spans = [
-        (slice(offsets[at], offsets[at + 1]), places, rows)
-        for at in range(len(run))
-        for offsets, places, rows in parts
-    ]
-    none = np.empty(0, np.int64), np.empty((0, dimension), np.float32)
-    places = np.concatenate([none[0], *(places[span] for span, places, _ in spans)])
-    rows = np.concatenate([none[1], *(rows[span] for span, _, rows in spans)])
-    counts = partitioned.list_rows[run.start : run.stop]
-    offsets = np.concatenate([[0], np.cumsum(counts)])
-    keys, which = live_rows(partitioned, places)
-    if isinstance(which, np.ndarray):
-        offsets = np.concatenate([[0], np.cumsum(which)])[offsets]
-        rows = rows[which]
-    return ReadLists(run.start, offsets, keys, rows)
+            parts.append((offsets - start, places, rows))
+    for some in _together(run, partitioned.list_rows, _GATHERED_BYTES // (4 * max(1, dimension))):
+        spans = [
+            (slice(int(offsets[number]), int(offsets[number + 1])), places, rows)
+            for number in some
+            for offsets, places, rows in parts
+        ]
+        places = np.concatenate([places[span] for span, places, _ in spans])
+        rows = np.concatenate([rows[span] for span, _, rows in spans])
+        counts = partitioned.list_rows[some.start : some.stop]
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        keys, which = live_rows(partitioned, places)
+        if isinstance(which, np.ndarray):
+            starts = np.concatenate([[0], np.cumsum(which)])[starts]
+        yield ReadLists(some.start, starts, keys, rows[which])
+
+
+def _together(run: range, rows: NDArray[np.int64], most: int) -> Iterator[range]:
+    """Yield parts of a run whose lists have together at most so many rows, or are one list."""
+    start = run.start
+    for number in run:
+        if number > start and int(rows[start : number + 1].sum()) > most:
+            yield range(start, number)
+            start = number
+    yield range(start, run.stop)
 
 
 def read_piece(

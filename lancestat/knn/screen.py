@@ -151,7 +151,7 @@ class Block:
             if behind is not None and int(np.max(behind)) > int(np.min(positions)):
                 near &= (positions >= behind[:, None]).ravel()
             found = np.flatnonzero(near)
-            if len(found) > _FAR_TOO_MANY * k * count:
+            if len(found) > k * count * len(rows) / 1024:
                 return None
             if len(found):
                 query, row = np.divmod(found, len(rows))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from lancestat.knn.groups import GroupCell, group_cells
 from lancestat.knn.list_search import ListSearchResult, search_lists
-from lancestat.knn.partitions import PartitionedDataset, read_piece, read_run
+from lancestat.knn.partitions import PartitionedDataset, read_lists, read_piece
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.work import Rows
 from lancestat.spark.knn.grid import CHUNK_BYTES, NEIGHBOUR_BYTES
@@ -114,6 +114,12 @@ class CellSearch:
                 dataset, self.left, number, span.start, span.stop, self.dimension
             )
             return CellRows(np.full(len(rows), number, np.int32), positions, rows)
-        read = read_run(dataset, self.left, cell.groups, self.dimension)
-        numbers = np.arange(cell.groups.start, cell.groups.stop, dtype=np.int32)
-        return CellRows(np.repeat(numbers, np.diff(read.offsets)), read.positions, read.rows)
+        read = list(read_lists(dataset, self.left, cell.groups, self.dimension, 1))
+        groups = [
+            np.repeat(np.arange(len(p.offsets) - 1), np.diff(p.offsets)) + p.first for p in read
+        ]
+        return CellRows(
+            np.concatenate(groups).astype(np.int32),
+            np.concatenate([part.positions for part in read]),
+            np.concatenate([part.rows for part in read]),
+        )
