@@ -70,21 +70,17 @@ def sample_lists(
     known: NDArray[np.int32] = np.full((len(queries), k), -1, np.int32)
     step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
     for piece in pieces:
-        offsets = partitioned.offsets[piece.number]
+        number, offsets = piece.number, partitioned.offsets[piece.number]
+        fragment_id = partitioned.fragment_ids[number]
+        first = piece.start
         for start in range(piece.start, piece.stop, step):
             stop = min(start + step, piece.stop)
-            places, rows = scanned(
-                dataset,
-                partitioned.fragment_ids[piece.number],
-                start,
-                stop - start,
-                queries.shape[1],
-                partitioned.storage_options,
-            )
-            lists = np.searchsorted(offsets, np.arange(start, stop), side="right") - 1
-            keys, which = live_rows(partitioned, places)
-            before = nearest.neighbours().positions.copy()
-            nearest.add(rows[which], keys)
-            found = nearest.neighbours().positions
-            known = lists_of(found, (before, known), keys, lists[which].astype(np.int32))
+            for places, rows in scanned(dataset, partitioned, fragment_id, start, stop):
+                lists = np.searchsorted(offsets, np.arange(first, first + len(rows)), "right") - 1
+                keys, which = live_rows(partitioned, places)
+                before = nearest.neighbours().positions.copy()
+                nearest.add(rows[which], keys)
+                found = nearest.neighbours().positions
+                known = lists_of(found, (before, known), keys, lists[which].astype(np.int32))
+                first += len(rows)
     return SampledNeighbours(nearest.neighbours(), known)

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from lancestat.knn.centroids import Centroids
 from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.neighbours import nothing
-from lancestat.knn.request import Metric
 from lancestat.knn.sampled import SampledNeighbours, lists_of
 from lancestat.knn.scratch_tables import (
     commit_fragments,
@@ -23,7 +22,6 @@ from lancestat.knn.scratch_tables import (
     write_fragments,
 )
 from lancestat.knn.search import ExactSearch
-from lancestat.knn.vectors import vectors
 from lancestat.lake.open import store_options
 from lancestat.lake.snapshot import Pin, pin_of
 
@@ -246,15 +244,15 @@ def read_lists(
     parts = []
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
         start, stop = int(offsets[run.start]), int(offsets[run.stop])
-        if stop > start:
-            options = partitioned.storage_options
-            places, rows = scanned(dataset, fragment_id, start, stop - start, dimension, options)
-            parts.append((offsets - start, places, rows))
+        for places, rows in scanned(dataset, partitioned, fragment_id, start, stop):
+            parts.append((np.clip(offsets - start, 0, len(rows)).tolist(), places, rows))
+            start += len(rows)
     for some in _together(run, partitioned.list_rows, _GATHERED_BYTES // (4 * max(1, dimension))):
         spans = [
-            (slice(int(offsets[number]), int(offsets[number + 1])), places, rows)
+            (slice(offsets[number], offsets[number + 1]), places, rows)
             for number in some
             for offsets, places, rows in parts
+            if offsets[number] < offsets[number + 1]
         ]
         places = np.concatenate([places[span] for span, places, _ in spans])
         rows = np.concatenate([rows[span] for span, _, rows in spans])
@@ -292,15 +290,7 @@ def read_piece(
         begin, end = int(offsets[number]), int(offsets[number + 1])
         start, stop = max(first - before, 0), min(last - before, end - begin)
         before += end - begin
-        if stop > start:
-            places, read = scanned(
-                dataset,
-                fragment_id,
-                begin + start,
-                stop - start,
-                dimension,
-                partitioned.storage_options,
-            )
+        for places, read in scanned(dataset, partitioned, fragment_id, begin + start, begin + stop):
             positions.append(places)
             rows.append(read)
     keys, which = live_rows(partitioned, np.concatenate(positions))
@@ -320,21 +310,25 @@ def live_rows(
 
 def scanned(
     dataset: lance.LanceDataset,
+    partitioned: PartitionedDataset,
     fragment_id: int,
     start: int,
-    rows: int,
-    dimension: int,
-    storage_options: Mapping[str, str],
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Return places and vectors of rows of a fragment.
+    stop: int,
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield places and vectors of consecutive rows of a fragment, as they are in memory.
 
     Raises:
         PartitionsLost: they cannot be read.
     """
-    columns = (VECTOR, PLACE)
-    table = scan_rows(dataset, fragment_id, start, rows, columns, storage_options)
-    read = vectors(table.column(VECTOR), dimension, Metric.L2).values
-    return table.column(PLACE).to_numpy(), read
+    if stop <= start:
+        return
+    options = partitioned.storage_options
+    table = scan_rows(dataset, fragment_id, start, stop - start, (VECTOR, PLACE), options)
+    for batch in table.to_batches():
+        column = batch.column(VECTOR)
+        # What was written is float32 without nulls.
+        values = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+        yield batch.column(PLACE).to_numpy(), values
 
 
 def layout_schema(dimension: int) -> pa.Schema:

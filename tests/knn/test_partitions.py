@@ -177,9 +177,9 @@ def test_only_lists_that_are_visited_are_read(
     read: list[int] = []
     scanned = partitions.scanned
 
-    def counting(dataset: Any, fragment_id: int, start: int, count: int, *others: Any) -> Any:
-        read.append(count)
-        return scanned(dataset, fragment_id, start, count, *others)
+    def counting(dataset: Any, laid: Any, fragment_id: int, start: int, stop: int) -> Any:
+        read.append(stop - start)
+        return scanned(dataset, laid, fragment_id, start, stop)
 
     monkeypatch.setattr(partitions, "scanned", counting)
     visits = np.array([[2], [2], [9]], np.int32)

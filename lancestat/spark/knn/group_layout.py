@@ -18,9 +18,8 @@ from lancestat.spark.knn.reader import VectorReader, read_columns
 from lancestat.spark.knn.tasks import worker_task
 from lancestat.spark.session.jobs import Jobs
 
-# Bytes of vectors that a task lays out at once, and that it reads at a time.
+# Bytes of vectors that a task lays out at once.
 LAYOUT_BYTES = 128 << 20
-_READ_BYTES = 8 << 20
 # Rows by which the search judges how accurate its products are.
 _LIKE_ROWS = 2048
 # Vectors of so small a share of rows are looked up, and not read through.
@@ -205,14 +204,14 @@ def _arranged(
     vectors = np.empty((len(order), reader.dimension), np.float32)
     is_there = np.zeros(len(order), np.bool_)
     excluded = int(np.count_nonzero(is_null))
-    for block in reader.blocks(rows, _READ_BYTES):
-        at = place[block.positions - rows.start]
-        is_in_group, some = at >= 0, block.rows
-        if not is_in_group.all():
-            at, some = at[is_in_group], some[is_in_group]
-        vectors[at] = some
-        is_there[at] = True
-        excluded += int(np.count_nonzero(~is_null[block.excluded_positions - rows.start]))
+    for first, read in reader.batches(rows):
+        span = slice(first - rows.start, first - rows.start + len(read.valid))
+        at = place[span]
+        chosen = read.valid & (at >= 0)
+        some = slice(None) if chosen.all() else chosen
+        vectors[at[some]] = read.values[some]
+        is_there[at[some]] = True
+        excluded += int(np.count_nonzero(~read.valid & ~is_null[span]))
     return vectors, is_there, excluded
 
 

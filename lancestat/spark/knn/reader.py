@@ -59,6 +59,13 @@ class VectorReader:
             return Vectors(np.zeros((0, self.dimension), np.float32), np.zeros(0, np.bool_))
         return self._vectors(pa.chunked_array(held), rows.start)
 
+    def batches(self, rows: Rows) -> Iterator[tuple[int, Vectors]]:
+        """Yield vectors of consecutive rows as they are read, and the position of the first."""
+        start = rows.start
+        for batch in read_columns(self.side, rows, (self.side.vector,)):
+            yield start, self._vectors(pa.chunked_array([batch.column(0)]), start)
+            start += len(batch)
+
     def blocks(self, rows: Rows, size_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
         """Yield the consecutive rows that can match, so many bytes of vectors at a time."""
         step = max(1, size_bytes // (4 * self.dimension))
