@@ -16,10 +16,10 @@ from lancestat.knn.frame import Frame, PreparedQueries, PreparedRows, narrow
 HELD_PAIRS, _HELD_ROWS = 1 << 20, 512
 # Rows whose products are taken with one bound.
 TILE_ROWS = 4096
-# Bounds that leave more pairs of each query than so many times k are of little use.
-_FAR_TOO_MANY = 8
-# The nearest rows are looked for where the greatest of about so many products is great, and there
-# are at least so many times k of such places: then few more than k rows are found.
+# Bounds that leave more than k of so many rows to each query are of little use.
+_RULED_OUT_ROWS = 1024
+# Products of a query are folded about so many times, to at least so many times k places. The k-th
+# of the greatest products at these places is reached by few more than k rows.
 _FOLDS, _SPREAD = 16, 4
 # A nearness of at least zero is within the threshold.
 _ZERO = np.float32(0)
@@ -38,11 +38,6 @@ class Bounds:
     distances: NDArray[np.float32]
     positions: _Positions
     behind: _Positions | None
-
-    def some(self, which: _Positions | slice) -> Bounds:
-        """Return the bounds of some queries."""
-        behind = None if self.behind is None else self.behind[which]
-        return Bounds(self.distances[which], self.positions[which], behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +146,7 @@ class Block:
             if behind is not None and int(np.max(behind)) > int(np.min(positions)):
                 near &= (positions >= behind[:, None]).ravel()
             found = np.flatnonzero(near)
-            if len(found) > k * count * len(rows) / 1024:
+            if len(found) * _RULED_OUT_ROWS > k * size:
                 return None
             if len(found):
                 query, row = np.divmod(found, len(rows))

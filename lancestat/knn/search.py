@@ -14,8 +14,6 @@ from lancestat.knn.request import Metric, distances
 from lancestat.knn.screen import HELD_PAIRS, LAST, TILE_ROWS, Block, Bounds, Visit, held_products
 
 UNLIMITED = np.float32(np.inf)
-
-
 BLOCK_BYTES = 64 << 20
 # Queries whose products are taken at a time.
 _TILE_QUERIES = 2048
