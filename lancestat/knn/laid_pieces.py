@@ -75,12 +75,18 @@ def sample_lists(
         first = piece.start
         for start in range(piece.start, piece.stop, step):
             stop = min(start + step, piece.stop)
+            before = nearest.neighbours().positions.copy()
+            seen = []
             for places, rows in scanned(dataset, partitioned, fragment_id, start, stop):
-                lists = np.searchsorted(offsets, np.arange(first, first + len(rows)), "right") - 1
                 keys, which = live_rows(partitioned, places)
-                before = nearest.neighbours().positions.copy()
                 nearest.add(rows[which], keys)
-                found = nearest.neighbours().positions
-                known = lists_of(found, (before, known), keys, lists[which].astype(np.int32))
+                lists = np.searchsorted(offsets, np.arange(first, first + len(rows)), "right") - 1
+                seen.append((keys, lists[which].astype(np.int32)))
                 first += len(rows)
+            known = lists_of(
+                nearest.neighbours().positions,
+                (before, known),
+                np.concatenate([keys for keys, _ in seen]),
+                np.concatenate([lists for _, lists in seen]),
+            )
     return SampledNeighbours(nearest.neighbours(), known)

@@ -17,6 +17,9 @@ from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
 if TYPE_CHECKING:
     import lance
 
+# To read so many bytes of vectors that nobody asks for takes less time than to begin a new read.
+_SKIPPED_BYTES = 256 << 10
+
 
 @dataclass(frozen=True, slots=True)
 class ListSearchResult:
@@ -65,9 +68,12 @@ def search_lists(
     rows = partitioned.list_rows
     numbers = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
-    for run in _runs(numbers, rows, most):
+    between = _SKIPPED_BYTES // (4 * max(1, queries.shape[1]))
+    for run in _runs(numbers, rows, most, between):
         for read in read_lists(dataset, partitioned, run, queries.shape[1], most):
-            visited = [RowList(span, visitors[number]) for number, span in read.spans]
+            visited = [
+                RowList(span, visitors[number]) for number, span in read.spans if number in visitors
+            ]
             nearest.add_lists(read.rows, read.positions, visited)
             for item in visited:
                 pairs += item.count * len(item.queries)
@@ -87,15 +93,24 @@ def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.i
     return {int(number): group for number, group in zip(numbers, groups, strict=True)}
 
 
-def _runs(numbers: Sequence[int], rows: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Yield runs of lists that are together not longer than `most`, unless one list is."""
+def _runs(
+    numbers: Sequence[int], rows: NDArray[np.int64], most: int, between: int
+) -> Iterator[range]:
+    """Yield runs of lists that are together not longer than `most`, unless one list is.
+
+    At most `between` rows of lists that are not visited are read from one that is to the next.
+    """
+    ends = np.cumsum(rows)
     start = stop = -1
-    size = 0
     for number in numbers:
-        if number != stop or size + rows[number] > most:
-            if size:
+        if start >= 0:
+            unvisited = int(ends[number] - rows[number] - ends[stop - 1])
+            together = int(ends[number] - ends[start] + rows[start])
+            if unvisited > between or together > most:
                 yield range(start, stop)
-            start, size = number, 0
-        stop, size = number + 1, size + int(rows[number])
-    if size:
+                start = -1
+        if start < 0:
+            start = number
+        stop = number + 1
+    if start >= 0:
         yield range(start, stop)

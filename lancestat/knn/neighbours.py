@@ -8,6 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+_HALF = np.uint64(32)
+# It is greater than the bits of any distance.
+_EMPTY = np.uint64(2**32 - 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Neighbours:
@@ -36,13 +40,53 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     """
     positions = np.concatenate([part.positions for part in parts], axis=1)
     distances = np.concatenate([part.distances for part in parts], axis=1)
-    # Empty positions come after rows that are infinitely far.
-    last = np.where(positions < 0, np.iinfo(np.int64).max, positions)
-    order = np.lexsort((last, distances), axis=1)[:, :k]
+    order = _ranks(positions, distances)[:, :k]
     nearest = Neighbours(
         np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
     )
     return nearest if order.shape[1] == k else _padded(nearest, k)
+
+
+def ordered_bits(distances: NDArray[np.float32]) -> NDArray[np.uint64]:
+    """Return numbers of 32 bits that are in the order of the distances, none of which is NaN."""
+    # Bits of floats are in the order of these where they are not negative, else in the reverse.
+    bits = (distances + np.float32(0)).view(np.uint32)
+    ordered: NDArray[np.uint32] = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
+    return ordered.astype(np.uint64)
+
+
+def settle_ties(
+    order: NDArray[np.int64], is_tied: NDArray[np.bool_], positions: NDArray[np.int64]
+) -> None:
+    """Put what is tied in an order into that of positions, in place.
+
+    Args:
+        order: (n,) which element comes where.
+        is_tied: (n,) whether an element of the order is as near as the one before it.
+        positions: (n,) of the elements in that order.
+    """
+    among = is_tied.copy()
+    among[:-1] |= is_tied[1:]
+    tied = np.flatnonzero(among)
+    if len(tied):
+        run = np.cumsum(~is_tied[tied])
+        order[tied] = order[tied[np.lexsort((positions[tied], run))]]
+
+
+def _ranks(positions: NDArray[np.int64], distances: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Return the order of each line by distance and position; empty positions come last."""
+    bits = ordered_bits(distances)
+    bits[positions < 0] = _EMPTY
+    # To sort single numbers takes a tenth of the time that two keys take.
+    keys = np.sort((bits << _HALF) | np.arange(positions.shape[1], dtype=np.uint64), axis=1)
+    order: NDArray[np.int64] = (keys & _EMPTY).astype(np.int64)
+    ranked = keys >> _HALF
+    is_tied = np.zeros(order.shape, np.bool_)
+    is_tied[:, 1:] = (ranked[:, 1:] == ranked[:, :-1]) & (ranked[:, 1:] != _EMPTY)
+    if is_tied.any():
+        ordered = np.take_along_axis(positions, order, axis=1)
+        settle_ties(order.reshape(-1), is_tied.reshape(-1), ordered.reshape(-1))
+    return order
 
 
 def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:

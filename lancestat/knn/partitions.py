@@ -243,35 +243,39 @@ def read_lists(
         return
     parts = []
     for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
-        start, stop = int(offsets[run.start]), int(offsets[run.stop])
-        for places, rows in scanned(dataset, partitioned, fragment_id, start, stop):
-            parts.append((np.clip(offsets - start, 0, len(rows)).tolist(), places, rows))
+        mine = offsets[run.start : run.stop + 1]
+        start = int(mine[0])
+        for places, rows in scanned(dataset, partitioned, fragment_id, start, int(mine[-1])):
+            parts.append((np.clip(mine - start, 0, len(rows)).tolist(), places, rows))
             start += len(rows)
-    for some in _together(run, partitioned.list_rows, _GATHERED_BYTES // (4 * max(1, dimension))):
+    counts = partitioned.list_rows[run.start : run.stop]
+    for some in _together(counts, _GATHERED_BYTES // (4 * max(1, dimension))):
         spans = [
-            (slice(offsets[number], offsets[number + 1]), places, rows)
+            (slice(starts[number], starts[number + 1]), places, rows)
             for number in some
-            for offsets, places, rows in parts
-            if offsets[number] < offsets[number + 1]
+            for starts, places, rows in parts
+            if starts[number] < starts[number + 1]
         ]
+        if not spans:
+            continue
         places = np.concatenate([places[span] for span, places, _ in spans])
         rows = np.concatenate([rows[span] for span, _, rows in spans])
-        counts = partitioned.list_rows[some.start : some.stop]
-        starts = np.concatenate([[0], np.cumsum(counts)])
+        ends = np.concatenate([[0], np.cumsum(counts[some.start : some.stop])])
         keys, which = live_rows(partitioned, places)
         if isinstance(which, np.ndarray):
-            starts = np.concatenate([[0], np.cumsum(which)])[starts]
-        yield ReadLists(some.start, starts, keys, rows[which])
+            ends = np.concatenate([[0], np.cumsum(which)])[ends]
+        yield ReadLists(run.start + some.start, ends, keys, rows[which])
 
 
-def _together(run: range, rows: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Yield parts of a run whose lists have together at most so many rows, or are one list."""
-    start = run.start
-    for number in run:
-        if number > start and int(rows[start : number + 1].sum()) > most:
-            yield range(start, number)
-            start = number
-    yield range(start, run.stop)
+def _together(counts: NDArray[np.int64], most: int) -> Iterator[range]:
+    """Yield ranges of lists (of `counts` rows) that have at most `most` together, or are one."""
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(ends[start]) - int(counts[start])
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield range(start, stop)
+        start = stop
 
 
 def read_piece(

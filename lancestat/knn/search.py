@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.knn.frame import Frame, PreparedQueries, outlier_queries
-from lancestat.knn.neighbours import Neighbours, merge, nothing, within
+from lancestat.knn.neighbours import Neighbours, merge, nothing, ordered_bits, settle_ties, within
 from lancestat.knn.request import Metric, distances
 from lancestat.knn.screen import HELD_PAIRS, LAST, TILE_ROWS, Block, Bounds, Visit, held_products
 
@@ -139,8 +139,7 @@ class ExactSearch:
                 span = slice(part[0].rows.start, part[-1].rows.stop)
                 if is_long not in self._prepared:
                     like = rows[span] if self._like is None else self._like
-                    queries = np.concatenate([item.queries for item in part])
-                    self._prepared[is_long] = self._framed(like, queries)
+                    self._prepared[is_long] = self._framed(like, is_long=is_long)
                 shifted = [_shifted(item, -span.start) for item in part]
                 self._add(rows[span], positions[span], shifted, *self._prepared[is_long])
 
@@ -192,13 +191,14 @@ class ExactSearch:
                 continue
             some = [RowList(slice(0, len(chosen)), item.queries)]
             among = rows[chosen]
-            how = (frame, prepared) if is_usual else self._framed(among, item.queries)
-            self._add(among, positions[chosen], some, *how)
+            if not is_usual:
+                is_long = bool(self._is_long[item.queries[0]])
+                frame, prepared = self._framed(among, is_long=is_long)
+            self._add(among, positions[chosen], some, frame, prepared)
 
-    def _framed(
-        self, rows: NDArray[np.float32], which: _Positions
-    ) -> tuple[Frame, PreparedQueries]:
-        frame = Frame.around(self._queries[which], rows, self._metric)
+    def _framed(self, rows: NDArray[np.float32], *, is_long: bool) -> tuple[Frame, PreparedQueries]:
+        """Choose a frame for these rows and all the queries that are too long or all others."""
+        frame = Frame.around(self._queries[self._is_long == is_long], rows, self._metric)
         return frame, frame.prepare_queries(self._queries)
 
     def _room(self, item: RowList) -> int:
@@ -207,10 +207,12 @@ class ExactSearch:
 
     def _screen(self, block: Block, which: _Positions, prepared: PreparedQueries) -> None:
         """Search rows tile by tile; each narrows the bounds of the next ones."""
+        # To merge more neighbours than a tile has rows takes longer than to find them.
+        rows = max(TILE_ROWS, self._k)
         for start in range(0, len(which), _TILE_QUERIES):
             part = which[start : start + _TILE_QUERIES]
-            for first in range(0, len(block.rows), TILE_ROWS):
-                tile = slice(first, min(first + TILE_ROWS, len(block.rows)))
+            for first in range(0, len(block.rows), rows):
+                tile = slice(first, min(first + rows, len(block.rows)))
                 is_bounded = np.isfinite(self._bounds(part).distances)
                 rest = part[~is_bounded]
                 if not self._within(block, tile, part[is_bounded], prepared):
@@ -329,11 +331,10 @@ def _ranked(
     query: _Positions, exact: NDArray[np.float32], positions: _Positions
 ) -> NDArray[np.intp]:
     """Return the order of pairs by query, distance and position."""
-    # Bits of floats are in the order of these where they are not negative, else in the reverse.
-    bits = (exact + np.float32(0)).view(np.uint32)
-    ordered = np.where(bits >> 31, ~bits, bits | np.uint32(1 << 31))
-    keys = (query.astype(np.uint64) << np.uint64(32)) | ordered
+    keys = (query.astype(np.uint64) << np.uint64(32)) | ordered_bits(exact)
     order = np.argsort(keys)
     keys = keys[order]
-    # Ties are rare, and sorting by three keys takes four times as long.
-    return np.lexsort((positions, exact, query)) if (keys[1:] == keys[:-1]).any() else order
+    is_tied = np.zeros(len(order), np.bool_)
+    is_tied[1:] = keys[1:] == keys[:-1]
+    settle_ties(order, is_tied, positions[order])
+    return order

@@ -20,6 +20,8 @@ from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
+    read_lists,
+    write_groups,
     write_partition,
 )
 from lancestat.knn.request import Metric
@@ -166,14 +168,10 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
 
 
-def test_only_lists_that_are_visited_are_read(
-    tmp_path: Path, rows: Matrix, queries: Matrix, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of rows of each read from now on."""
     from lancestat.knn import partitions
 
-    centroids = train(rows, LISTS, Metric.L2)
-    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     read: list[int] = []
     scanned = partitions.scanned
 
@@ -182,12 +180,67 @@ def test_only_lists_that_are_visited_are_read(
         return scanned(dataset, laid, fragment_id, start, stop)
 
     monkeypatch.setattr(partitions, "scanned", counting)
+    return read
+
+
+def grouped(rows: Matrix, groups: NDArray[np.int64], count: int, uri: Path) -> PartitionedDataset:
+    written = write_groups(groups, np.arange(len(rows)), rows, count, str(uri), {})
+    return commit([written], str(uri), rows.shape[1], {})
+
+
+def test_only_lists_that_are_visited_are_read(
+    tmp_path: Path, rows: Matrix, queries: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    centroids = train(rows, LISTS, Metric.L2)
+    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
+    read = counted_reads(monkeypatch)
+    monkeypatch.setattr("lancestat.knn.list_search._SKIPPED_BYTES", 0)
     visits = np.array([[2], [2], [9]], np.int32)
     search_lists(dataset, partitioned, queries[:3], visits, range(LISTS), K, Metric.L2)
     assert sum(read) == partitioned.list_rows[[2, 9]].sum()
     read.clear()
     search_lists(dataset, partitioned, queries[:3], visits, range(3, 9), K, Metric.L2)
     assert not read
+
+
+def test_a_few_rows_that_nobody_visits_do_not_end_a_read(
+    tmp_path: Path, rows: Matrix, queries: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    groups = np.sort(np.random.default_rng(5).integers(0, 4000, len(rows)))
+    partitioned = grouped(rows, groups, 4000, tmp_path / "groups")
+    dataset = lance.dataset(partitioned.pin.uri)
+    random = np.random.default_rng(6)
+    visits = np.array([random.permutation(4000)[:20] for _ in queries], np.int32)
+    read = counted_reads(monkeypatch)
+    result = search_lists(dataset, partitioned, queries, visits, range(4000), K, Metric.L2)
+    assert len(read) == 1
+    for number in range(len(queries)):
+        among = np.flatnonzero(np.isin(groups, visits[number]))
+        alone = search(queries[number][None], rows[among], K, Metric.L2, among)
+        assert (result.neighbours.positions[number] == alone.positions).all()
+
+
+@pytest.mark.parametrize("counts", [[300, 0, 1], [300, 0], [0, 300], [0, 0], [299, 1, 0, 0, 1]])
+def test_lists_without_rows_are_passed_over(
+    counts: list[int], tmp_path: Path, rows: Matrix, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where they come behind as many rows as are put together at a time."""
+    monkeypatch.setattr("lancestat.knn.partitions._GATHERED_BYTES", 4 * 8 * 300)
+    groups = np.repeat(np.arange(len(counts)), counts)
+    partitioned = grouped(rows[: sum(counts)], groups, len(counts), tmp_path / "groups")
+    dataset = lance.dataset(partitioned.pin.uri)
+    found = [
+        (number, read.positions[span].tolist())
+        for read in read_lists(dataset, partitioned, range(len(counts)), 8, 10)
+        for number, span in read.spans
+        if span.stop > span.start
+    ]
+    assert found == [
+        (number, np.flatnonzero(groups == number).tolist())
+        for number, count in enumerate(counts)
+        if count
+    ]
 
 
 def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queries: Matrix) -> None:

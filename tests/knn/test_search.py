@@ -95,6 +95,25 @@ def test_one_enormous_query_does_not_reduce_the_accuracy_of_others(metric: Metri
 
 
 @pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize(("short", "long"), [(-30, 20), (-19, 37), (-30, 37), (-10, 10)])
+def test_lists_of_short_rows_do_not_reduce_the_accuracy_of_others(
+    short: int, long: int, metric: Metric
+) -> None:
+    random = np.random.default_rng(24)
+    queries, rows = normal(random, 9, 4), normal(random, 100, 4)
+    queries[1:], queries[0] = queries[1:] * 10.0**long, queries[0] * 10.0**short
+    rows *= np.float32(10.0**short)
+    nearest = ExactSearch(queries, 2, metric)
+    nearest.add(rows[:50], np.arange(50), np.array([0]))
+    nearest.add(rows[50:], np.arange(50, 100), np.arange(1, 9))
+    found = nearest.neighbours()
+    expected = ranked(queries[1:], rows[50:], 2, metric, first=50)
+    assert_same(Neighbours(found.positions[1:], found.distances[1:]), expected)
+    expected = ranked(queries[:1], rows[:50], 2, metric)
+    assert_same(Neighbours(found.positions[:1], found.distances[:1]), expected)
+
+
+@pytest.mark.parametrize("metric", Metric)
 def test_neighbours_are_exact_far_from_the_origin(metric: Metric) -> None:
     random = np.random.default_rng(10)
     offset = 1000 * random.standard_normal(48).astype(np.float32)
@@ -286,6 +305,13 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
         found = nearest.neighbours()
         alone = Neighbours(found.positions[query][None], found.distances[query][None])
         assert_same(alone, within(expected, limit))
+
+
+@pytest.mark.parametrize("k", [4_000, 4_097, 9_000])
+def test_k_may_be_above_the_rows_of_a_tile(k: int) -> None:
+    random = np.random.default_rng(25)
+    queries, rows = normal(random, 5, 3), normal(random, 20_000, 3).round(2)
+    assert_same(search(queries, rows, k, Metric.L2), ranked(queries, rows, k, Metric.L2))
 
 
 @pytest.mark.parametrize("period", [2, 16, 41, 64, 257])
