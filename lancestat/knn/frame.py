@@ -138,10 +138,11 @@ class Frame:
         """
         dimension = queries.values.shape[1] - _ADDED
         share = _share(dimension)
-        # Products may vanish below the smallest normal number.
-        vanished = dimension * 2.0**-120
+        # Products and prepared values may vanish below the smallest normal number.
+        reach = queries.lengths + rows.longest
+        vanished = dimension * (2.0**-120 + 2.0**-126 * reach)
         if self.metric is Metric.L2:
-            squares = share * (queries.lengths + rows.longest) ** 2
+            squares = share * reach**2
             bound: NDArray[np.float64] = (squares + vanished) * (self._slope / 2)
             return bound
         far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))

@@ -113,6 +113,17 @@ def test_lists_of_short_rows_do_not_reduce_the_accuracy_of_others(
     assert_same(Neighbours(found.positions[:1], found.distances[:1]), expected)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_queries_that_the_frame_of_others_rounds_to_almost_zero_are_exact(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    lengths = np.array([3e-18, *[1e19] * 9, 1e28], np.float32)[:, None]
+    queries, rows = normal(random, 11, 5) * lengths, normal(random, 600, 5) * np.float32(5e37)
+    nearest = ExactSearch(queries, 3, Metric.DOT, like=queries)
+    for start in range(0, 600, 30):
+        nearest.add(rows[start : start + 30], np.arange(start, start + 30))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 3, Metric.DOT))
+
+
 @pytest.mark.parametrize("metric", Metric)
 def test_neighbours_are_exact_far_from_the_origin(metric: Metric) -> None:
     random = np.random.default_rng(10)
