@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.neighbours import Neighbours
+from lancestat.knn.neighbours import Neighbours, recall_of
 from lancestat.knn.partitions import PartitionedDataset, read_lists
 from lancestat.knn.request import Metric
 from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
@@ -22,11 +22,38 @@ _SKIPPED_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, slots=True)
+class SampledQueries:
+    """Queries that measure the recall: vectors (m, dim), and the lists they visit (m, nprobes).
+
+    They visit as many lists as the other queries do.
+    """
+
+    values: NDArray[np.float32]
+    visits: NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class SampledResult:
+    """The neighbours of sampled queries in the lists that they visit, and in all lists."""
+
+    found: Neighbours
+    true: Neighbours
+
+    def recall(self) -> float | None:
+        """Return the share of true neighbours that were found; None where there are none."""
+        return recall_of(self.found, self.true)
+
+
+@dataclass(frozen=True, slots=True)
 class ListSearchResult:
-    """The neighbours from a search of lists, and the number of pairs that it compared."""
+    """The neighbours from a search of lists, and the number of pairs that it compared.
+
+    What was compared for `sampled` queries does not count.
+    """
 
     neighbours: Neighbours
     pairs: int
+    sampled: SampledResult | None = None
 
 
 def search_lists(
@@ -41,11 +68,12 @@ def search_lists(
     limit: np.float32 = UNLIMITED,
     behind: NDArray[np.int64] | None = None,
     like: NDArray[np.float32] | None = None,
+    sample: SampledQueries | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> ListSearchResult:
     """Find the nearest rows of each query in the lists that it visits.
 
-    Each list is read once, and only if some query visits it.
+    Each list is read once, and without a sample only if some query visits it.
 
     Args:
         dataset: `partitioned` at its version.
@@ -58,13 +86,25 @@ def search_lists(
         limit: The largest distance of a neighbour.
         behind: (n,) the least position of a neighbour of each query; None for any position.
         like: Rows like all of the right side, for the accuracy of products.
+        sample: Queries to search for in all lists as well. They have no least positions.
         block_bytes: Bytes of vectors to read at once; a single list may be longer.
     """
+    assert sample is None or behind is None
+    count, everywhere = len(queries), np.empty(0, np.int64)
+    if sample is not None:
+        queries = np.concatenate([queries, sample.values, sample.values])
+        visits = np.concatenate([visits, sample.visits])
+        everywhere = np.arange(len(visits), len(queries))
     nearest = ExactSearch(
         queries, k, metric, limit=limit, behind=behind, block_bytes=block_bytes, like=like
     )
     pairs = 0
     visitors = _visitors(visits, lists)
+    if len(everywhere):
+        none = np.empty(0, np.int64)
+        visitors = {
+            number: np.concatenate([visitors.get(number, none), everywhere]) for number in lists
+        }
     rows = partitioned.list_rows
     numbers = [number for number in visitors if rows[number]]
     most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
@@ -76,11 +116,15 @@ def search_lists(
             ]
             nearest.add_lists(read.rows, read.positions, visited)
             for item in visited:
-                pairs += item.count * len(item.queries)
+                pairs += item.count * int(np.searchsorted(item.queries, count))
                 if behind is not None:
                     positions = read.positions[item.rows]
                     pairs -= int(np.searchsorted(positions, behind[item.queries]).sum())
-    return ListSearchResult(nearest.neighbours(), pairs)
+    found = nearest.neighbours()
+    sampled = None
+    if sample is not None:
+        sampled = SampledResult(found.some(slice(count, len(visits))), found.some(everywhere))
+    return ListSearchResult(found.some(slice(count)), pairs, sampled)
 
 
 def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:

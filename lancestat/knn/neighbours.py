@@ -25,6 +25,10 @@ class Neighbours:
     positions: NDArray[np.int64]
     distances: NDArray[np.float32]
 
+    def some(self, which: NDArray[np.int64] | slice) -> Neighbours:
+        """Return those of some of the queries."""
+        return Neighbours(self.positions[which], self.distances[which])
+
 
 def nothing(queries: int, k: int) -> Neighbours:
     """Return no neighbour for any query."""
@@ -98,6 +102,17 @@ def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
         np.where(is_near, neighbours.positions, -1),
         np.where(is_near, neighbours.distances, np.float32(np.inf)),
     )
+
+
+def recall_of(found: Neighbours, true: Neighbours) -> float | None:
+    """Return the share of true neighbours that were found; None where there are none."""
+    exists = true.positions >= 0
+    if not exists.any():
+        return None
+    hits = [
+        np.isin(theirs, mine) for theirs, mine in zip(true.positions, found.positions, strict=True)
+    ]
+    return float(np.array(hits)[exists].mean())
 
 
 def without(neighbours: Neighbours, own: NDArray[np.int64]) -> Neighbours:

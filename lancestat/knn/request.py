@@ -129,6 +129,10 @@ class JoinRequest:
         """How many neighbours to search for: the row itself may be one of them, and is dropped."""
         return self.k + 1 if self.excludes_self and not self.pairs_once else self.k
 
+    def reached_by(self, recall: float | None) -> bool:
+        """Return whether a measured recall is at least what was asked for, if anything was."""
+        return recall is not None and (self.recall is None or recall >= self.recall)
+
     @property
     def limit(self) -> np.float32:
         """The largest distance of a neighbour, infinity without a `max_distance`."""

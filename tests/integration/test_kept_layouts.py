@@ -20,6 +20,7 @@ from lancestat.plan.node_result import NodeResult
 from lancestat.plan.stages import ExtendLayout, LayOut, ReuseLayout
 from lancestat.scratch.layouts import LayoutStore
 from lancestat.spark.knn.kept_layouts import LayoutKeeper
+from lancestat.spark.knn.partitioned import Layout, Partitioning
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 
@@ -421,25 +422,65 @@ def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPat
         assert shop.check("near") >= 0.88
 
 
-def test_the_number_of_lists_to_visit_is_remembered_and_checked(shop: Shop) -> None:
+def counted_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of queries of each pass over the lists that only measures."""
+    passes: list[int] = []
+    sampled = Partitioning._sampled
+
+    def counting(self: Partitioning, layout: Layout, queries: Any) -> Any:
+        passes.append(len(queries))
+        return sampled(self, layout, queries)
+
+    monkeypatch.setattr(Partitioning, "_sampled", counting)
+    return passes
+
+
+@pytest.mark.parametrize(
+    ("left_rows", "changes", "passes"),
+    [
+        # One chunk of left rows: the search measures, and a pass chooses again.
+        (300, {}, {7: [], 1: [192]}),
+        # Two chunks: a pass comes first, with half of the sample while that is enough.
+        (1200, {}, {7: [96], 1: [96, 192]}),
+        (300, {"max_distance": 9.0}, {7: [96], 1: [96, 192]}),
+    ],
+)
+def test_the_number_of_lists_to_visit_is_remembered_and_checked(
+    left_rows: int,
+    changes: dict[str, Any],
+    passes: dict[int, list[int]],
+    shop: Shop,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shop.write("l", clustered(left_rows, 1))
+    shop.declare("near", approx={"recall": 0.999}, **changes)
     first = shop.run()
     assert first.join is not None
     manifest = shop.layouts[0] / "layout.json"
     stored = json.loads(manifest.read_text())
-    chosen = {"k": 10, "recall": 0.9, "nprobes": first.join.accuracy.nprobes}
+    chosen = {"k": 10, "recall": 0.999, "nprobes": first.join.accuracy.nprobes}
+    assert first.join.accuracy.nprobes > 1
     assert stored["chosen"] == [chosen]
+    made = counted_passes(monkeypatch)
     for remembered in (7, 1):
         changed = {**stored, "chosen": [{**chosen, "nprobes": remembered}]}
         manifest.write_text(json.dumps(changed))
+        made.clear()
         done = shop.run()
-        truth = shop.check()
-        assert truth >= 0.88
+        assert made == passes[remembered]
         assert done.join is not None
-        assert done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+        if not changes:
+            truth = shop.check()
+            assert truth >= 0.97
+            assert done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
         # One list does not reach the recall, so that the number is chosen again.
         expected = remembered if remembered > 1 else chosen["nprobes"]
         assert done.join.accuracy.nprobes == expected
         assert json.loads(manifest.read_text())["chosen"][0]["nprobes"] == expected
+        # Nothing is left of a search that visited too few lists.
+        fragments = lance.dataset(shop.uri("near")).get_fragments()
+        files = {file.path for part in fragments for file in part.data_files()}
+        assert {path.name for path in Path(shop.uri("near"), "data").iterdir()} == files
 
 
 def test_a_declared_number_of_lists_is_visited_and_its_recall_measured(shop: Shop) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from lancestat.errors import RunError
 from lancestat.knn.centroids import Centroids, recall_curve, train
 from lancestat.knn.laid_pieces import laid_pieces, sample_lists
-from lancestat.knn.list_search import search_lists
+from lancestat.knn.list_search import SampledQueries, SampledResult, search_lists
 from lancestat.knn.live_rows import LiveRows
 from lancestat.knn.neighbours import merge
 from lancestat.knn.partitions import (
@@ -166,6 +166,42 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
             for mine, true in zip(result.positions, truth.positions, strict=True)
         ]
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
+
+
+def test_sampled_queries_are_searched_in_all_lists_as_well(
+    laid: Laid, rows: Matrix, queries: Matrix
+) -> None:
+    """By two tasks with half of the lists each, whatever the other queries visit."""
+    mine, sampled = queries[:50], queries[50:]
+    visits = laid.centroids.nearest_lists(mine, 2)
+    sample = SampledQueries(sampled, laid.centroids.nearest_lists(sampled, 2))
+    halves = (range(LISTS // 2), range(LISTS // 2, LISTS))
+    arguments = (laid.dataset, laid.partitioned)
+    done = [
+        search_lists(*arguments, mine, visits, lists, K, laid.metric, sample=sample)
+        for lists in halves
+    ]
+    parts = [part.sampled for part in done]
+    result = SampledResult(
+        merge([part.found for part in parts if part], K),
+        merge([part.true for part in parts if part], K),
+    )
+    assert_same(result.true, search(sampled, rows, K, laid.metric))
+    alone = [
+        search_lists(*arguments, sampled, sample.visits, lists, K, laid.metric) for lists in halves
+    ]
+    assert_same(result.found, merge([part.neighbours for part in alone], K))
+    hits = [
+        len(set(true) & set(found))
+        for true, found in zip(
+            result.true.positions.tolist(), result.found.positions.tolist(), strict=True
+        )
+    ]
+    assert result.recall() == pytest.approx(np.mean(hits) / K)
+    plain = [search_lists(*arguments, mine, visits, lists, K, laid.metric) for lists in halves]
+    for part, without in zip(done, plain, strict=True):
+        assert_same(part.neighbours, without.neighbours)
+        assert part.pairs == without.pairs
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -42,7 +42,13 @@ from lancestat.scratch.layouts import (
     LayoutStore,
     making_layout,
 )
-from lancestat.spark.knn.partitioned import Layout, Partitioning, SlottedPlaces, opened_lists
+from lancestat.spark.knn.partitioned import (
+    Layout,
+    Partitioning,
+    SlottedPlaces,
+    UnmeasuredLayout,
+    opened_lists,
+)
 from lancestat.spark.knn.row_places import RowPlaces
 
 _log = logging.getLogger("lancestat.knn")
@@ -98,16 +104,16 @@ class LayoutKeeper:
         self.found = None if self.is_fresh else self._find()
         return None if self.found is None else self.found.lists
 
-    def reuse(self, partitioning: Partitioning) -> Layout | None:
-        """Return the layout that was found, measured by this join; None where it has gone.
+    def reuse(self, partitioning: Partitioning) -> Layout | UnmeasuredLayout | None:
+        """Return the layout that was found, which this join measures; None where it has gone.
 
         Raises:
             PartitionsLost: it cannot be read.
         """
         found = self.found
-        return None if found is None else self._measured(found, partitioning)
+        return None if found is None else self._taken(found, partitioning)
 
-    def extend(self, partitioning: Partitioning) -> Layout | None:
+    def extend(self, partitioning: Partitioning) -> Layout | UnmeasuredLayout | None:
         """Put the rows that the layout lacks into its lists, and return it as `reuse` does."""
         with making_layout(self.store.root, self.content.key):
             # Another join of this process may have done it meanwhile.
@@ -116,7 +122,7 @@ class LayoutKeeper:
                 self.found = self._extended(self.found, partitioning)
         return self.reuse(partitioning)
 
-    def lay_out(self, partitioning: Partitioning, lists: int) -> Layout | None:
+    def lay_out(self, partitioning: Partitioning, lists: int) -> Layout | UnmeasuredLayout | None:
         """Make a new layout, and keep it; None where no right row can match.
 
         The layout that another join of this process has just made is taken instead.
@@ -216,21 +222,27 @@ class LayoutKeeper:
             self._places = RowPlaces.of(self.side, self.content)
         return self._places
 
-    def _measured(self, found: FoundLayout, partitioning: Partitioning) -> Layout:
+    def _taken(self, found: FoundLayout, partitioning: Partitioning) -> Layout | UnmeasuredLayout:
         live = LiveRows.of(found.coverage.fragments, self.places.deleted)
         excluded = int((live.keys(found.arrays.excluded) >= 0).sum())
         partitioned = replace(found.partitioned, live=live)
         request = partitioning.request
-        layout = partitioning.measured(
-            partitioned,
-            found.arrays.centroids_of(request.metric),
-            excluded,
-            self.places,
-            found.kept.manifest.nprobes(request.k, request.recall),
-        )
-        if layout.recall is not None:
-            self.store.remember(found.kept, request.k, request.recall, layout.nprobes)
-        return layout
+        centroids = found.arrays.centroids_of(request.metric)
+        layout = partitioning.unmeasured(partitioned, centroids, excluded, self.places)
+
+        def measure(known_nprobes: int | None) -> Layout:
+            measured = partitioning.measured(layout, known_nprobes)
+            if measured.recall is not None:
+                self.store.remember(found.kept, request.k, request.recall, measured.nprobes)
+            return measured
+
+        known = request.nprobes or found.kept.manifest.nprobes(request.k, request.recall)
+        if known is None:
+            return measure(None)
+        nprobes, sample = min(known, len(centroids)), partitioning.measuring_rows()
+        if not len(sample):
+            return measure(nprobes)
+        return UnmeasuredLayout(replace(layout, nprobes=nprobes), sample, measure)
 
     def _extended(self, found: FoundLayout, partitioning: Partitioning) -> FoundLayout:
         record, arrays, missing = found.record, found.arrays, found.coverage.missing

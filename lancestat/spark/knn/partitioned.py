@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,7 +15,7 @@ from lancestat.errors import LancestatError, PartitionsLost
 from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS
 from lancestat.knn.laid_pieces import LaidPiece, laid_pieces, sample_lists
-from lancestat.knn.list_search import search_lists
+from lancestat.knn.list_search import SampledQueries, search_lists
 from lancestat.knn.live_rows import OFFSET_BITS, OFFSET_MASK
 from lancestat.knn.partitions import (
     PartitionedDataset,
@@ -59,6 +59,19 @@ class Layout:
     excluded: int
     like: NDArray[np.float32]
     places: RowPlaces | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class UnmeasuredLayout:
+    """A layout of which it is declared or known how many lists to visit, but not the recall.
+
+    Left rows in `sample` (rows, dim) can measure it. `measure` measures it by a pass of its own,
+    and takes the number of lists where that is known to reach the recall.
+    """
+
+    layout: Layout
+    sample: NDArray[np.float32]
+    measure: Callable[[int | None], Layout]
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,15 +204,19 @@ class Partitioning:
         none = np.empty(0, np.int64)
         return WrittenLists([part for part, _ in done], np.concatenate([none, *excluded]))
 
-    def measured(
+    def unmeasured(
         self,
         partitioned: PartitionedDataset,
         centroids: Centroids,
         excluded: int,
         places: RowPlaces,
-        known_nprobes: int | None,
     ) -> Layout:
-        """Return the layout of rows that are in lists already, measured on a sample of left rows.
+        """Return the layout of rows that are in lists already, all of which a left row visits."""
+        like = self.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
+        return Layout(partitioned, centroids, len(centroids), None, excluded, like, places)
+
+    def measured(self, layout: Layout, known_nprobes: int | None) -> Layout:
+        """Return the layout measured on a sample of left rows.
 
         A pass over the lists finds the true neighbours of the sample; nothing is written. Where it
         is declared or known how many lists to visit, only the rows that measure the recall are
@@ -208,26 +225,25 @@ class Partitioning:
         Raises:
             PartitionsLost: the lists cannot be read.
         """
+        nprobes, measuring = self.request.nprobes or known_nprobes, self.measuring_rows()
+        if nprobes is not None and len(measuring):
+            nprobes = min(nprobes, len(layout.centroids))
+            sampled = self._sampled(layout, measuring)
+            recall = _recall(layout.centroids, measuring, sampled, nprobes)
+            if self.request.reached_by(recall):
+                return replace(layout, nprobes=nprobes, recall=recall)
         queries = self.left.sample(SAMPLE_ROWS)
-        like = self.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
-        nprobes = self.request.nprobes or known_nprobes
-        if nprobes is not None and len(queries) > 1:
-            nprobes, measuring = min(nprobes, len(centroids)), queries[1::2]
-            sampled = self._sampled(partitioned, measuring, like)
-            recall = _recall(centroids, measuring, sampled, nprobes)
-            if self.request.recall is None or recall >= self.request.recall:
-                return Layout(partitioned, centroids, nprobes, recall, excluded, like, places)
-        sampled = self._sampled(partitioned, queries, like)
-        chosen, measured = self._nprobes(centroids, queries, sampled)
-        return Layout(partitioned, centroids, chosen, measured, excluded, like, places)
+        sampled = self._sampled(layout, queries)
+        chosen, measured = self._nprobes(layout.centroids, queries, sampled)
+        return replace(layout, nprobes=chosen, recall=measured)
 
-    def _sampled(
-        self,
-        partitioned: PartitionedDataset,
-        queries: NDArray[np.float32],
-        like: NDArray[np.float32],
-    ) -> SampledNeighbours:
+    def measuring_rows(self) -> NDArray[np.float32]:
+        """Return the sampled left rows (rows, dim) that do not choose how many lists to visit."""
+        return self.left.sample(SAMPLE_ROWS)[1::2]
+
+    def _sampled(self, layout: Layout, queries: NDArray[np.float32]) -> SampledNeighbours:
         request, threads = self.request, self.threads
+        partitioned, like = layout.partitioned, layout.like
 
         def sample(
             task_shares: Iterable[Sequence[LaidPiece]],
@@ -274,23 +290,29 @@ class PartitionProbe:
     layout: Layout
     parts: tuple[range, ...]
     request: JoinRequest
+    sample: NDArray[np.float32] | None = None
 
     def __call__(self, cell: Cell) -> ProbeResult:
-        """Search some of the lists for the neighbours of one chunk."""
+        """Search some of the lists for the neighbours of one chunk, and once for the sample's."""
         started = time.perf_counter()
         layout, partitioned = self.layout, self.layout.partitioned
         queries = self.left.read(cell.left)
         vectors = queries.values[queries.valid]
+        centroids, nprobes, sample = layout.centroids, layout.nprobes, None
+        if self.sample is not None and cell.chunk == 0:
+            visits = centroids.nearest_lists(self.sample, nprobes)
+            sample = SampledQueries(self.sample, visits)
         searched = search_lists(
             opened_lists(partitioned),
             partitioned,
             vectors,
-            layout.centroids.nearest_lists(vectors, layout.nprobes),
+            centroids.nearest_lists(vectors, nprobes),
             self.parts[cell.part],
             self.request.k,
             self.request.metric,
             limit=self.request.limit,
             like=layout.like,
+            sample=sample,
         )
         neighbours = searched.neighbours
         if layout.places is not None:
@@ -299,7 +321,9 @@ class PartitionProbe:
         # Every chunk counts them once.
         excluded = layout.excluded if cell.part == 0 else 0
         seconds = time.perf_counter() - started
-        return ProbeResult(queries.valid, neighbours, excluded, searched.pairs, seconds)
+        return ProbeResult(
+            queries.valid, neighbours, excluded, searched.pairs, seconds, searched.sampled
+        )
 
 
 def opened_lists(partitioned: PartitionedDataset) -> lance.LanceDataset:

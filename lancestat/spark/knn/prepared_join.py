@@ -25,7 +25,7 @@ from lancestat.spark.knn.group_layout import GroupLayout
 from lancestat.spark.knn.kept_layouts import LayoutKeeper
 from lancestat.spark.knn.known_lines import count_lines, keyed_widths
 from lancestat.spark.knn.materialize import PreviousResult, SameWidths, Widths
-from lancestat.spark.knn.partitioned import Layout
+from lancestat.spark.knn.partitioned import Layout, UnmeasuredLayout
 from lancestat.spark.knn.reader import VectorReader
 from lancestat.spark.knn.strategies import IndexSearch, Searcher
 from lancestat.spark.knn.tasks import WrittenChunk, count_valid
@@ -60,12 +60,13 @@ class PreparedJoin:
     place: Callable[[str], str]
     rollback: ExitStack
     probing: Probe
-    method: Layout | IndexSearch | GroupLayout | None = None
+    method: Layout | UnmeasuredLayout | IndexSearch | GroupLayout | None = None
     keeper: LayoutKeeper | None = None
     known_right: VectorReader | None = None
 
     def lay_out(self, stage: LayOut) -> PreparedJoin | None:
         with self._task_errors():
+            layout: Layout | UnmeasuredLayout | None
             if self.keeper is None:
                 layout = self.searcher.lay_out(self.place("partitions"), stage.lists)
             else:

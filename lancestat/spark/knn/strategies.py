@@ -17,7 +17,7 @@ from typing_extensions import assert_never
 from lancestat.knn.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.knn.groups import GroupCell
 from lancestat.knn.index import IndexedSide, SearchParameters
-from lancestat.knn.neighbours import Neighbours, merge, within
+from lancestat.knn.neighbours import Neighbours, merge, recall_of, within
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows, VectorSide
@@ -33,6 +33,7 @@ from lancestat.spark.knn.partitioned import (
     Layout,
     Partitioning,
     PartitionProbe,
+    UnmeasuredLayout,
     split_lists,
 )
 from lancestat.spark.knn.range_job import PairSearch, RangeJob, SearchItem
@@ -88,7 +89,7 @@ class IndexTuning:
         if self.request.nprobes is not None:
             parameters = SearchParameters(self.request.nprobes)
             neighbours = side.search(queries, self.request.k, parameters)
-            return IndexSearch(parameters, _recall(neighbours, truth), excluded)
+            return IndexSearch(parameters, recall_of(neighbours, truth), excluded)
         assert self.request.recall is not None
         if len(queries) < 2:
             return None
@@ -145,17 +146,6 @@ def indexed(right: VectorReader) -> IndexedSide:
     assert isinstance(side, VectorSide)
     dataset = pinned_dataset(side.pin, side.storage_options)
     return IndexedSide(dataset, side, right.metric)
-
-
-def _recall(neighbours: Neighbours, truth: Neighbours) -> float | None:
-    exists = truth.positions >= 0
-    if not exists.any():
-        return None
-    hits = [
-        np.isin(true, mine)
-        for true, mine in zip(truth.positions, neighbours.positions, strict=True)
-    ]
-    return float(np.array(hits)[exists].mean())
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +207,7 @@ class Searcher:
         self,
         probe: Probe,
         commit: CommitResult,
-        method: Layout | IndexSearch | GroupLayout | None,
+        method: Layout | UnmeasuredLayout | IndexSearch | GroupLayout | None,
     ) -> SearchResult:
         """Search neighbours, and write the rows of the result.
 
@@ -231,6 +221,8 @@ class Searcher:
         match method:
             case Layout():
                 return self._partitioned(method, stages)
+            case UnmeasuredLayout():
+                return self._partitioned_and_measured(method, stages)
             case IndexSearch():
                 return self._indexed(method, stages)
             case GroupLayout():
@@ -312,21 +304,49 @@ class Searcher:
         parts = cut(self.right.side.all_rows, self.shares.parts)
         return SearchResult(Strategy.SPARK, nearest.search(self.shares.chunks, parts))
 
-    def _partitioned(self, layout: Layout, stages: tuple[Probe, CommitResult]) -> SearchResult:
-        rows = layout.partitioned.list_rows
-        shares = list_grid(
+    def _partitioned(
+        self,
+        layout: Layout,
+        stages: tuple[Probe, CommitResult],
+        sample: NDArray[np.float32] | None = None,
+    ) -> SearchResult:
+        shares = self._list_shares(layout)
+        parts = split_lists(layout.partitioned.list_rows, shares.parts)
+        probe = PartitionProbe(self.left, layout, parts, self.request, sample)
+        chunks = replace(self._job(stages), shares=shares).run(probe)
+        sampled = chunks[0].sampled
+        recall = layout.recall if sampled is None else sampled.recall()
+        accuracy = Accuracy(recall, layout.nprobes)
+        return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
+
+    def _partitioned_and_measured(
+        self, method: UnmeasuredLayout, stages: tuple[Probe, CommitResult]
+    ) -> SearchResult:
+        """Search the lists, and measure the recall on the way where that spares a pass over them.
+
+        Of many left rows the search takes so much longer than the pass that it would be a pity to
+        learn only afterwards that too few lists were visited.
+        """
+        if (
+            len(self._list_shares(method.layout).chunks) > 1
+            or self.request.max_distance is not None
+        ):
+            return self._partitioned(method.measure(method.layout.nprobes), stages)
+        result = self._partitioned(method.layout, stages, method.sample)
+        if self.request.reached_by(result.accuracy.recall):
+            return result
+        # What was written is not committed, like that of a repeated attempt.
+        return self._partitioned(method.measure(None), stages)
+
+    def _list_shares(self, layout: Layout) -> Grid:
+        return list_grid(
             self.left.side.all_rows,
-            int(rows.sum()),
+            int(layout.partitioned.list_rows.sum()),
             self.shares,
             dimension=self.left.dimension,
             k=self.request.searched,
             cores=self.jobs.cores,
         )
-        parts = split_lists(rows, shares.parts)
-        probe = PartitionProbe(self.left, layout, parts, self.request)
-        chunks = replace(self._job(stages), shares=shares).run(probe)
-        accuracy = Accuracy(layout.recall, layout.nprobes)
-        return SearchResult(Strategy.PARTITIONED, chunks, accuracy)
 
     def _indexed(self, search: IndexSearch, stages: tuple[Probe, CommitResult]) -> SearchResult:
         shares = self.shares.without_parts(self.jobs.cores)

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
 from lancestat.knn.distances import CellCounts, DistanceTally
+from lancestat.knn.list_search import SampledResult
 from lancestat.knn.neighbours import Neighbours, merge
 from lancestat.knn.request import JoinRequest
 from lancestat.knn.search import ExactSearch
@@ -123,7 +124,7 @@ class ProbeResult:
 
     `neighbours` are those of the left rows that can match, in order; `is_valid` tells which of the
     chunk's rows these are. `excluded` right rows of the part cannot match; `pairs` were compared,
-    in `seconds`.
+    in `seconds`. `sampled` are the queries that measure the recall, if there are any.
     """
 
     is_valid: NDArray[np.bool_]
@@ -131,6 +132,7 @@ class ProbeResult:
     excluded: int
     pairs: int
     seconds: float = 0.0
+    sampled: SampledResult | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,6 +182,7 @@ class WrittenChunk:
     excluded: int
     pairs: int
     distances: CellCounts
+    sampled: SampledResult | None = None
 
 
 class Prober(Protocol):
@@ -273,7 +276,16 @@ def _merged(left: ProbeResult, right: ProbeResult, k: int) -> ProbeResult:
         neighbours=merge([left.neighbours, right.neighbours], k),
         excluded=left.excluded + right.excluded,
         pairs=left.pairs + right.pairs,
+        sampled=_merged_samples(left.sampled, right.sampled, k),
     )
+
+
+def _merged_samples(
+    left: SampledResult | None, right: SampledResult | None, k: int
+) -> SampledResult | None:
+    if left is None or right is None:
+        return left or right
+    return SampledResult(merge([left.found, right.found], k), merge([left.true, right.true], k))
 
 
 def written_chunk(
@@ -286,7 +298,8 @@ def written_chunk(
     tally = DistanceTally(materialize.ranks)
     tally.add(chunk.neighbours)
     written = materialize.write(chunk)
-    return WrittenChunk(written, matched, done.excluded, done.pairs, tally.counts())
+    counts = tally.counts()
+    return WrittenChunk(written, matched, done.excluded, done.pairs, counts, done.sampled)
 
 
 def count_valid(jobs: Jobs, reader: VectorReader, parts: Sequence[Rows]) -> list[int]:
