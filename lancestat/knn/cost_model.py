@@ -24,8 +24,8 @@ class Strategy(str, Enum):
 # Rates of one core, by benchmarks/knn_kernel.py: products of
 # matrices as the search runs them, over whole blocks and over the short lists of partitions, in
 # floating-point operations per second; distances in float64; reading and writing of vectors.
-BLOCK_FLOPS = 50e9
-LIST_FLOPS = 30e9
+BLOCK_FLOPS = 70e9
+LIST_FLOPS = 50e9
 WIDE_ELEMENT_SECONDS = 4e-9
 READ_BYTES = 1e9
 WRITE_BYTES = 800e6
@@ -36,7 +36,7 @@ SPARK_PAIR_SECONDS = 2e-6
 # One query through a vector index, whatever the size of the right side.
 INDEX_QUERY_SECONDS = 2e-3
 # The cost of starting jobs.
-JOB_SECONDS = 1.0
+JOB_SECONDS = 0.6
 # Jobs of a join by keys that cost as much: they read keys, write groups, and search these.
 GROUPING_JOBS = 3
 # Spark's own join is chosen up to this time, unless another strategy is so many times as fast.
@@ -49,7 +49,8 @@ FEWEST_LISTS, MOST_LISTS = 16, 1 << 14
 # Rows that centroids are trained on, per list, and how often they are assigned.
 TRAIN_ROWS = 128
 TRAIN_ROUNDS = 6
-# Left rows whose true neighbours are found in full, to choose and to report the recall.
+# Left rows whose true neighbours are found in full: every other one to choose how many lists to
+# visit, the others to report the recall.
 SAMPLE_ROWS = 192
 # A visited list is that much longer than the average, since long lists are near more queries.
 IMBALANCE = 1.5
@@ -297,7 +298,8 @@ def _in_lists(
 ) -> Decision:
     share = min(1.0, IMBALANCE * probes / lists)
     compared = int(left * right * share)
-    sampled = min(left, SAMPLE_ROWS) * right
+    # Of a kept layout it is known how many lists to visit, and the search measures the recall.
+    sampled = min(left, SAMPLE_ROWS) * right // (1 if kept is None else 2)
     new = right if kept is None else kept.new_rows
     assigned = (left + new) * lists
     # Training runs in the driver, on as many threads as there are cores.
@@ -305,10 +307,9 @@ def _in_lists(
     seconds = 2 * dimension * (sampled + assigned + trained) / BLOCK_FLOPS
     seconds += 2 * dimension * compared / LIST_FLOPS
     seconds += left * request.k * dimension * WIDE_ELEMENT_SECONDS
-    # The sample of a kept layout is compared with what is read of its lists.
-    read = 2 * right if kept is None else 2 * right + new
+    read = right + new
     seconds += 4 * dimension * (read / READ_BYTES + new / WRITE_BYTES)
-    jobs = 3 if kept is None or kept.new_rows else 2
+    jobs = 3 if kept is None else 2 if kept.new_rows else 1
     total = jobs * JOB_SECONDS + seconds / cores
     return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists, kept)
 
