@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.row_counts import count_rows
 from lancestat.predicates.filter import And, Filter, Not, TextMatch, TextOperator
 
 if TYPE_CHECKING:
@@ -125,7 +126,7 @@ def _taken(
     fragments = [dataset.get_fragment(id) for id in ids]
     blocks = -(-BLOCKS // count)
     return pa.concat_tables(
-        fragment.take(_row_positions(fragment.count_rows(), blocks), columns=columns)
+        fragment.take(_row_positions(count_rows(fragment), blocks), columns=columns)
         for fragment in fragments
     )
 

@@ -64,6 +64,8 @@ class RowPlaces:
 
     def positions(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the positions of rows by their keys; a key of -1 has none, which is -1."""
+        if not keys.size:
+            return keys
         flat = keys.ravel()
         numbers, offsets = flat >> OFFSET_BITS, flat & OFFSET_MASK
         positions = np.full(len(flat), -1, np.int64)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from lancestat.knn.work import FragmentRows, Rows, Selection, VectorSide, fragment_rows
 from lancestat.lake.open import pinned_reads
+from lancestat.lake.row_counts import count_rows
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin
 from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
@@ -32,9 +33,7 @@ def select_rows(
     Returns:
         The fragments with those rows alone, and the selection.
     """
-    counts = [
-        (part.id, int(dataset.get_fragment(part.id).count_rows(filter=filter))) for part in live
-    ]
+    counts = [(part.id, count_rows(dataset.get_fragment(part.id), filter)) for part in live]
     selected = fragment_rows(counts)
     ids = {part.id for part in selected}
     return selected, Selection(filter, tuple(part for part in live if part.id in ids))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancestat.lake.column_bytes import fixed_width
+from lancestat.lake.row_counts import count_rows
 from lancestat.spark.session.arrow_types import (
     BATCH_BYTES,
     BATCH_ROWS,
@@ -53,7 +54,7 @@ class FilteredRows:
     def count(self) -> int:
         """Return the number of rows that pass the filter."""
         if self.is_whole:
-            return int(self.fragment.count_rows(self.filter))
+            return count_rows(self.fragment, self.filter)
         if self._can_be_masked():
             mask = row_mask(self.fragment.fragment_id, self.start, self.stop)
             return int(self._scanner(BATCH_ROWS, mask=mask, with_row_id=True).count_rows())

@@ -11,6 +11,7 @@ import pyarrow as pa
 from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
+from lancestat.lake.row_counts import count_rows
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.spark.read.filtered_rows import FilteredRows
@@ -102,7 +103,7 @@ class _RangeRequest:
 
 
 def _live(fragment: lance.LanceFragment, request: _RangeRequest) -> int:
-    rows = max(0, int(fragment.count_rows()) - request.offset)
+    rows = max(0, count_rows(fragment) - request.offset)
     return rows if request.count is None else min(rows, request.count)
 
 
