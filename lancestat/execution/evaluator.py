@@ -68,7 +68,7 @@ from lancestat.plan.stages import (
     StageProgress,
 )
 from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
-from lancestat.state.join_counts import JoinGroups
+from lancestat.state.join_counts import Accuracy, JoinGroups
 from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
 
 _log = logging.getLogger("lancestat.run")
@@ -397,9 +397,7 @@ class Evaluator:
             done, outcome = evaluation.run(action)
         except LancestatError as error:
             raise error.placed(self.locations.get(action.node)) from None
-        if outcome.accuracy.recall is None and done.work.scope is not Scope.FULL:
-            # An exact comparison of new rows does not change the recall of the others.
-            outcome = replace(outcome, accuracy=action.known)
+        outcome = replace(outcome, accuracy=_accuracy(done.work, action.known, outcome))
         is_lance = done.work.output_format is OutputFormat.LANCE
         result = replace(
             planned(action),
@@ -449,6 +447,21 @@ class Evaluator:
             distances=outcome.distances,
             groups=_groups(action, outcome),
         )
+
+
+def _accuracy(work: JoinWork, known: Accuracy, outcome: JoinOutcome) -> Accuracy:
+    """Return the accuracy of the whole result; an increment measures that of its new rows."""
+    measured, increment = outcome.accuracy, work.increment
+    if increment is None:
+        return measured
+    if increment.scope is Scope.NEW_RIGHT:
+        # Every pair of new right rows is compared, which changes nothing for the others.
+        return known
+    if known.recall is None or measured.recall is None:
+        return measured if known.recall is None else known
+    before, all_rows = increment.known.left_rows, outcome.counts.left_rows
+    recall = known.recall * before + measured.recall * (all_rows - before)
+    return Accuracy(recall / all_rows if all_rows else 1.0, measured.nprobes or known.nprobes)
 
 
 def _groups(action: JoinAction, outcome: JoinOutcome) -> JoinGroups | None:

@@ -307,18 +307,25 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
     world.declare(mode="approx", recall=0.9)
     world.measured = (0.93, 7)
     settle(world)
-    world.measured = (None, None)
+    # As where every pair of new rows is compared.
+    world.measured = (1.0, None)
     append(world, "r", 100, 4)
     [result] = world.run().nodes
     assert result.join is not None
     assert (result.join.scope, result.join.accuracy) == ("new_right", Accuracy(0.93, 7))
     record = world.state.joins()["near"]
     assert record.accuracy == Accuracy(0.93, 7)
-    append(world, "l", 100, 4)
-    world.measured = (0.95, 8)
-    world.run()
-    record = world.state.joins()["near"]
-    assert record.accuracy == Accuracy(0.95, 8)
+    for measured in ((0.95, 8), (1.0, None)):
+        before = world.state.joins()["near"]
+        world.measured = measured
+        append(world, "l", 100 + 4 * (measured[1] is None), 4)
+        world.run()
+        after = world.state.joins()["near"]
+        # Of the rows that were there, and of the four new ones.
+        rows = before.counts.left_rows
+        assert before.accuracy.recall is not None and after.counts.left_rows == rows + 4
+        expected = (before.accuracy.recall * rows + measured[0] * 4) / (rows + 4)
+        assert after.accuracy == Accuracy(pytest.approx(expected), 8)
 
 
 def test_of_two_runs_with_one_plan_the_second_joins_in_full(world: JoinWorld) -> None:

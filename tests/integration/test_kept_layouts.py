@@ -262,6 +262,32 @@ def test_new_left_rows_are_searched_in_the_kept_layout(shop: Shop) -> None:
     assert shop.check() >= 0.88
 
 
+def test_new_left_rows_that_cannot_match_are_not_searched(shop: Shop) -> None:
+    shop.run()
+    nulls = pa.array([None] * 5, pa.list_(pa.float32(), 16))
+    rows = rows_of(clustered(5, 8), 300).set_column(2, "emb", nulls)
+    lance.write_dataset(rows, shop.uri("l"), mode="append")
+    [done] = shop.project.run(shop.project.plan(select="near")).nodes
+    assert done.status == "success", done.message
+    assert done.join is not None and done.join.scope == "new_left"
+    assert done.join.counts.unmatched_left_rows == 5
+
+
+def test_new_rows_do_not_make_the_recall_of_the_others_perfect(shop: Shop) -> None:
+    shop.declare("near", approx={"nprobes": 1})
+    first = shop.run()
+    assert first.join is not None and first.join.accuracy.recall is not None
+    assert first.join.accuracy.recall < 0.995
+    shop.append("r", clustered(3, 8), 4000)
+    [done] = shop.project.run(shop.project.plan(select="near")).nodes
+    assert done.join is not None and done.join.scope == "new_right"
+    assert done.join.accuracy == first.join.accuracy
+    shop.append("l", clustered(300, 8), 300)
+    [done] = shop.project.run(shop.project.plan(select="near")).nodes
+    assert done.join is not None and done.join.scope == "new_left"
+    assert done.join.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
+
+
 DATA = "rows.lance/data/*.lance"
 
 

@@ -279,6 +279,34 @@ def test_only_groups_of_new_right_rows_are_compared_again(world: SparkWorld) -> 
     assert world.rows() == world.expected()
 
 
+def test_new_right_rows_without_vectors_follow_rows_that_have_some(world: SparkWorld) -> None:
+    """Where no left row has a vector either, that of the old rows tells how long they are."""
+    lists = pa.list_(pa.float32())
+
+    def rows(first: int, key: str, name: str, values: list[list[float] | None]) -> pa.Table:
+        ids = range(first, first + len(values))
+        columns = {"id": list(ids), "other": [0] * len(values), name: pa.array(values, lists)}
+        return pa.table({**columns, key: pa.array([id % 2 for id in ids], pa.int32())})
+
+    left, right = [None] * 4, [[1.0, 2.0, 3.0, 4.0]] * 5 + [None]
+    lance.write_dataset(rows(0, "shop", "v", left), world.uri("l"), mode="overwrite")
+    lance.write_dataset(rows(0, "store", "w", right), world.uri("r"), mode="overwrite")
+    world.declare(
+        on=(("shop", "store"),),
+        join="left_outer",
+        k=3,
+        left=replace(world.join.left, select=("id",)),
+        right=replace(world.join.right, select=("id",)),
+    )
+    [result] = world.run().nodes
+    assert result.status == "success", result.message
+    lance.write_dataset(rows(10, "store", "w", [None] * 2), world.uri("r"), mode="append")
+    [result] = world.run().nodes
+    assert result.status == "success", result.message
+    assert result.join is not None and result.join.scope == "new_right"
+    assert result.join.counts.unmatched_left_rows == 4
+
+
 def test_pairs_are_the_sum_over_groups(spark: SparkSession, world: SparkWorld) -> None:
     """Some groups are far larger than others, and larger than a cell."""
     random = np.random.default_rng(6)

@@ -80,7 +80,8 @@ class SparkJoin:
     def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
         engine, work = self.engine, self.work
         left, right = engine.open_sides(*self.sources, work.request, self.folder, stage)
-        dimension = _common_dimension(left, right, has_bits=work.request.has_bits)
+        known = self._known_right(stage)
+        dimension = _common_dimension(left, right, known, has_bits=work.request.has_bits)
         writer = output.begin(
             work.output_format,
             work.output_uri,
@@ -97,25 +98,24 @@ class SparkJoin:
         keeper = self._keeper(right, dimension)
         kept = None if keeper is None else keeper.look()
         size = JoinSize(*rows, dimension, self._has_index(right), has_nearest_by, kept)
+        searcher = self._searcher(left.side, right.side, dimension, writer)
         return PreparedJoin(
             work,
             JoinFacts(size, engine.cores, in_place),
-            self._searcher(left.side, right.side, dimension, writer),
+            searcher,
             right.excluded,
             self.unproven,
             self.folder.path,
             rollback,
             Probe(Strategy.EXACT, work.scope, None),
             keeper=keeper,
-            known_right=self._known_right(stage, dimension),
+            known_right=None if known is None else replace(searcher.right, side=known.side),
         )
 
-    def _known_right(self, stage: PrepareSides, dimension: int) -> VectorReader | None:
+    def _known_right(self, stage: PrepareSides) -> OpenedSide | None:
         if self.known_right is None:
             return None
-        request = self.work.request
-        opened = self.engine.open_side(self.known_right, request, self.folder, stage)
-        return VectorReader(opened.side, dimension, request.metric, "right")
+        return self.engine.open_side(self.known_right, self.work.request, self.folder, stage)
 
     def _keeper(self, opened: OpenedSide, dimension: int) -> LayoutKeeper | None:
         """Return the kept layouts of the right side, None where it has none."""
@@ -171,13 +171,17 @@ class SparkJoin:
         return index_metric(dataset, right.vector) == self.work.request.metric.value
 
 
-def _common_dimension(left: OpenedSide, right: OpenedSide, *, has_bits: bool) -> int:
+def _common_dimension(
+    left: OpenedSide, right: OpenedSide, known_right: OpenedSide | None, *, has_bits: bool
+) -> int:
     known = {side.dimension for side in (left, right)} - {None}
     if len(known) > 1:
         raise VectorLengthMismatch(
             f"the left side has vectors of {left.dimension} elements, "
             f"the right side of {right.dimension}",
         )
+    if not known and known_right is not None:
+        known = {known_right.dimension}
     # Without any vector the length is the least there can be; bits come by the byte.
     return next(iter(known), None) or (8 if has_bits else 1)
 
