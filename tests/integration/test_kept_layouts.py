@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import lance
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -286,6 +287,26 @@ def test_new_rows_do_not_make_the_recall_of_the_others_perfect(shop: Shop) -> No
     [done] = shop.project.run(shop.project.plan(select="near")).nodes
     assert done.join is not None and done.join.scope == "new_left"
     assert done.join.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
+
+
+@pytest.mark.parametrize("seed", [2, 11])
+def test_the_recall_is_that_of_the_lists_that_were_visited(shop: Shop, seed: int) -> None:
+    """Many centroids are equally near, and which of them are visited depends on their number."""
+    random = np.random.default_rng(seed)
+    right, left = (np.zeros((rows, 16), np.float32) for rows in (1500, 180))
+    for vectors in (right, left):
+        vectors[:, :2] = random.integers(-1, 2, (len(vectors), 8))[:, :2]
+    shop.write("r", right)
+    shop.write("l", left)
+    shop.declare("near", k=1, metric="dot", approx={"recall": 0.99})
+    nearest = np.argmin(1 - left @ right.T, axis=1)
+    for _ in range(2):
+        done = shop.run()
+        found = {left: rows[0][0] for left, rows in shop.result().items()}
+        truth = np.mean([found.get(number) == right for number, right in enumerate(nearest)])
+        assert truth < 1
+        assert done.join is not None
+        assert done.join.accuracy.recall == pytest.approx(truth, abs=0.05)
 
 
 DATA = "rows.lance/data/*.lance"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError, PartitionsLost
-from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
+from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train, visited_share
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS
 from lancestat.knn.laid_pieces import LaidPiece, laid_pieces, sample_lists
 from lancestat.knn.list_search import SampledQueries, search_lists
@@ -229,7 +229,7 @@ class Partitioning:
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(layout.centroids))
             sampled = self._sampled(layout, measuring)
-            recall = _recall(layout.centroids, measuring, sampled, nprobes)
+            recall = _recall(layout.centroids, measuring, sampled.lists, nprobes)
             if self.request.reached_by(recall):
                 return replace(layout, nprobes=nprobes, recall=recall)
         queries = self.left.sample(SAMPLE_ROWS)
@@ -268,18 +268,16 @@ class Partitioning:
         chosen = recall_curve(order[::2], sampled.lists[::2])
         nprobes = declared or choose_nprobes(chosen, self.request.recall or 1.0)
         nprobes = min(nprobes, len(centroids))
-        measured = recall_curve(order[1::2], sampled.lists[1::2]) if len(queries) > 1 else chosen
-        return nprobes, float(measured.recall[nprobes - 1])
+        measuring = slice(1, None, 2) if len(queries) > 1 else slice(None)
+        return nprobes, _recall(centroids, queries[measuring], sampled.lists[measuring], nprobes)
 
 
 def _recall(
-    centroids: Centroids,
-    queries: NDArray[np.float32],
-    sampled: SampledNeighbours,
-    nprobes: int,
+    centroids: Centroids, queries: NDArray[np.float32], lists: NDArray[np.int32], nprobes: int
 ) -> float:
-    order = centroids.nearest_lists(queries, len(centroids))
-    return float(recall_curve(order, sampled.lists).recall[nprobes - 1])
+    """Return the share of true neighbours in the lists (queries, k) that a search visits."""
+    # Of lists that are equally near, the first of all are not always those that are visited.
+    return visited_share(centroids.nearest_lists(queries, nprobes), lists)
 
 
 @dataclass(frozen=True, slots=True)
