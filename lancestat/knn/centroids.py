@@ -97,6 +97,35 @@ class Centroids:
             projected = _with(projected, np.zeros(len(projected), np.float32))
         return self._nearest(projected, min(nprobes, len(self)))
 
+    def visited_lists(
+        self, queries: NDArray[np.float32], nprobes: int, k: int, rows: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Return the lists that queries visit: the nearest ones, and as many as have k rows.
+
+        Args:
+            queries: (n, dim).
+            nprobes: The least number of lists to visit.
+            k: The number of rows to meet, or all rows where there are fewer.
+            rows: (lists,) how many rows each list has.
+
+        Returns:
+            (n, most lists that a query visits), the nearest first, -1 behind the last one.
+        """
+        visits = self.nearest_lists(queries, nprobes)
+        wanted, count = min(k, int(rows.sum())), visits.shape[1]
+        least = count
+        short = np.flatnonzero(rows[visits].sum(axis=1) < wanted)
+        while len(short):
+            count = min(2 * count, len(self))
+            nearest = self.nearest_lists(queries[short], count)
+            met = np.cumsum(rows[nearest], axis=1)
+            nearest[:, least:][met[:, least - 1 : -1] >= wanted] = -1
+            wider = np.full((len(visits), count), -1, np.int32)
+            wider[:, : visits.shape[1]] = visits
+            wider[short] = nearest
+            visits, short = wider, short[met[:, -1] < wanted]
+        return visits
+
     def _of_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         projected = _projected(rows, self.metric, self.scale)
         return _lengthened(projected, self.length) if self.metric is Metric.DOT else projected

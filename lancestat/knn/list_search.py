@@ -23,10 +23,7 @@ _SKIPPED_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class SampledQueries:
-    """Queries that measure the recall: vectors (m, dim), and the lists they visit (m, nprobes).
-
-    They visit as many lists as the other queries do.
-    """
+    """Queries that measure the recall: vectors (m, dim), and the lists they visit (m, most)."""
 
     values: NDArray[np.float32]
     visits: NDArray[np.int32]
@@ -79,7 +76,7 @@ def search_lists(
         dataset: `partitioned` at its version.
         partitioned: The positions of the lists.
         queries: (n, dim).
-        visits: (n, nprobes): the lists of each query, as `Centroids.nearest_lists` gives them.
+        visits: (n, most): the lists of each query, as `Centroids.visited_lists` gives them.
         lists: Those to search here; other tasks search the others.
         k: The number of neighbours.
         metric: The distance.
@@ -93,7 +90,7 @@ def search_lists(
     count, everywhere = len(queries), np.empty(0, np.int64)
     if sample is not None:
         queries = np.concatenate([queries, sample.values, sample.values])
-        visits = np.concatenate([visits, sample.visits])
+        visits = _stacked(visits, sample.visits)
         everywhere = np.arange(len(visits), len(queries))
     nearest = ExactSearch(
         queries, k, metric, limit=limit, behind=behind, block_bytes=block_bytes, like=like
@@ -125,6 +122,14 @@ def search_lists(
     if sample is not None:
         sampled = SampledResult(found.some(slice(count, len(visits))), found.some(everywhere))
     return ListSearchResult(found.some(slice(count)), pairs, sampled)
+
+
+def _stacked(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return the lists of all queries."""
+    visits = np.full((len(first) + len(second), max(first.shape[1], second.shape[1])), -1, np.int32)
+    visits[: len(first), : first.shape[1]] = first
+    visits[len(first) :, : second.shape[1]] = second
+    return visits
 
 
 def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:

@@ -33,6 +33,11 @@ class LiveRows:
         none = np.empty(0, np.int64)
         return cls(np.array(fragments, np.int64), np.concatenate([none, *keys]))
 
+    @property
+    def are_all(self) -> bool:
+        """Whether no row of a layout can have gone."""
+        return not len(self.deleted) and not (self.fragments < 0).any()
+
     def keys(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the keys of places, -1 for rows that are not on the side any more."""
         numbers = self.fragments[places >> OFFSET_BITS]

@@ -312,6 +312,26 @@ def live_rows(
     return (keys, slice(None)) if is_live.all() else (keys[is_live], is_live)
 
 
+def live_list_rows(
+    dataset: lance.LanceDataset, partitioned: PartitionedDataset
+) -> NDArray[np.int64]:
+    """Return the number of live rows of each list; where rows may have gone, places are read.
+
+    Raises:
+        PartitionsLost: they cannot be read.
+    """
+    live, rows = partitioned.live, partitioned.list_rows
+    if live is None or live.are_all:
+        return rows
+    rows = np.zeros_like(rows)
+    options = partitioned.storage_options
+    for fragment_id, offsets in zip(partitioned.fragment_ids, partitioned.offsets, strict=True):
+        table = scan_rows(dataset, fragment_id, 0, int(offsets[-1]), (PLACE,), options)
+        is_live = live.keys(table.column(PLACE).to_numpy()) >= 0
+        rows += np.diff(np.concatenate([[0], np.cumsum(is_live)])[offsets])
+    return rows
+
+
 def scanned(
     dataset: lance.LanceDataset,
     partitioned: PartitionedDataset,

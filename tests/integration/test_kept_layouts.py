@@ -309,6 +309,28 @@ def test_the_recall_is_that_of_the_lists_that_were_visited(shop: Shop, seed: int
         assert done.join.accuracy.recall == pytest.approx(truth, abs=0.05)
 
 
+@pytest.mark.parametrize("changes", [{}, {"k": 150, "approx": {"nprobes": 1}}])
+def test_left_rows_get_k_rows_whatever_lists_have(shop: Shop, changes: dict[str, Any]) -> None:
+    """The rows of some lists are gone, or k is more than a list has."""
+    shop.declare("near", **changes)
+    k = changes.get("k", 10)
+    shop.run()
+    assert {len(rows) for rows in shop.result().values()} == {k} and len(shop.result()) == 300
+    right = lance.dataset(shop.uri("r"))
+    vectors = np.stack(right.to_table(["emb"])["emb"].to_pylist())
+    centre = np.array(lance.dataset(shop.uri("l")).take([0], ["emb"])["emb"][0].as_py())
+    gone = np.argsort(((vectors - centre) ** 2).sum(axis=1))[:600]
+    right.delete(f"id in ({', '.join(map(str, gone))})")
+    done = shop.run()
+    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert {len(rows) for rows in shop.result().values()} == {k} and len(shop.result()) == 300
+    assert done.join is not None and done.join.counts.unmatched_left_rows == 0
+    # So a later increment finds as many rows as follow from the counts.
+    shop.append("r", clustered(3, 8), 4000)
+    [done] = shop.project.run(shop.project.plan(select="near")).nodes
+    assert done.join is not None and done.join.scope == "new_right"
+
+
 DATA = "rows.lance/data/*.lance"
 
 

@@ -118,6 +118,23 @@ def test_queries_without_neighbours_are_ignored() -> None:
     assert (recall_curve(order, np.full((2, 2), -1, np.int32)).recall == 1).all()
 
 
+@given(st.integers(0, 2**32), st.integers(1, 12), st.integers(1, 60), st.integers(0, 30))
+def test_as_many_lists_are_visited_as_have_k_rows(
+    seed: int, nprobes: int, k: int, most: int
+) -> None:
+    random = np.random.default_rng(seed)
+    centroids = train(clustered(1, 500), 25, Metric.L2)
+    rows = random.integers(0, most + 1, 25) * (random.random(25) < 0.5)
+    queries = clustered(3, 20)
+    visits = centroids.visited_lists(queries, nprobes, k, rows)
+    order = centroids.nearest_lists(queries, 25)
+    for visited, nearest in zip(visits.tolist(), order.tolist(), strict=True):
+        wanted = nprobes
+        while sum(rows[nearest[:wanted]]) < min(k, rows.sum()):
+            wanted += 1
+        assert [number for number in visited if number >= 0] == nearest[:wanted]
+
+
 def test_the_visited_share_counts_neighbours_in_visited_lists() -> None:
     visits = np.array([[2, 0], [0, 1]], np.int32)
     truth = np.array([[2, 2, 1, 0], [2, 1, -1, -1]], np.int32)

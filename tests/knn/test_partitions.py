@@ -20,6 +20,7 @@ from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
+    live_list_rows,
     read_lists,
     write_groups,
     write_partition,
@@ -343,3 +344,5 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     positions = np.flatnonzero(live)
     assert_same(found.neighbours, search(queries, rows[live], K, Metric.L2, positions))
     assert (found.lists == centroids.assign(rows)[found.neighbours.positions]).all()
+    counts = np.bincount(centroids.assign(rows[live]), minlength=LISTS)
+    np.testing.assert_array_equal(live_list_rows(dataset, partitioned), counts)

@@ -21,6 +21,7 @@ from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
     commit,
+    live_list_rows,
     write_partition,
 )
 from lancestat.knn.request import JoinRequest
@@ -48,12 +49,13 @@ class Layout:
     """The right side by list, and the number of lists that a left row visits.
 
     `recall` is measured on a sample of left rows that did not choose `nprobes`; None where
-    there are no left rows to sample. `excluded` right rows cannot match. With `places` the search
-    knows rows by their keys.
+    there are no left rows to sample. `excluded` right rows cannot match. `rows` are the numbers of
+    live rows in the lists. With `places` the search knows rows by their keys.
     """
 
     partitioned: PartitionedDataset
     centroids: Centroids
+    rows: NDArray[np.int64]
     nprobes: int
     recall: float | None
     excluded: int
@@ -151,10 +153,12 @@ class Partitioning:
         options = self.right.side.storage_options
         partitioned = commit(written.parts, uri, self.right.dimension, options)
         sampled = merge_sampled([part.sampled for part in written.parts], self.request.k)
-        nprobes, recall = self._nprobes(centroids, queries, sampled)
+        list_rows = partitioned.list_rows
+        nprobes, recall = self._nprobes(centroids, list_rows, queries, sampled)
         layout = Layout(
             partitioned,
             centroids,
+            list_rows,
             nprobes,
             recall,
             len(written.excluded),
@@ -211,9 +215,14 @@ class Partitioning:
         excluded: int,
         places: RowPlaces,
     ) -> Layout:
-        """Return the layout of rows that are in lists already, all of which a left row visits."""
+        """Return the layout of rows that are in lists already, all of which a left row visits.
+
+        Raises:
+            PartitionsLost: the lists cannot be read.
+        """
+        rows = live_list_rows(opened_lists(partitioned), partitioned)
         like = self.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
-        return Layout(partitioned, centroids, len(centroids), None, excluded, like, places)
+        return Layout(partitioned, centroids, rows, len(centroids), None, excluded, like, places)
 
     def measured(self, layout: Layout, known_nprobes: int | None) -> Layout:
         """Return the layout measured on a sample of left rows.
@@ -229,12 +238,12 @@ class Partitioning:
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(layout.centroids))
             sampled = self._sampled(layout, measuring)
-            recall = _recall(layout.centroids, measuring, sampled.lists, nprobes)
+            recall = self._recall(layout.centroids, layout.rows, measuring, sampled.lists, nprobes)
             if self.request.reached_by(recall):
                 return replace(layout, nprobes=nprobes, recall=recall)
         queries = self.left.sample(SAMPLE_ROWS)
         sampled = self._sampled(layout, queries)
-        chosen, measured = self._nprobes(layout.centroids, queries, sampled)
+        chosen, measured = self._nprobes(layout.centroids, layout.rows, queries, sampled)
         return replace(layout, nprobes=chosen, recall=measured)
 
     def measuring_rows(self) -> NDArray[np.float32]:
@@ -258,26 +267,36 @@ class Partitioning:
         return merge_sampled(self.jobs.run(sample, shares), request.k)
 
     def _nprobes(
-        self, centroids: Centroids, queries: NDArray[np.float32], sampled: SampledNeighbours
+        self,
+        centroids: Centroids,
+        rows: NDArray[np.int64],
+        queries: NDArray[np.float32],
+        sampled: SampledNeighbours,
     ) -> tuple[int, float | None]:
         declared = self.request.nprobes
         if not len(queries):
             return declared or 1, None
-        order = centroids.nearest_lists(queries, len(centroids))
         # Every other query: the sample is in row order, which may not be random.
-        chosen = recall_curve(order[::2], sampled.lists[::2])
+        order = centroids.nearest_lists(queries[::2], len(centroids))
+        chosen = recall_curve(order, sampled.lists[::2])
         nprobes = declared or choose_nprobes(chosen, self.request.recall or 1.0)
         nprobes = min(nprobes, len(centroids))
         measuring = slice(1, None, 2) if len(queries) > 1 else slice(None)
-        return nprobes, _recall(centroids, queries[measuring], sampled.lists[measuring], nprobes)
+        lists = sampled.lists[measuring]
+        return nprobes, self._recall(centroids, rows, queries[measuring], lists, nprobes)
 
-
-def _recall(
-    centroids: Centroids, queries: NDArray[np.float32], lists: NDArray[np.int32], nprobes: int
-) -> float:
-    """Return the share of true neighbours in the lists (queries, k) that a search visits."""
-    # Of lists that are equally near, the first of all are not always those that are visited.
-    return visited_share(centroids.nearest_lists(queries, nprobes), lists)
+    def _recall(
+        self,
+        centroids: Centroids,
+        rows: NDArray[np.int64],
+        queries: NDArray[np.float32],
+        lists: NDArray[np.int32],
+        nprobes: int,
+    ) -> float:
+        """Return the share of true neighbours in the lists (queries, k) that a search visits."""
+        # Of lists that are equally near, the first of all are not always those that are visited.
+        visits = centroids.visited_lists(queries, nprobes, self.request.k, rows)
+        return visited_share(visits, lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -296,15 +315,14 @@ class PartitionProbe:
         layout, partitioned = self.layout, self.layout.partitioned
         queries = self.left.read(cell.left)
         vectors = queries.values[queries.valid]
-        centroids, nprobes, sample = layout.centroids, layout.nprobes, None
+        sample = None
         if self.sample is not None and cell.chunk == 0:
-            visits = centroids.nearest_lists(self.sample, nprobes)
-            sample = SampledQueries(self.sample, visits)
+            sample = SampledQueries(self.sample, self._visits(self.sample))
         searched = search_lists(
             opened_lists(partitioned),
             partitioned,
             vectors,
-            centroids.nearest_lists(vectors, nprobes),
+            self._visits(vectors),
             self.parts[cell.part],
             self.request.k,
             self.request.metric,
@@ -322,6 +340,10 @@ class PartitionProbe:
         return ProbeResult(
             queries.valid, neighbours, excluded, searched.pairs, seconds, searched.sampled
         )
+
+    def _visits(self, queries: NDArray[np.float32]) -> NDArray[np.int32]:
+        layout = self.layout
+        return layout.centroids.visited_lists(queries, layout.nprobes, self.request.k, layout.rows)
 
 
 def opened_lists(partitioned: PartitionedDataset) -> lance.LanceDataset:
