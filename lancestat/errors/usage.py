@@ -175,7 +175,10 @@ class NotVectors(UsageError):
 
     code = "LS455"
     merged = ("LS551",)
-    remedy = "Name a column of lists of floats, int8 or uint8; of int8 or uint8 for `hamming`."
+    remedy = (
+        "Name a column of lists of floats, int8 or uint8; of int8 or uint8 for `hamming`. Spark "
+        "has no uint8: in a DataFrame use int8."
+    )
 
 
 class VectorLengthMismatch(UsageError):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
+from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -191,8 +192,12 @@ def knn_join(
             they have to be.
         RunError: there is no scratch, or Spark failed.
     """
+    for name, side in (("left", left), ("right", right)):
+        _check(name, side, hasattr(side, "sparkSession"), "a DataFrame")
+    for name, columns in (("select_left", select_left), ("select_right", select_right)):
+        _check(name, columns, not isinstance(columns, str), "a list of names")
     spark = left.sparkSession
-    is_range = k == ALL
+    is_range = isinstance(k, str) and k == ALL
     if isinstance(k, str) and not is_range:
         raise InvalidArgument(f"k is {k!r}; expected a number, or 'all'")
     most = RANGE_NEIGHBOURS if isinstance(k, str) else k
@@ -277,8 +282,10 @@ def _request(
     min_right_rows: int,
     rank: bool,
 ) -> JoinRequest:
-    _check("k", k, 1 <= k <= MOST_NEIGHBOURS, f"1 to {MOST_NEIGHBOURS:,}")
-    _check("min_right_rows", min_right_rows, min_right_rows >= 0, "0 or more")
+    _check(
+        "k", k, _is_whole(k, 1, MOST_NEIGHBOURS), f"a whole number from 1 to {MOST_NEIGHBOURS:,}"
+    )
+    _check("min_right_rows", min_right_rows, _is_whole(min_right_rows, 0), "0 or more")
     search_mode = _word(Mode, "mode", mode)
     if search_mode is Mode.EXACT:
         given = "nprobes" if nprobes is not None else "recall"
@@ -287,10 +294,12 @@ def _request(
     elif nprobes is None and recall is None:
         recall = 0.95
     if nprobes is not None:
-        _check("nprobes", nprobes, nprobes >= 1 and recall is None, "1 or more, and no recall")
+        is_right = _is_whole(nprobes, 1) and recall is None
+        _check("nprobes", nprobes, is_right, "a whole number, 1 or more, and no recall")
     if recall is not None:
-        _check("recall", recall, 0 < recall <= 1, "above 0 and at most 1")
+        _check("recall", recall, _is_number(recall) and 0 < recall <= 1, "above 0 and at most 1")
     if max_distance is not None:
+        _check("max_distance", max_distance, _is_number(max_distance), "a number")
         reason = distance_objection(max_distance, metric)
         if reason is not None:
             raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
@@ -313,7 +322,7 @@ def _request(
 def _range_request(request: JoinRequest, max_pairs: int) -> JoinRequest:
     if request.max_distance is None:
         raise InvalidArgument("k is 'all'; expected max_distance with it")
-    _check("max_pairs", max_pairs, max_pairs >= 0, "0 or more")
+    _check("max_pairs", max_pairs, _is_whole(max_pairs, 0), "a whole number, 0 or more")
     return replace(request, is_range=True, max_pairs=max_pairs)
 
 
@@ -344,7 +353,22 @@ def _keys(on: Sequence[str | tuple[str, str]]) -> list[tuple[str, str]]:
 
 def _check(name: str, value: object, is_right: bool, expected: str) -> None:
     if not is_right:
-        raise InvalidArgument(f"{name} is {value}; expected {expected}")
+        raise InvalidArgument(f"{name} is {_shown(value)}; expected {expected}")
+
+
+def _shown(value: object) -> str:
+    is_plain = value is None or isinstance(value, (str, Number))
+    return repr(value) if is_plain else f"a {type(value).__name__}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _is_whole(value: object, least: int, most: int | None = None) -> bool:
+    if not isinstance(value, Integral) or isinstance(value, bool):
+        return False
+    return int(value) >= least and (most is None or int(value) <= most)
 
 
 def _word(kind: type[Word], name: str, value: str) -> Word:

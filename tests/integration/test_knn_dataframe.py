@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as sf
 
@@ -196,6 +197,16 @@ def test_vectors_of_different_lengths_name_the_row(spark: SparkSession) -> None:
     [
         ({"k": 0}, "LS460.*k is 0"),
         ({"k": 100_001}, "LS460.*100,000"),
+        ({"k": True}, "LS460.*k is True"),
+        ({"k": 2.5}, "LS460.*k is 2.5"),
+        ({"k": None}, "LS460.*k is None"),
+        ({"k": np.array([1, 2])}, "LS460.*k is a ndarray"),
+        ({"k": "all", "max_distance": 1.0, "max_pairs": "9"}, "LS460.*max_pairs is '9'"),
+        ({"max_distance": "0.3"}, "LS460.*max_distance is '0.3'"),
+        ({"mode": "approx", "nprobes": 1.5}, "LS460.*nprobes is 1.5"),
+        ({"mode": "approx", "recall": "0.9"}, "LS460.*recall is '0.9'"),
+        ({"min_right_rows": None}, "LS460.*min_right_rows is None"),
+        ({"select_right": "id"}, "LS460.*select_right is 'id'.*list of names"),
         ({"metric": "cosin"}, "LS460.*did you mean 'cosine'"),
         ({"join": "outer"}, "LS460.*inner, left_outer"),
         ({"mode": "fast"}, "LS460.*exact, approx"),
@@ -216,6 +227,11 @@ def test_wrong_arguments_are_refused_before_spark_runs(
 
     with pytest.raises((UsageError, RunError), match=f"(?s){message}"):
         join(side, side, **given)
+
+
+def test_what_is_no_dataframe_is_refused(spark: SparkSession) -> None:
+    with pytest.raises(UsageError, match=r"LS460.*right is a Table; expected a DataFrame"):
+        join(frame(spark, [[1.0]]), pa.table({"emb": [[1.0]]}), 1)
 
 
 def test_a_column_without_vectors_is_refused(spark: SparkSession) -> None:
