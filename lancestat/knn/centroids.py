@@ -200,19 +200,6 @@ def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int32]) -> RecallCu
     return RecallCurve(recall, lower)
 
 
-def visited_share(visits: NDArray[np.int32], truth: NDArray[np.int32]) -> float:
-    """Return the share of true neighbours that are in visited lists, 1 where there are none.
-
-    Args:
-        visits: (queries, nprobes): the lists that a search visits.
-        truth: (queries, k): as for `recall_curve`.
-    """
-    pairs = zip(truth, visits, strict=True)
-    hits = np.array([np.isin(lists, mine) for lists, mine in pairs]).reshape(truth.shape)
-    exists = truth >= 0
-    return float(hits[exists].mean()) if exists.any() else 1.0
-
-
 _ONE_SIDED_95 = 1.645
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.knn.neighbours import Neighbours, recall_of
+from lancestat.knn.neighbours import Neighbours, share_found
 from lancestat.knn.partitions import PartitionedDataset, read_lists
 from lancestat.knn.request import Metric
 from lancestat.knn.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
@@ -38,7 +38,7 @@ class SampledResult:
 
     def recall(self) -> float | None:
         """Return the share of true neighbours that were found; None where there are none."""
-        return recall_of(self.found, self.true)
+        return share_found(self.true.positions, self.found.positions)
 
 
 @dataclass(frozen=True, slots=True)

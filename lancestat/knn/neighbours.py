@@ -104,14 +104,19 @@ def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
     )
 
 
-def recall_of(found: Neighbours, true: Neighbours) -> float | None:
-    """Return the share of true neighbours that were found; None where there are none."""
-    exists = true.positions >= 0
+def share_found(
+    true: NDArray[np.int64] | NDArray[np.int32], found: NDArray[np.int64] | NDArray[np.int32]
+) -> float | None:
+    """Return the share of numbers that are among those found for their query; None without any.
+
+    Args:
+        true: (queries, k): positions of neighbours, or the lists these are in, -1 for none.
+        found: (queries, m): positions, or the lists that were visited.
+    """
+    exists = true >= 0
     if not exists.any():
         return None
-    hits = [
-        np.isin(theirs, mine) for theirs, mine in zip(true.positions, found.positions, strict=True)
-    ]
+    hits = [np.isin(theirs, mine) for theirs, mine in zip(true, found, strict=True)]
     return float(np.array(hits)[exists].mean())
 
 

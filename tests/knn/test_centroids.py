@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.knn.centroids import best, choose_nprobes, recall_curve, train, visited_share
+from lancestat.knn.centroids import best, choose_nprobes, recall_curve, train
 from lancestat.knn.request import Metric
 from lancestat.knn.search import search
 
@@ -133,14 +133,6 @@ def test_as_many_lists_are_visited_as_have_k_rows(
         while sum(rows[nearest[:wanted]]) < min(k, rows.sum()):
             wanted += 1
         assert [number for number in visited if number >= 0] == nearest[:wanted]
-
-
-def test_the_visited_share_counts_neighbours_in_visited_lists() -> None:
-    visits = np.array([[2, 0], [0, 1]], np.int32)
-    truth = np.array([[2, 2, 1, 0], [2, 1, -1, -1]], np.int32)
-    assert visited_share(visits, truth) == pytest.approx(4 / 6)
-    assert visited_share(visits, np.full((2, 4), -1, np.int32)) == 1
-    assert visited_share(visits[:0], truth[:0]) == 1
 
 
 @given(st.integers(0, 2**32), st.integers(1, 30), st.integers(1, 12), st.integers(1, 8))

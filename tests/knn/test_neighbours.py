@@ -6,10 +6,11 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.knn.neighbours import Neighbours, merge
+from lancestat.knn.neighbours import Neighbours, merge, share_found
 from tests.examples import examples
 
 # Few values, so that there are ties; a distance of infinity is one, and a zero may be negative.
@@ -51,3 +52,11 @@ def test_merged_neighbours_are_the_nearest_of_all(
     expected = neighbours(together, k)
     np.testing.assert_array_equal(merged.positions, expected.positions)
     np.testing.assert_array_equal(merged.distances, expected.distances)
+
+
+def test_the_share_of_true_neighbours_in_visited_lists() -> None:
+    visits = np.array([[2, 0], [0, -1]], np.int32)
+    true = np.array([[2, 2, 1, 0], [2, 0, -1, -1]], np.int32)
+    assert share_found(true, visits) == pytest.approx(4 / 6)
+    assert share_found(np.full((2, 4), -1, np.int32), visits) is None
+    assert share_found(true[:0], visits[:0]) is None

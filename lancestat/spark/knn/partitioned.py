@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError, PartitionsLost
-from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train, visited_share
+from lancestat.knn.centroids import Centroids, choose_nprobes, recall_curve, train
 from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS
 from lancestat.knn.laid_pieces import LaidPiece, laid_pieces, sample_lists
 from lancestat.knn.list_search import SampledQueries, search_lists
 from lancestat.knn.live_rows import OFFSET_BITS, OFFSET_MASK
+from lancestat.knn.neighbours import share_found
 from lancestat.knn.partitions import (
     PartitionedDataset,
     WrittenPart,
@@ -296,7 +297,8 @@ class Partitioning:
         """Return the share of true neighbours in the lists (queries, k) that a search visits."""
         # Of lists that are equally near, the first of all are not always those that are visited.
         visits = centroids.visited_lists(queries, nprobes, self.request.k, rows)
-        return visited_share(visits, lists)
+        share = share_found(lists, visits)
+        return 1.0 if share is None else share
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing_extensions import assert_never
 from lancestat.knn.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.knn.groups import GroupCell
 from lancestat.knn.index import IndexedSide, SearchParameters
-from lancestat.knn.neighbours import Neighbours, merge, recall_of, within
+from lancestat.knn.neighbours import Neighbours, merge, share_found, within
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.knn.search import ExactSearch
 from lancestat.knn.work import Rows, VectorSide
@@ -89,7 +89,9 @@ class IndexTuning:
         if self.request.nprobes is not None:
             parameters = SearchParameters(self.request.nprobes)
             neighbours = side.search(queries, self.request.k, parameters)
-            return IndexSearch(parameters, recall_of(neighbours, truth), excluded)
+            return IndexSearch(
+                parameters, share_found(truth.positions, neighbours.positions), excluded
+            )
         assert self.request.recall is not None
         if len(queries) < 2:
             return None
