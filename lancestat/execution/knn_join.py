@@ -285,7 +285,8 @@ def _request(
     _check(
         "k", k, _is_whole(k, 1, MOST_NEIGHBOURS), f"a whole number from 1 to {MOST_NEIGHBOURS:,}"
     )
-    _check("min_right_rows", min_right_rows, _is_whole(min_right_rows, 0), "0 or more")
+    is_right = _is_whole(min_right_rows, 0)
+    _check("min_right_rows", min_right_rows, is_right, "a whole number, 0 or more")
     search_mode = _word(Mode, "mode", mode)
     if search_mode is Mode.EXACT:
         given = "nprobes" if nprobes is not None else "recall"
@@ -297,7 +298,8 @@ def _request(
         is_right = _is_whole(nprobes, 1) and recall is None
         _check("nprobes", nprobes, is_right, "a whole number, 1 or more, and no recall")
     if recall is not None:
-        _check("recall", recall, _is_number(recall) and 0 < recall <= 1, "above 0 and at most 1")
+        is_right = _is_number(recall) and 0 < recall <= 1
+        _check("recall", recall, is_right, "a number above 0 and at most 1")
     if max_distance is not None:
         _check("max_distance", max_distance, _is_number(max_distance), "a number")
         reason = distance_objection(max_distance, metric)

@@ -43,6 +43,9 @@ LAYOUT_BYTES = 128 << 20
 _LIKE_ROWS = 2048
 # Rows to train on are taken so many in a row: by single rows it takes twenty times as long.
 _TRAIN_TOGETHER = 8
+# Sampled left rows that choose how many lists to visit, and those that measure the recall: every
+# other one, since the sample is in row order, which may not be random.
+_CHOOSING, _MEASURING = slice(None, None, 2), slice(1, None, 2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,21 +238,21 @@ class Partitioning:
         Raises:
             PartitionsLost: the lists cannot be read.
         """
-        nprobes, measuring = self.request.nprobes or known_nprobes, self.measuring_rows()
+        queries = self.left.sample(SAMPLE_ROWS)
+        nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(layout.centroids))
             sampled = self._sampled(layout, measuring)
             recall = self._recall(layout.centroids, layout.rows, measuring, sampled.lists, nprobes)
             if self.request.reached_by(recall):
                 return replace(layout, nprobes=nprobes, recall=recall)
-        queries = self.left.sample(SAMPLE_ROWS)
         sampled = self._sampled(layout, queries)
         chosen, measured = self._nprobes(layout.centroids, layout.rows, queries, sampled)
         return replace(layout, nprobes=chosen, recall=measured)
 
     def measuring_rows(self) -> NDArray[np.float32]:
         """Return the sampled left rows (rows, dim) that do not choose how many lists to visit."""
-        return self.left.sample(SAMPLE_ROWS)[1::2]
+        return self.left.sample(SAMPLE_ROWS)[_MEASURING]
 
     def _sampled(self, layout: Layout, queries: NDArray[np.float32]) -> SampledNeighbours:
         request, threads = self.request, self.threads
@@ -277,12 +280,11 @@ class Partitioning:
         declared = self.request.nprobes
         if not len(queries):
             return declared or 1, None
-        # Every other query: the sample is in row order, which may not be random.
-        order = centroids.nearest_lists(queries[::2], len(centroids))
-        chosen = recall_curve(order, sampled.lists[::2])
+        order = centroids.nearest_lists(queries[_CHOOSING], len(centroids))
+        chosen = recall_curve(order, sampled.lists[_CHOOSING])
         nprobes = declared or choose_nprobes(chosen, self.request.recall or 1.0)
         nprobes = min(nprobes, len(centroids))
-        measuring = slice(1, None, 2) if len(queries) > 1 else slice(None)
+        measuring = _MEASURING if len(queries) > 1 else slice(None)
         lists = sampled.lists[measuring]
         return nprobes, self._recall(centroids, rows, queries[measuring], lists, nprobes)
 
