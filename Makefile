@@ -90,7 +90,7 @@ format: install ## Let ruff write the code's layout
 	@$(BIN)/ruff format .
 
 .PHONY: generate
-generate: install ## Write schemas/, docs/yaml.md and docs/errors.md anew from their declarations
+generate: install ## Generate schemas/, docs/reference/{yaml,errors}.md from the code
 	@$(BIN)/python -m lancestat.spec.reference
 	@$(BIN)/python -m lancestat.errors.reference
 

@@ -106,7 +106,7 @@ def test_the_rooms_are_the_layers_of_the_import_contract() -> None:
 
 
 def test_operations_lists_every_command_in_the_order_of_the_help() -> None:
-    section = text_of("docs/operations.md").split("## Commands")[1].split("\n## ")[0]
+    section = text_of("docs/how-to/operations.md").split("## Commands")[1].split("\n## ")[0]
     assert re.findall(r"^\| `([a-z]+)", section, re.MULTILINE) == list(COMMANDS)
     for code in ExitCode:
         assert str(code.value) in section
@@ -142,7 +142,7 @@ def test_yaml_that_is_shown_is_valid(page: str) -> None:
 
 
 def test_statistics_explains_every_word_and_key() -> None:
-    page = text_of("docs/statistics.md")
+    page = text_of("docs/explanation/statistics.md")
     words = [reason.value for reason in (*Reason, *GuardReason)]
     keys = [
         wire.VERSION,
@@ -157,7 +157,7 @@ def test_statistics_explains_every_word_and_key() -> None:
 
 
 def test_spark_explains_every_word_of_an_explanation() -> None:
-    page = text_of("docs/spark.md")
+    page = text_of("docs/how-to/spark.md")
     words = [reason.value for reason in (*PruningReason, *PushDownReason)]
     assert not [word for word in words if f"| `{word}` |" not in page]
     for key in (SPARK_PREFIX + ENABLED, SPARK_PREFIX + ALLOW_STALE, OWN_SPARK_PREFIX + PUSHDOWN):
@@ -165,7 +165,7 @@ def test_spark_explains_every_word_of_an_explanation() -> None:
 
 
 def test_every_risk_is_explained() -> None:
-    page = text_of("docs/ci.md")
+    page = text_of("docs/how-to/ci.md")
     assert not [risk.value for risk in Risk if f"| `{risk.value}` |" not in page]
 
 

@@ -1,4 +1,4 @@
-"""Every error that reaches a user, one class for each code: `docs/errors.md` lists them.
+"""Every error that reaches a user, one class for each code: `docs/reference/errors.md` lists them.
 
 `base` has the root and the areas; the other modules declare the codes of one area each.
 """

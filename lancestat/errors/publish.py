@@ -37,7 +37,7 @@ class GitHubNotConfigured(CommentError):
     code = "LS610"
     remedy = (
         "Run it in a job on `pull_request` with GITHUB_TOKEN set, or give `--number`; "
-        "docs/ci.md has an example."
+        "docs/how-to/ci.md has an example."
     )
 
 
@@ -195,7 +195,7 @@ class UnknownRisk(UsageError):
     """`--fail-on` names a risk that does not exist."""
 
     code = "LS666"
-    remedy = "Use the risks that the message lists; docs/ci.md explains them."
+    remedy = "Use the risks that the message lists; docs/how-to/ci.md explains them."
 
 
 class GitFailed(LancestatError):

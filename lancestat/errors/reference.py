@@ -1,4 +1,4 @@
-"""docs/errors.md, from the classes of the errors.
+"""docs/reference/errors.md, from the classes of the errors.
 
 `python -m lancestat.errors.reference` writes it anew, in a checkout.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from lancestat.errors import RETIRED, LancestatError, error_classes
 
-PAGE = "docs/errors.md"
+PAGE = "docs/reference/errors.md"
 
 _HEAD = """\
 # Errors
@@ -51,7 +51,7 @@ def reference() -> str:
 
 def _row(kind: type[LancestatError]) -> str:
     meaning = " ".join((kind.__doc__ or "").split())
-    remedy = re.sub(r"docs/(\w+\.md)", r"[\1](\1)", kind.remedy)
+    remedy = re.sub(r"docs/([\w-]+)/([\w-]+\.md)", r"[\2](../\1/\2)", kind.remedy)
     return f"| {kind.code} | `{kind.__name__}` | {meaning} | {remedy} |"
 
 

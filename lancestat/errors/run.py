@@ -82,7 +82,7 @@ class SparkConnectSession(RunError):
     code = "LS523"
     remedy = (
         'Read with `format("lancestat")`, or use a target with a master in a process of its own; '
-        "docs/spark.md lists what works over Spark Connect."
+        "docs/how-to/spark.md lists what works over Spark Connect."
     )
 
 
@@ -104,7 +104,7 @@ class JavaSourcesRefused(RunError):
     """Spark's own Java compiler does not accept lancestat's sources."""
 
     code = "LS530"
-    remedy = "Use a release of Spark that lancestat supports; docs/spark.md names them."
+    remedy = "Use a release of Spark that lancestat supports; docs/how-to/spark.md names them."
 
 
 class JavaClassNotLoaded(RunError):
@@ -145,7 +145,8 @@ class WorkersLackPackage(RunError):
     remedy = (
         "Write an archive for them with `lancestat package`, and name it in the target's "
         "`spark.package`. For a server of Spark Connect, or a session that lancestat does not "
-        "start, set what that command prints where Spark is started; docs/deploy.md says how."
+        "start, set what that command prints where Spark is started; docs/how-to/deploy.md says "
+        "how."
     )
 
 
@@ -154,7 +155,7 @@ class ConnectorMissing(RunError):
 
     code = "LS540"
     remedy = (
-        "Put the connector for this Spark on its class path (docs/connector.md), or set "
+        "Put the connector for this Spark on its class path (docs/how-to/connector.md), or set "
         "`reader: lancestat`."
     )
 

@@ -53,7 +53,7 @@ class UnknownKey(SpecError):
     """A mapping has a key that is not known there."""
 
     code = "LS103"
-    remedy = "Correct the spelling, or remove the key. docs/yaml.md lists every key."
+    remedy = "Correct the spelling, or remove the key. docs/reference/yaml.md lists every key."
 
 
 class DuplicateKey(SpecError):
@@ -67,21 +67,21 @@ class WrongType(SpecError):
     """A value is of another type than its key takes, such as text in place of a list."""
 
     code = "LS105"
-    remedy = "Write a value of the type that the message names; see docs/yaml.md."
+    remedy = "Write a value of the type that the message names; see docs/reference/yaml.md."
 
 
 class MissingKey(SpecError):
     """A key is missing that is required here."""
 
     code = "LS106"
-    remedy = "Add the key that the message names; see docs/yaml.md."
+    remedy = "Add the key that the message names; see docs/reference/yaml.md."
 
 
 class WrongValue(SpecError):
     """A value is of the right type, but not one that its key accepts."""
 
     code = "LS107"
-    remedy = "Write one of the values that the message names; see docs/yaml.md."
+    remedy = "Write one of the values that the message names; see docs/reference/yaml.md."
 
 
 class InvalidTemplate(SpecError):
@@ -154,6 +154,6 @@ class UnsupportedColumn(SpecError):
 
     code = "LS115"
     remedy = (
-        "Leave the column out of `columns`, or rename it. docs/statistics.md lists the types that "
-        "have statistics."
+        "Leave the column out of `columns`, or rename it. docs/explanation/statistics.md lists "
+        "the types that have statistics."
     )

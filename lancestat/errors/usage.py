@@ -9,7 +9,7 @@ class InvalidSelector(UsageError):
     """A selector is empty, has an unknown method or word, or uses `state:` where it cannot be."""
 
     code = "LS401"
-    remedy = "Use a method that the message lists; docs/operations.md explains them."
+    remedy = "Use a method that the message lists; docs/how-to/operations.md explains them."
 
 
 class NothingSelected(UsageError):
@@ -133,8 +133,8 @@ class InvalidColumnChoice(UsageError):
 
     code = "LS423"
     remedy = (
-        "Correct the names after FOR COLUMNS, as the hint says. docs/statistics.md lists the types "
-        "that have statistics."
+        "Correct the names after FOR COLUMNS, as the hint says. docs/explanation/statistics.md "
+        "lists the types that have statistics."
     )
 
 
@@ -234,7 +234,8 @@ class FilterNotPushed(UsageError):
     code = "LS461"
     remedy = (
         "Compare columns with literals of their types, joined by AND, OR and NOT; for anything "
-        "else, declare the side as a query (`sql`). docs/knn-joins.md has what a filter may hold."
+        "else, declare the side as a query (`sql`). docs/explanation/knn-joins.md has what a "
+        "filter may hold."
     )
 
 
@@ -264,4 +265,4 @@ class InvalidArgument(UsageError):
     """An argument of `lancestat.knn_join` or `explain` is out of range, or excludes another one."""
 
     code = "LS460"
-    remedy = "Give a value that the message names; see docs/python.md."
+    remedy = "Give a value that the message names; see docs/reference/python.md."

@@ -3,7 +3,7 @@
 A resource is a class under `@resource`, with a `Resource` as its `declares`. A field that the YAML
 sets is made by `key` and holds a `Key`. From these declarations come the JSON Schema (`schema`),
 the values with their defaults (`build`), the digest (`digest`), what others may see
-(`redaction`), what a diff compares (`lancestat.review.properties`) and docs/yaml.md
+(`redaction`), what a diff compares (`lancestat.review.properties`) and docs/reference/yaml.md
 (`reference`).
 """
 
@@ -226,7 +226,7 @@ class Key:
     Attributes:
         path: The key, after the group's where it lies in a group of its resource.
         shape: The values that it takes.
-        about: One sentence for editors and docs/yaml.md.
+        about: One sentence for editors and docs/reference/yaml.md.
         title: Used in place of the shape's.
         role: Whether it belongs to digests and diffs.
         is_required: Whether a mapping without it is refused, whatever default the class has.
@@ -267,7 +267,7 @@ class Resource:
 
     Attributes:
         title: Completes the sentence "... must be ...".
-        about: One sentence for editors and docs/yaml.md.
+        about: One sentence for editors and docs/reference/yaml.md.
         noun: What messages call one.
         definition: Its name under `$defs` of the schema, and as `lancestat schema` knows it.
         is_filled: Whether an empty mapping is refused.

@@ -1,4 +1,4 @@
-"""docs/yaml.md and the files of schemas/, from the declarations of the resources.
+"""docs/reference/yaml.md and the files of schemas/, from the declarations of the resources.
 
 `python -m lancestat.spec.reference` writes them anew, in a checkout.
 """
@@ -28,7 +28,7 @@ _HEAD = """\
 # The keys of the YAML
 
 This page is generated from the declarations in `lancestat/spec` by `make generate`; do not edit it.
-[specs/](../specs) has an annotated example of each file, and the README says what it is all for.
+[specs/](../../specs) has an annotated example of each file, and the README says what it is all for.
 """
 _TABLE = "| key | value | default | meaning |\n|---|---|---|---|"
 
@@ -38,7 +38,7 @@ def generated_files() -> Mapping[str, str]:
     schemas = {
         f"schemas/{name}": json_text(schema(name)) for name in (PROJECT_SCHEMA, SPECS_SCHEMA)
     }
-    return {**schemas, "docs/yaml.md": reference()}
+    return {**schemas, "docs/reference/yaml.md": reference()}
 
 
 def reference() -> str:

@@ -102,4 +102,4 @@ def test_the_schema_and_the_reference_follow(patched: Path) -> None:
     schema = json.loads((patched / "schemas/lancestat_specs.schema.json").read_text())
     assert "link" in schema["$defs"]["table"]["properties"]
     row = "| `link` | text that is not empty | | A page about the table. |"
-    assert row in (patched / "docs/yaml.md").read_text()
+    assert row in (patched / "docs/reference/yaml.md").read_text()

@@ -17,7 +17,7 @@ from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 from tests.statistics.columns import BYTES, COLUMNS, hash_value, sketch_of, true_partial
 
-PAGE = Path(__file__).parents[2] / "docs/statistics.md"
+PAGE = Path(__file__).parents[2] / "docs/explanation/statistics.md"
 
 
 def typed(arrow_type: pa.DataType) -> ColumnType:

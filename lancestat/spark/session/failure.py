@@ -81,7 +81,7 @@ def job_error(
     if _MISSING_MODULE.search(reason):
         return WorkersLackPackage(
             f"{job or doing} failed: {reason}",
-            hint="`lancestat package` writes an archive for workers; see docs/deploy.md",
+            hint="`lancestat package` writes an archive for workers; see docs/how-to/deploy.md",
         )
     return JobFailed(f"{job or doing} failed: {reason}", hint=hint)
 
