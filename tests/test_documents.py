@@ -105,9 +105,11 @@ def test_the_rooms_are_the_layers_of_the_import_contract() -> None:
     assert [f"lancestat.{room}" for room in rooms] == re.findall(r'"([\w.]+)"', layers)
 
 
-def test_operations_lists_every_command_in_the_order_of_the_help() -> None:
-    section = text_of("docs/how-to/operations.md").split("## Commands")[1].split("\n## ")[0]
+def test_the_command_line_page_lists_every_command_in_the_order_of_the_help() -> None:
+    page = text_of("docs/reference/cli.md")
+    section = page.split("## Commands")[1].split("\n## ")[0]
     assert re.findall(r"^\| `([a-z]+)", section, re.MULTILINE) == list(COMMANDS)
+    section = page.split("## Exit codes")[1].split("\n## ")[0]
     for code in ExitCode:
         assert str(code.value) in section
 

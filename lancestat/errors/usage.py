@@ -9,7 +9,7 @@ class InvalidSelector(UsageError):
     """A selector is empty, has an unknown method or word, or uses `state:` where it cannot be."""
 
     code = "LS401"
-    remedy = "Use a method that the message lists; docs/how-to/operations.md explains them."
+    remedy = "Use a method that the message lists; docs/reference/cli.md explains them."
 
 
 class NothingSelected(UsageError):
