@@ -234,8 +234,8 @@ class FilterNotPushed(UsageError):
     code = "LS461"
     remedy = (
         "Compare columns with literals of their types, joined by AND, OR and NOT; for anything "
-        "else, declare the side as a query (`sql`). docs/explanation/knn-joins.md has what a "
-        "filter may hold."
+        "else, declare the side as a query (`sql`). docs/how-to/knn-joins.md says what a filter "
+        "may contain."
     )
 
 
