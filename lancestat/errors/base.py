@@ -147,15 +147,15 @@ class PlanFileError(LancestatError):
 
 
 class InternalError(LancestatError):
-    """An unexpected error, which is most likely a defect of lancestat.
+    """An unexpected error, most likely a defect of lancestat.
 
-    In a run only the node that had it fails.
+    In a run, only the node that had it fails.
     """
 
     code = "LS001"
     remedy = (
-        "Report the message and, where it came from a command, the traceback that `--verbose` "
-        "prints. Remove secrets first."
+        "Report the message and, from the command line, the traceback that `--verbose` prints. "
+        "Remove secrets first."
     )
 
 

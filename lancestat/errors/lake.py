@@ -10,13 +10,13 @@ class DatasetMissing(LakeError):
 
     code = "LS201"
     remedy = (
-        "Check the `uri` in the YAML, and that the target's storage options lead to it; lancestat "
-        "creates no tables."
+        "Check the `uri` in the YAML, and that it is reachable with the target's storage options. "
+        "lancestat creates no tables."
     )
 
 
 class AccessDenied(LakeError):
-    """The credentials do not permit reading a dataset."""
+    """The credentials do not allow reading a dataset."""
 
     code = "LS202"
     remedy = (
@@ -26,17 +26,17 @@ class AccessDenied(LakeError):
 
 
 class UnsupportedDataset(LakeError):
-    """The installed Lance cannot read a dataset, or a column of it, by its format or its name."""
+    """The installed Lance cannot read a dataset or a column, because of its format or name."""
 
     code = "LS203"
     remedy = (
-        "Upgrade pylance where lancestat runs and on Spark's workers. Rename a column whose name "
-        "Lance cannot read, or leave it out."
+        "Upgrade pylance where lancestat runs and on Spark's workers. Rename or leave out a "
+        "column whose name Lance cannot read."
     )
 
 
 class DatasetDamaged(LakeError):
-    """A dataset is there and cannot be read: some of its files are damaged or missing."""
+    """A dataset exists but cannot be read: some of its files are damaged or missing."""
 
     code = "LS204"
     remedy = (
@@ -53,27 +53,27 @@ class StoreUnreachable(LakeError):
 
 
 class VersionMissing(LakeError):
-    """A dataset has no such version; it may have been cleaned up."""
+    """A dataset does not have this version; it may have been cleaned up."""
 
     code = "LS206"
     remedy = (
-        "Name a version that is there. Where none was named, the table changed meanwhile: run "
-        "again, and keep versions for longer than a run takes."
+        "Name an existing version. If you did not name one, the table changed during the command: "
+        "run it again, and keep versions for longer than a run takes."
     )
 
 
 class DatasetMisconfigured(LakeError):
-    """A dataset cannot be opened with the URI and the storage options that are declared."""
+    """A dataset cannot be opened with the declared URI and storage options."""
 
     code = "LS207"
     remedy = "Check the scheme of the `uri` and the target's `storage-options`."
 
 
 class UnknownTag(LakeError):
-    """A dataset has no such tag, or the tag is on a branch."""
+    """A dataset does not have this tag, or the tag is on a branch."""
 
     code = "LS208"
-    remedy = "Name a tag on the main line of versions; read a branch by a URI of its own."
+    remedy = "Name a tag of the main branch; read another branch by its own URI."
 
 
 class DatasetReplaced(LakeError):
@@ -84,36 +84,36 @@ class DatasetReplaced(LakeError):
 
 
 class CatalogTableMissing(DatasetMissing):
-    """A catalog has no such table, or no such namespace."""
+    """A catalog does not have this table or namespace."""
 
     code = "LS210"
     remedy = "Check the `table` in the YAML against what the catalog lists."
 
 
 class ManagedByCatalog(LakeError):
-    """A catalog owns the versions of a dataset that the YAML names by its URI.
+    """A catalog manages the versions of a dataset that the YAML names by its URI.
 
-    A commit past the catalog would not be seen by those who read the table through it.
+    Those who read the table through the catalog would not see a commit that bypasses it.
     """
 
     code = "LS213"
     remedy = (
-        "Name the table by its catalog: `table: catalog.namespace.table` in place of `uri`, or of "
-        "`lance` in the output of a join."
+        "Name the table by its catalog: `table: catalog.namespace.table` instead of `uri`, or "
+        "instead of `lance` in the output of a join."
     )
 
 
 class UnannouncedVersion(LakeError):
-    """The folder of a table whose versions a catalog owns has a version that the catalog lacks.
+    """A catalog manages a table's versions and does not know one that is in the table's folder.
 
-    It was committed past the catalog, or its announcement was cut off. Lance commits nothing over a
-    version with which the change conflicts.
+    A commit bypassed the catalog, or was interrupted before it was announced. Lance commits nothing
+    on top of a version that the change conflicts with.
     """
 
     code = "LS216"
     remedy = (
-        "Have the catalog take the version on or remove its manifest; "
-        "publish to the table through the catalog alone."
+        "Let the catalog adopt the version, or remove its manifest. Publish to the table only "
+        "through the catalog."
     )
 
 
@@ -125,7 +125,7 @@ class CatalogUnreachable(LakeError):
 
 
 class CatalogMisconfigured(LakeError):
-    """A catalog cannot be used with the implementation and the properties that are declared."""
+    """A catalog cannot be used with the declared implementation and properties."""
 
     code = "LS212"
     remedy = (
@@ -135,15 +135,15 @@ class CatalogMisconfigured(LakeError):
 
 
 class UnusableTableNames(LakeError):
-    """Tables that a source finds get names that are no names, or that something else has.
+    """Tables found by a source get invalid names, or names that are already taken.
 
-    None of these tables has a node; the other tables of the source have theirs.
+    These tables get no node; the source's other tables do.
     """
 
     code = "LS214"
     remedy = (
-        "Change `name` of the source, `exclude` the tables that the message names, or declare them "
-        "under names of their own."
+        "Change the source's `name`, `exclude` the tables named in the message, or declare them "
+        "under other names."
     )
 
 
@@ -152,6 +152,6 @@ class FoundTableMissing(LakeError):
 
     code = "LS215"
     remedy = (
-        "Correct the name, declare the table, or see that a source finds it: "
-        "`lancestat list --discover` shows what they find."
+        "Correct the name, declare the table, or make a source find it: `lancestat list "
+        "--discover` shows what sources find."
     )

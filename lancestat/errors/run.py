@@ -6,45 +6,45 @@ from lancestat.errors.base import RunError
 
 
 class UnexpectedBatch(RunError):
-    """Rows that were read lack a column, have it twice, or have it in another type."""
+    """Rows that were read lack a column, contain it twice, or have it with another type."""
 
     code = "LS502"
-    remedy = "Run again. If it persists, use one release of pylance on the driver and workers."
+    remedy = "Run again. If it persists, use the same release of pylance on the driver and workers."
 
 
 class FragmentNotAnalyzed(RunError):
-    """One fragment could not be analyzed, for a reason without a code of its own."""
+    """A fragment could not be analyzed, for a reason without its own code."""
 
     code = "LS510"
     remedy = (
-        "Fix the cause, with which the message ends, and run again; fragments that were read "
-        "already are not read again."
+        "Fix the cause at the end of the message, and run again. Fragments that were read already "
+        "are not read again."
     )
 
 
 class JobFailed(RunError):
-    """The Spark job of a table or a KNN join failed, for a reason without a code of its own."""
+    """The Spark job of a table or a KNN join failed, for a reason without its own code."""
 
     code = "LS511"
     remedy = (
-        "The message ends with the cause of the last failed task. Where a worker ran out of "
-        "memory, give it more in the target's `spark` section, or let fewer tasks run at once."
+        "The message ends with the cause of the last failed task. If a worker ran out of memory, "
+        "give it more in the target's `spark` section, or run fewer tasks concurrently."
     )
 
 
 class Cancelled(RunError):
-    """A Spark job was cancelled before it was done."""
+    """A Spark job was cancelled before it finished."""
 
     code = "LS512"
-    remedy = "Run again; fragments that were read already are not read again."
+    remedy = "Run again. Fragments that were read already are not read again."
 
 
 class QueryFailed(RunError):
-    """Spark failed while it computed a query."""
+    """Spark failed while computing a query."""
 
     code = "LS513"
     remedy = (
-        "Correct the query or the rows; the message has Spark's reason, such as a cast that fails."
+        "Correct the query or the rows. The message has Spark's reason, such as a cast that fails."
     )
 
 
@@ -52,11 +52,11 @@ class ValueOutOfRange(RunError):
     """A table holds a value that the Spark type of its column cannot hold."""
 
     code = "LS514"
-    remedy = "Leave the column out of the query, or correct the value in the fragment named."
+    remedy = "Leave the column out of the query, or correct the value in the named fragment."
 
 
 class JavaMissing(RunError):
-    """There is no Java that runs, and Spark needs one."""
+    """Spark needs Java, and none was found that works."""
 
     code = "LS520"
     remedy = "Install OpenJDK 17 and set JAVA_HOME to its folder."
@@ -73,38 +73,38 @@ class SparkNotStarted(RunError):
     """Spark's JVM did not start."""
 
     code = "LS522"
-    remedy = "Check the target's `spark` section; `lancestat debug` tries each part of the set-up."
+    remedy = "Check the target's `spark` section; `lancestat debug` checks each part of the setup."
 
 
 class SparkConnectSession(RunError):
-    """What needs the driver's JVM was asked of a Spark Connect session."""
+    """Something that needs the driver's JVM was requested from a Spark Connect session."""
 
     code = "LS523"
     remedy = (
-        'Read with `format("lancestat")`, or use a target with a master in a process of its own; '
+        'Read with `format("lancestat")`, or use a target with a master in a separate process. '
         "docs/how-to/spark.md lists what works over Spark Connect."
     )
 
 
 class DataSourcesMissing(RunError):
-    """The running Spark has no data sources written in Python, as `format("lancestat")` is."""
+    """This Spark does not support data sources written in Python, such as `format("lancestat")`."""
 
     code = "LS524"
     remedy = "Use `lancestat.read_table`, or Spark 4.0 or newer."
 
 
 class ClassArchiveNotMade(RunError):
-    """The archive of classes, with which Spark starts faster, could not be made."""
+    """The class archive that makes Spark start faster could not be written."""
 
     code = "LS528"
-    remedy = "Correct what the message names and run `lancestat debug --warm-up` again."
+    remedy = "Fix what the message names, and run `lancestat debug --warm-up` again."
 
 
 class JavaSourcesRefused(RunError):
-    """Spark's own Java compiler does not accept lancestat's sources."""
+    """Spark's own Java compiler rejects lancestat's sources."""
 
     code = "LS530"
-    remedy = "Use a release of Spark that lancestat supports; docs/how-to/spark.md names them."
+    remedy = "Use a release of Spark that lancestat supports; docs/how-to/spark.md lists them."
 
 
 class JavaClassNotLoaded(RunError):
@@ -115,43 +115,46 @@ class JavaClassNotLoaded(RunError):
 
 
 class CatalogNotAttached(RunError):
-    """A catalog of the target cannot be a catalog of the Spark session; the tables' views are."""
+    """A catalog of the target could not be added to the Spark session.
+
+    The tables' views were added.
+    """
 
     code = "LS534"
     remedy = (
-        "Give the catalog another name in the target, or correct the session's own catalog of that "
-        "name."
+        "Give the catalog another name in the target, or correct the session's own catalog of "
+        "that name."
     )
 
 
 class PackageUnreadable(RunError):
-    """The target's `spark.package` is not there, or `lancestat package` has not written it."""
+    """The target's `spark.package` does not exist, or was not written by `lancestat package`."""
 
     code = "LS535"
     remedy = "Write it with `lancestat package`, and name it in the target's `spark.package`."
 
 
 class PackageOfOtherVersions(RunError):
-    """The target's `spark.package` has other versions than those that run on the driver."""
+    """The versions in the target's `spark.package` differ from those on the driver."""
 
     code = "LS536"
-    remedy = "Write it anew where lancestat runs: `lancestat package --force`."
+    remedy = "Write it again where lancestat runs: `lancestat package --force`."
 
 
 class WorkersLackPackage(RunError):
-    """Spark's workers have no lancestat, or lack one of the packages that it needs."""
+    """Spark's workers do not have lancestat or one of the packages that it needs."""
 
     code = "LS537"
     remedy = (
         "Write an archive for them with `lancestat package`, and name it in the target's "
-        "`spark.package`. For a server of Spark Connect, or a session that lancestat does not "
-        "start, set what that command prints where Spark is started; docs/how-to/deploy.md says "
-        "how."
+        "`spark.package`. For a Spark Connect server, or a session that lancestat does not start, "
+        "apply the settings that the command prints where Spark is started. docs/how-to/deploy.md "
+        "describes both."
     )
 
 
 class ConnectorMissing(RunError):
-    """`reader: connector` is set, and the Lance connector is not on Spark's class path."""
+    """`reader: connector` is set, but the Lance connector is not on Spark's class path."""
 
     code = "LS540"
     remedy = (
@@ -161,10 +164,10 @@ class ConnectorMissing(RunError):
 
 
 class ConnectorCannotOpen(RunError):
-    """The Lance connector does not open a table at the version that was observed."""
+    """The Lance connector cannot open a table at the version that was planned."""
 
     code = "LS541"
-    remedy = "Use a connector for this Spark that reads this table, or `reader: lancestat`."
+    remedy = "Use a connector for this Spark that can read this table, or `reader: lancestat`."
 
 
 class ConnectorSchemaDiffers(RunError):
@@ -175,7 +178,7 @@ class ConnectorSchemaDiffers(RunError):
 
 
 class ConnectorNotPinned(RunError):
-    """The Lance connector ignores the version that it is told to read."""
+    """The Lance connector ignores the version it is asked to read."""
 
     code = "LS543"
     remedy = "Use a later release of the connector, or `reader: lancestat`."
@@ -189,13 +192,13 @@ class ConnectorNotReadable(RunError):
 
 
 class SideNotWritten(RunError):
-    """A side of a KNN join cannot be written as a Lance dataset, as with a type that Lance lacks.
+    """A side of a KNN join cannot be written in Lance's format, often because it lacks a type.
 
-    Where the scratch folder is the cause, the error is LS581 or LS583.
+    If the scratch folder is the cause, the error is LS581 or LS583.
     """
 
     code = "LS552"
-    remedy = "Leave out columns of types that Lance lacks; the message ends with the cause."
+    remedy = "Leave out columns with types that Lance lacks. The message ends with the cause."
 
 
 class SideUnreadable(RunError):
@@ -203,12 +206,12 @@ class SideUnreadable(RunError):
 
     code = "LS555"
     remedy = (
-        "Correct the side's `sql`, `format`, `uri` or `options`; the message has Spark's reason."
+        "Correct the side's `sql`, `format`, `uri` or `options`. The message has Spark's reason."
     )
 
 
 class IndexUnreadable(RunError):
-    """The vector index of a table cannot be searched, as when its files are damaged."""
+    """The vector index of a table cannot be searched, for example because its files are damaged."""
 
     code = "LS565"
     remedy = "Create the index again with Lance, or set `mode: exact`."
@@ -218,17 +221,17 @@ class IndexMissing(RunError):
     """A table has no vector index on the column that the join searches."""
 
     code = "LS566"
-    remedy = "Run again, so that the join is planned without it; or create the index with Lance."
+    remedy = "Run again to plan the join without the index, or create the index with Lance."
 
 
 class StaleBase(RunError):
     """The last result of a KNN join changed while a run was about to extend or replace it.
 
-    That run wrote nothing.
+    The run wrote nothing.
     """
 
     code = "LS569"
-    remedy = "Run again, and let one run at a time write a result."
+    remedy = "Run again, and let only one run at a time write a result."
 
 
 class OutputError(RunError):
@@ -236,21 +239,24 @@ class OutputError(RunError):
 
 
 class OutputOccupied(OutputError):
-    """The output of a KNN join holds something that no join wrote there, and is left as it is."""
+    """The output of a KNN join contains something that no join wrote there.
+
+    It is left unchanged.
+    """
 
     code = "LS570"
     remedy = "Give the join another `output`, or remove what is there."
 
 
 class OutputNotWritten(OutputError):
-    """The result of a KNN join cannot be written to its output; readers see the old result."""
+    """The result of a KNN join cannot be written to its output. Readers see the previous result."""
 
     code = "LS571"
-    remedy = "Check the `output`, the room and the permissions there; run again."
+    remedy = "Check the `output`, its free space and permissions, and run again."
 
 
 class OutputNotReplaceable(OutputError):
-    """A Parquet result is declared in an object store, where it cannot be replaced in one step."""
+    """A Parquet result is declared in an object store, where it cannot be replaced atomically."""
 
     code = "LS572"
     remedy = "Use `output: {lance: ...}` there, or a local folder for Parquet."
@@ -259,7 +265,7 @@ class OutputNotReplaceable(OutputError):
 class TooManyPairs(OutputError):
     """A KNN join with `k: all` has more pairs within `max_distance` than `max_pairs` allows.
 
-    Nothing is committed: readers see the old result.
+    Nothing is committed, and readers see the previous result.
     """
 
     code = "LS573"
@@ -267,17 +273,17 @@ class TooManyPairs(OutputError):
 
 
 class ScratchNotShared(RunError):
-    """Spark's workers are on other machines, and no scratch folder is declared that all share."""
+    """Spark's workers are on other machines, and no shared scratch folder is declared."""
 
     code = "LS580"
     remedy = "Set the target's `scratch` to a shared folder or an object-store URI."
 
 
 class ScratchFull(RunError):
-    """No space is left in the scratch folder of KNN joins."""
+    """The scratch folder of KNN joins has no space left."""
 
     code = "LS581"
-    remedy = "Make room there, or set the target's `scratch` to a larger place."
+    remedy = "Free space there, or set the target's `scratch` to a larger location."
 
 
 class ScratchUntrusted(RunError):
@@ -295,7 +301,7 @@ class ScratchUnusable(RunError):
 
 
 class PartitionsLost(RunError):
-    """Files of the right side in the scratch folder have vanished, or cannot be read."""
+    """Files of the right side in the scratch folder have disappeared or cannot be read."""
 
     code = "LS587"
     remedy = "Run again, and keep other programs from removing files in the target's `scratch`."

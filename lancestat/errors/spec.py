@@ -8,7 +8,7 @@ from lancestat.errors.base import LancestatError, SpecError
 
 
 class InvalidProject(LancestatError):
-    """The project has errors; each has a code of its own and is in `errors`, in file order."""
+    """The project has errors. Each has its own code, and `errors` lists them in file order."""
 
     code = "LS100"
     remedy = "Fix the errors that are listed with it."
@@ -34,8 +34,9 @@ class UnreadableFile(SpecError):
 
     code = "LS101"
     remedy = (
-        "See that `lancestat_project.yml` and the folders of `spec-paths` are there and may be "
-        "read, hold the files themselves rather than links out of the project, and are UTF-8."
+        "Check that `lancestat_project.yml` and the folders in `spec-paths` exist and are "
+        "readable, that they contain regular UTF-8 files, and that no link leads out of the "
+        "project."
     )
 
 
@@ -44,57 +45,57 @@ class InvalidSyntax(SpecError):
 
     code = "LS102"
     remedy = (
-        "Correct the YAML at the place that is named: indentation, quotes, tags, merge keys. A "
-        "file holds one document."
+        "Correct the YAML at the position named: indentation, quotes, tags, merge keys. A file "
+        "holds one document."
     )
 
 
 class UnknownKey(SpecError):
-    """A mapping has a key that is not known there."""
+    """A mapping has an unknown key."""
 
     code = "LS103"
     remedy = "Correct the spelling, or remove the key. docs/reference/yaml.md lists every key."
 
 
 class DuplicateKey(SpecError):
-    """A mapping has one key twice."""
+    """A mapping has the same key twice."""
 
     code = "LS104"
     remedy = "Remove one of the two."
 
 
 class WrongType(SpecError):
-    """A value is of another type than its key takes, such as text in place of a list."""
+    """A value has another type than its key takes, such as text instead of a list."""
 
     code = "LS105"
-    remedy = "Write a value of the type that the message names; see docs/reference/yaml.md."
+    remedy = "Write a value of the type named in the message; see docs/reference/yaml.md."
 
 
 class MissingKey(SpecError):
-    """A key is missing that is required here."""
+    """A required key is missing."""
 
     code = "LS106"
-    remedy = "Add the key that the message names; see docs/reference/yaml.md."
+    remedy = "Add the key named in the message; see docs/reference/yaml.md."
 
 
 class WrongValue(SpecError):
-    """A value is of the right type, but not one that its key accepts."""
+    """A value has the right type, but its key does not accept it."""
 
     code = "LS107"
-    remedy = "Write one of the values that the message names; see docs/reference/yaml.md."
+    remedy = "Write one of the values named in the message; see docs/reference/yaml.md."
 
 
 class InvalidTemplate(SpecError):
     """A template cannot be rendered.
 
-    It names an unknown variable or an environment variable that is not set, uses a part of Jinja
-    that is not available here, or gives something other than text, a number, true or false.
+    It names an unknown variable or an environment variable that is not set, uses an unsupported
+    part of Jinja, or results in something other than text, a number, true or false.
     """
 
     code = "LS108"
     remedy = (
         "Declare the variable under `vars` or pass it with `--vars`, set the environment variable "
-        "or give it a default, and keep to `var`, `env_var`, `ref` and `target.name`."
+        "or give it a default, and use only `var`, `env_var`, `ref` and `target.name`."
     )
 
 
@@ -113,22 +114,22 @@ class UnknownReference(SpecError):
 
 
 class CyclicReferences(SpecError):
-    """Nodes read each other's results in a circle."""
+    """Nodes read each other's results in a cycle."""
 
     code = "LS111"
     remedy = "Let one of the nodes in the message read something else."
 
 
 class OverlappingOutputs(SpecError):
-    """Two nodes write to one dataset, or the output of a join overlaps with another dataset.
+    """Two nodes write to the same dataset, or a join's output overlaps with another dataset.
 
-    The other dataset is that of another node, or one that the join itself reads.
+    The other dataset belongs to another node, or the join itself reads it.
     """
 
     code = "LS112"
     remedy = (
-        "Give each `output` a folder of its own, neither inside nor around another dataset. "
-        "Declare a table once, or give one of the two `publish: none`."
+        "Give each `output` its own folder, neither inside nor around another dataset. Declare a "
+        "table only once, or give one of the two `publish: none`."
     )
 
 
@@ -136,24 +137,24 @@ class TooComplex(SpecError):
     """The YAML is nested too deeply, or its aliases expand to too many values."""
 
     code = "LS113"
-    remedy = "Nest less deeply and use fewer aliases; an anchor cannot contain itself."
+    remedy = "Use less nesting and fewer aliases; an anchor cannot contain itself."
 
 
 class UnknownColumn(SpecError):
-    """The `columns` of a table name one that its dataset does not have."""
+    """The `columns` of a table name a column that its dataset does not have."""
 
     code = "LS114"
-    remedy = "Correct the name in `columns`, or remove it; the hint has the nearest column."
+    remedy = "Correct the name in `columns`, or remove it; the hint has the most similar name."
 
 
 class UnsupportedColumn(SpecError):
-    """A column that is declared cannot have statistics, because of its type or its name.
+    """A declared column cannot have statistics.
 
-    Its type is one that has no statistics, or its name is empty or holds a dot.
+    Its type is not supported, or its name is empty or contains a dot.
     """
 
     code = "LS115"
     remedy = (
-        "Leave the column out of `columns`, or rename it. docs/explanation/statistics.md lists "
-        "the types that have statistics."
+        "Remove the column from `columns`, or rename it. docs/explanation/statistics.md lists the "
+        "types that have statistics."
     )

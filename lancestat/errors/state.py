@@ -13,7 +13,7 @@ class StateUnreachable(StateError):
 
 
 class StateContended(StateError):
-    """The state could not be written, because other runs kept committing first."""
+    """The state could not be written because other runs kept committing first."""
 
     code = "LS302"
-    remedy = "Run again, with fewer runs at once on one state."
+    remedy = "Run again, with fewer concurrent runs on the same state."

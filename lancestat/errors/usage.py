@@ -6,10 +6,10 @@ from lancestat.errors.base import UsageError
 
 
 class InvalidSelector(UsageError):
-    """A selector is empty, has an unknown method or word, or uses `state:` where it cannot be."""
+    """A selector is empty, has an unknown method or value, or uses `state:` where it may not."""
 
     code = "LS401"
-    remedy = "Use a method that the message lists; docs/reference/cli.md explains them."
+    remedy = "Use a method listed in the message; docs/reference/cli.md explains them."
 
 
 class NothingSelected(UsageError):
@@ -20,37 +20,37 @@ class NothingSelected(UsageError):
 
 
 class NotWritten(UsageError):
-    """A command cannot write to the file or folder that it was given."""
+    """A command cannot write to the given file or folder."""
 
     code = "LS403"
-    remedy = "Name a place that may be written to: `--out`, or `lancestat init DIR`."
+    remedy = "Name a location that you can write to: `--out`, or `lancestat init DIR`."
 
 
 class UnknownTable(UsageError):
-    """A command or a statement names a table that is not there.
+    """A command or statement names a table that does not exist.
 
-    The project declares none of that name, nor has Spark's catalog one for a statement.
+    Neither the project nor, for a statement, Spark's catalog has a table of that name.
     """
 
     code = "LS404"
     remedy = (
-        "Correct the name, or declare the table. Declare a table over the result of a join to use "
-        "it as one."
+        "Correct the name, or declare the table. To use the result of a join as a table, declare "
+        "a table over it."
     )
 
 
 class UnknownTarget(UsageError):
-    """The target that was asked for is not declared.
+    """The requested target is not declared.
 
-    Where the `default-target` of the YAML is not declared, the error is LS110.
+    If the YAML's own `default-target` is not declared, the error is LS110.
     """
 
     code = "LS405"
-    remedy = "Name one of `targets` in `lancestat_project.yml`."
+    remedy = "Name one of the `targets` in `lancestat_project.yml`."
 
 
 class UnknownReader(UsageError):
-    """A `reader` is named that does not exist."""
+    """The named `reader` does not exist."""
 
     code = "LS406"
     remedy = "Use `lancestat` or `connector`."
@@ -60,7 +60,7 @@ class PackageNotWritten(UsageError):
     """`lancestat package` cannot write the archive, or would overwrite a file."""
 
     code = "LS408"
-    remedy = "Name another file, or give `--force` to replace the one that is there."
+    remedy = "Name another file, or replace the existing one with `--force`."
 
 
 class JarNotWritten(UsageError):
@@ -68,23 +68,23 @@ class JarNotWritten(UsageError):
 
     code = "LS409"
     remedy = (
-        "Name another file, or give `--force` to replace the one that is there. NEAREST BY needs "
-        "Spark 4.2 or newer."
+        "Name another file, or replace the existing one with `--force`. NEAREST BY needs Spark "
+        "4.2 or newer."
     )
 
 
 class VersionAndTag(UsageError):
-    """Both a version and a tag are given for one table."""
+    """Both a version and a tag are given for the same table."""
 
     code = "LS410"
     remedy = "Leave one of them out."
 
 
 class InvalidVersion(UsageError):
-    """A version is not a whole number from 1 on."""
+    """A version is not a positive whole number."""
 
     code = "LS411"
-    remedy = "Give a number from 1 on as the version, and a tag as `tag`."
+    remedy = "Give a positive number as the version, and a tag as `tag`."
 
 
 class PathMissing(UsageError):
@@ -95,40 +95,40 @@ class PathMissing(UsageError):
 
 
 class InvalidReadOption(UsageError):
-    """`spark.read.format("lancestat")` got an option that it does not have, or a wrong value."""
+    """`spark.read.format("lancestat")` got an unknown option or a wrong value."""
 
     code = "LS413"
     remedy = "Use `path`, `version`, `tag`, `pushdown` (true or false) and `storage.KEY`."
 
 
 class ReadSchemaMismatch(UsageError):
-    """`spark.read.format("lancestat")` got a schema that is not the table's."""
+    """`spark.read.format("lancestat")` got a schema that differs from the table's."""
 
     code = "LS414"
     remedy = "Leave the schema out, and select and cast columns of the DataFrame."
 
 
 class InvalidQuery(UsageError):
-    """Spark cannot parse or resolve a query, or there is not exactly one statement."""
+    """Spark cannot parse or resolve a query, or the text is not exactly one statement."""
 
     code = "LS420"
-    remedy = "Correct the query where the message points; it is one statement, in UTF-8."
+    remedy = "Correct the query where the message points. It must be one statement, in UTF-8."
 
 
 class UnsupportedStatement(UsageError):
-    """ANALYZE TABLE has NOSCAN or PARTITION, or goes with `--explain`, which do not apply to it."""
+    """ANALYZE TABLE is used with NOSCAN, PARTITION or `--explain`, which it does not support."""
 
     code = "LS421"
     remedy = (
         "Write `ANALYZE TABLE t COMPUTE STATISTICS`, with `FOR COLUMNS a, b` or `FOR ALL COLUMNS` "
-        "where needed, without NOSCAN, PARTITION and `--explain`."
+        "if needed, and without NOSCAN, PARTITION and `--explain`."
     )
 
 
 class InvalidColumnChoice(UsageError):
-    """ANALYZE TABLE names a column that is not there, is ambiguous or cannot have statistics.
+    """ANALYZE TABLE names a column that does not exist, is ambiguous or cannot have statistics.
 
-    The statement has to be corrected; LS114 and LS115 are about columns that the YAML names.
+    For columns named in the YAML, the errors are LS114 and LS115.
     """
 
     code = "LS423"
@@ -139,24 +139,24 @@ class InvalidColumnChoice(UsageError):
 
 
 class ColumnSelectedTwice(UsageError):
-    """A side of a KNN join selects two columns whose names differ in case at most."""
+    """A side of a KNN join selects two columns with the same name, ignoring case."""
 
     code = "LS450"
-    remedy = "Leave one of them out of `select`."
+    remedy = "Remove one of them from `select`."
 
 
 class ReservedColumnName(UsageError):
-    """A side of a KNN join selects a column named like one that the join adds, as `_distance`."""
+    """A side of a KNN join selects a column with a name that the join uses, such as `_distance`."""
 
     code = "LS451"
-    remedy = "Rename the column, or leave it out of `select`."
+    remedy = "Rename the column, or remove it from `select`."
 
 
 class SuffixedNameTaken(UsageError):
     """A right column of a KNN join would be renamed to the name of another selected column."""
 
     code = "LS452"
-    remedy = "Rename one of them, or leave it out of `select`."
+    remedy = "Rename one of them, or remove it from `select`."
 
 
 class SideColumnMissing(UsageError):
@@ -165,8 +165,8 @@ class SideColumnMissing(UsageError):
     code = "LS454"
     merged = ("LS554",)
     remedy = (
-        "Correct the name in `vector`, `select`, `where` or `on`; the hint has the columns that "
-        "there are."
+        "Correct the name in `vector`, `select`, `where` or `on`; the hint lists the existing "
+        "columns."
     )
 
 
@@ -176,8 +176,8 @@ class NotVectors(UsageError):
     code = "LS455"
     merged = ("LS551",)
     remedy = (
-        "Name a column of lists of floats, int8 or uint8; of int8 or uint8 for `hamming`. Spark "
-        "has no uint8: in a DataFrame use int8."
+        "Name a column of lists of floats, int8 or uint8; for `hamming`, of int8 or uint8. Spark "
+        "has no uint8: use int8 in a DataFrame."
     )
 
 
@@ -187,35 +187,37 @@ class VectorLengthMismatch(UsageError):
     code = "LS456"
     merged = ("LS550", "LS556")
     remedy = (
-        "Join columns whose vectors come from one model. A row without a vector has null there, "
+        "Join columns whose vectors come from the same model. If a row has no vector, store null, "
         "not an empty list."
     )
 
 
 class VectorLeftToSpark(UsageError):
-    """A query by NEAREST BY has vectors that only Spark compares as it means: with NaN, infinity or
-    elements above 2^48."""
+    """Spark has to compare the vectors of a NEAREST BY query.
+
+    They have elements that are NaN, infinite or above 2^48.
+    """
 
     code = "LS464"
-    remedy = "None is needed: Spark computes such a query itself, and its log says so."
+    remedy = "Nothing needs to be done: Spark computes such a query itself, and its log says so."
 
 
 class SideFilesMissing(UsageError):
-    """A side of a KNN join reads files, and there are none."""
+    """A side of a KNN join reads files, but there are none."""
 
     code = "LS457"
-    remedy = "Check the side's `uri`, and that the files are there."
+    remedy = "Check the side's `uri`, and that the files exist."
 
 
 class ReferenceNotLance(UsageError):
-    """The query of a side refers to a join whose result is no Lance dataset."""
+    """A side's query refers to a join whose result is not a Lance dataset."""
 
     code = "LS458"
     remedy = "Give that join a Lance output, or read its files as a side."
 
 
 class NotPlainQuery(UsageError):
-    """The query of a side is not one plain query, or an option of a side runs a statement."""
+    """A side's query is not a single plain query, or one of the side's options runs a statement."""
 
     code = "LS459"
     remedy = (
@@ -225,44 +227,44 @@ class NotPlainQuery(UsageError):
 
 
 class FilterNotPushed(UsageError):
-    """The `where` of a side of a KNN join cannot be applied by Lance's scan.
+    """Lance's scan cannot apply the `where` of a side of a KNN join.
 
-    It is no filter that compares columns with literals, a literal does not suit its column, the
-    side is no Lance dataset, or Lance would compare otherwise than Spark.
+    It is not a filter that compares columns with literals, a literal does not suit its column, the
+    side is not a Lance dataset, or Lance would evaluate it differently from Spark.
     """
 
     code = "LS461"
     remedy = (
-        "Compare columns with literals of their types, joined by AND, OR and NOT; for anything "
-        "else, declare the side as a query (`sql`). docs/how-to/knn-joins.md says what a filter "
-        "may contain."
+        "Compare columns with literals of their types, combined with AND, OR and NOT. For "
+        "anything else, declare the side as a query (`sql`). docs/how-to/knn-joins.md says what a "
+        "filter may contain."
     )
 
 
 class KeysDiffer(UsageError):
-    """Two columns that `on` of a KNN join names cannot be compared.
+    """Two columns in the `on` of a KNN join cannot be compared.
 
-    They hold values of different kinds, or of a kind that is no key: floating-point numbers,
-    timestamps in nanoseconds, lists and structures.
+    They hold values of different kinds, or of a kind that cannot be a key: floating-point numbers,
+    timestamps in nanoseconds, lists and structs.
     """
 
     code = "LS462"
-    remedy = "Name columns of one kind, or cast one of them in a side that is a query (`sql`)."
+    remedy = "Name columns of the same kind, or cast one of them in a side that is a query (`sql`)."
 
 
 class SidesDiffer(UsageError):
-    """`exclude_self` or `pairs: unordered` is asked of sides that are not the same rows.
+    """`exclude_self` or `pairs: unordered` is used with sides that do not have the same rows.
 
-    Both sides have to be one Lance table at one version, or one DataFrame: a row is itself by its
-    identity, and not by an equal vector.
+    Both sides must be the same Lance table at the same version, or the same DataFrame: rows are
+    identified by position, not by equal vectors.
     """
 
     code = "LS463"
-    remedy = "Name the same table on both sides, or leave the key out."
+    remedy = "Name the same table on both sides, or remove the key."
 
 
 class InvalidArgument(UsageError):
-    """An argument of `lancestat.knn_join` or `explain` is out of range, or excludes another one."""
+    """An argument of `lancestat.knn_join` or `explain` is invalid, or conflicts with another."""
 
     code = "LS460"
-    remedy = "Give a value that the message names; see docs/reference/python.md."
+    remedy = "Give a value named in the message; see docs/reference/python.md."
