@@ -145,7 +145,7 @@ def _require(
 _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
     ("--project-dir",): {
         "type": click.Path(path_type=Path, file_okay=False),
-        "help": "Folder of the project (default: this one).",
+        "help": "Folder of the project (default: the current one).",
     },
     ("--target", "-t"): {
         "metavar": "NAME",
@@ -158,17 +158,17 @@ _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
         "help": "Values for var(): 'name: value'.",
     },
     ("--output",): {
-        "help": "Form of the result (default: text).",
+        "help": "Format of the result (default: text).",
     },
     ("--quiet",): {
         "is_flag": True,
         "default": None,
-        "help": "Print the result and errors only.",
+        "help": "Print only the result and errors.",
     },
     ("--verbose",): {
         "is_flag": True,
         "default": None,
-        "help": "Print more, and tracebacks of errors.",
+        "help": "Print log messages, and tracebacks of errors.",
     },
 }
 
@@ -253,7 +253,7 @@ def selection_options(function: F) -> F:
         multiple=True,
         metavar="SELECTOR",
         shell_complete=complete_selector,
-        help="Leave these nodes out; written like --select.",
+        help="Leave these nodes out; same syntax as --select.",
     )(function)
     return click.option(
         "--select",
@@ -262,7 +262,7 @@ def selection_options(function: F) -> F:
         metavar="SELECTOR",
         shell_complete=complete_selector,
         help="Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, source:lake, "
-        "state:new, state:modified, +name, name+; a space is union, a comma is intersection.",
+        "state:new, state:modified, +name, name+; a space is a union, a comma an intersection.",
     )(function)
 
 
@@ -271,10 +271,10 @@ def execution_options(function: F) -> F:
         "--threads",
         type=click.IntRange(min=1),
         metavar="N",
-        help="How many nodes are worked on at once.",
+        help="How many nodes run concurrently.",
     )(function)
     return click.option(
-        "--fail-fast", is_flag=True, help="Start nothing new once a node has failed."
+        "--fail-fast", is_flag=True, help="Start no further nodes once one has failed."
     )(function)
 
 

@@ -13,11 +13,9 @@ from lancestat.cli.failure import ExitCode
 from lancestat.cli.group import Entry, RootGroup
 
 COMMANDS = {
-    "init": Entry(
-        "lancestat.cli.commands.init:init", "Start a project: files that work as they are."
-    ),
+    "init": Entry("lancestat.cli.commands.init:init", "Create a working project."),
     "validate": Entry(
-        "lancestat.cli.commands.validate:validate", "Check the YAML; opens no dataset."
+        "lancestat.cli.commands.validate:validate", "Check the YAML without opening datasets."
     ),
     "list": Entry("lancestat.cli.commands.list:list_nodes", "List what the project declares."),
     "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
@@ -27,16 +25,20 @@ COMMANDS = {
     "status": Entry(
         "lancestat.cli.commands.status:status", "Show all tables and joins at a glance."
     ),
-    "docs": Entry("lancestat.cli.commands.docs:docs", "Write pages about all tables and joins."),
+    "docs": Entry(
+        "lancestat.cli.commands.docs:docs", "Write HTML pages about all tables and joins."
+    ),
     "show": Entry("lancestat.cli.commands.show:show", "Show a table's published statistics."),
     "sql": Entry("lancestat.cli.commands.sql:sql", "Run a query with the tables' statistics."),
     "comment": Entry(
         "lancestat.cli.commands.comment:comment", "Keep a pull request's comment up to date."
     ),
-    "gc": Entry("lancestat.cli.commands.gc:gc", "Remove state and scratch that nothing needs."),
+    "gc": Entry(
+        "lancestat.cli.commands.gc:gc", "Remove state and scratch that are no longer needed."
+    ),
     "package": Entry("lancestat.cli.commands.package:package", "Pack what Spark's workers need."),
     "jar": Entry(
-        "lancestat.cli.commands.jar:jar", "Write the jar with which sessions run NEAREST BY."
+        "lancestat.cli.commands.jar:jar", "Write the jar that lets sessions run NEAREST BY."
     ),
     "schema": Entry(
         "lancestat.cli.commands.schema:schema",
@@ -52,10 +54,10 @@ COMMANDS = {
 HELP = """Table statistics for Lance tables: declared in YAML, run on Spark, and only for what
 changed."""
 
-EPILOG = """Every option also reads an environment variable: LANCESTAT_TARGET for --target,
+EPILOG = """Every option can also be set by an environment variable: LANCESTAT_TARGET for --target,
 LANCESTAT_PROJECT_DIR for --project-dir, LANCESTAT_THREADS for run's --threads.
 
-Exit codes: 0 success; 1 a node failed or is an error (status), or the project is invalid; 2 wrong
+Exit codes: 0 success; 1 a node failed or has an error (status), or the project is invalid; 2 wrong
 usage; 3 changes are pending (plan --check) or take a risk (diff --fail-on)."""
 
 

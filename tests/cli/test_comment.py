@@ -80,7 +80,7 @@ def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
     result = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_STEP_SUMMARY=str(summary))
     assert (result.exit_code, result.stdout) == (0, "")
     [line] = result.stderr.splitlines()
-    assert line.startswith("warning: no comment was made, since the token may only read")
+    assert line.startswith("warning: no comment was written, because the token is read-only")
     assert summary.read_text() == "of another step\n### one change\n"
 
 
@@ -91,7 +91,7 @@ def test_in_a_job_the_warning_is_on_its_page(
     result = lancestat("comment", "--body-file", "diff.md", **job, GITHUB_ACTIONS="true")
     assert result.exit_code == 0
     [line] = result.stderr.splitlines()
-    assert line.startswith("::warning title=lancestat::no comment was made")
+    assert line.startswith("::warning title=lancestat::no comment was written")
     assert line.endswith("403 100%25 ::error::no #\\x23[error]no")
 
 

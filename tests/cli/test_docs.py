@@ -36,7 +36,7 @@ def shop(tmp_path: Path) -> Path:
 
 
 def test_the_help_names_the_default_folder(lancestat: Lancestat) -> None:
-    assert f"(default: {PAGES.as_posix()} of" in " ".join(
+    assert f"(default: {PAGES.as_posix()} in" in " ".join(
         lancestat("docs", "--help").stdout.split()
     )
 

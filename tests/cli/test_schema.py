@@ -48,7 +48,7 @@ def test_a_new_folder_is_made_for_schemas(lancestat: Lancestat, tmp_path: Path) 
     [
         (("tabel",), "LS617  there is no schema of 'tabel'\n      hint: did you mean 'table'?"),
         (("x",), "LS617  there is no schema of 'x'\n      hint: kinds: project, specs, table"),
-        (("table", "--out", "d"), "give one of them"),
+        (("table", "--out", "d"), "Give either a KIND"),
         (("--out", "file/below"), "LS403  cannot write to file/below: Not a directory"),
     ],
 )

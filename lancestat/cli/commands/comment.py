@@ -16,13 +16,13 @@ from lancestat.presentation.views import CommentView
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
 
-The comment is the project's own, found again by a hidden line at its start. Its text comes from a
-file or from standard input: what 'lancestat diff --output markdown' printed. Where nothing changes,
-no comment is made, and one that is there says so.
+There is one comment per project, identified by a hidden first line. Its text comes from a
+file or from standard input: what 'lancestat diff --output markdown' printed. If nothing changes,
+no comment is created, and an existing one says so.
 
 The token is read from GITHUB_TOKEN; GITHUB_REPOSITORY, GITHUB_API_URL and GITHUB_EVENT_PATH are
-those of the job. A token that may only read, as that of a pull request from a fork, gives a
-warning, and the text goes to the job's summary instead."""
+set by the job. With a read-only token, as in a pull request from a fork, the command
+warns and writes the text to the job's summary instead."""
 
 
 @command("comment", help=_HELP, views=[CommentView], is_published=True)
@@ -31,7 +31,7 @@ warning, and the text goes to the job's summary instead."""
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
     required=True,
     metavar="FILE",
-    help="Markdown to show; '-' is standard input.",
+    help="File with the comment's Markdown; '-' is standard input.",
 )
 @click.option(
     "--number",
@@ -39,7 +39,7 @@ warning, and the text goes to the job's summary instead."""
     metavar="N",
     help="The pull request's number (default: that of the job's event).",
 )
-@click.option("--strict", is_flag=True, help="Fail when the token may only read.")
+@click.option("--strict", is_flag=True, help="Fail if the token is read-only.")
 def comment(
     invocation: Invocation,
     body_file: Path,
@@ -63,7 +63,7 @@ def comment(
     except ReadOnlyToken as error:
         if strict:
             raise
-        _warn(f"no comment was made, since the token may only read: {error.message}")
+        _warn(f"no comment was written, because the token is read-only: {error.message}")
         _write_job_summary(markdown)
         return
     invocation.show(CommentView(result))

@@ -10,8 +10,8 @@ from lancestat.cli.completion import VARIABLE
 
 _HELP = """Print the script that completes commands and names in a SHELL.
 
-Names of nodes, tags, files, tables and targets are those of the project that --project-dir or the
-current folder holds. To install it:
+Names of nodes, tags, files, tables and targets come from the project in --project-dir or the
+current folder. To install it:
 
 \b
   bash  lancestat completion bash > ~/.local/share/bash-completion/completions/lancestat

@@ -13,7 +13,7 @@ from lancestat.presentation.views import Check, ChecksView
 @click.option(
     "--warm-up",
     is_flag=True,
-    help="Only make the archive with which Spark starts in half the time.",
+    help="Only write the class archive that halves the time Spark takes to start.",
 )
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None:

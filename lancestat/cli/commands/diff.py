@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 ANY = "any"
 
-_HELP = """Show what a change of the project means: which nodes change, which risk that takes and
-what the first run will read.
+_HELP = """Show what a change of the project means: which nodes change, what risks that takes
+and how much the first run will read.
 
-BASE and HEAD are each a git revision, a folder, or '.', the project's folder as it is, which is the
-default HEAD. 'main...' compares with the commit where the work left main, as pull requests do.
-Revisions are read from git's objects: neither work tree nor index is touched.
+BASE and HEAD are each a git revision, a folder, or '.' for the working tree (the default HEAD).
+'main...' compares with the merge base of main and HEAD, as pull requests do. Revisions are read
+from git's objects; the working tree and the index are not touched.
 
-Formatting, comments, files, and whether a policy or a column set is named or inline make no
-difference."""
+Formatting, comments, the files that nodes are in, and whether a policy or column set is named or
+inline make no difference."""
 
 
 def _complete_risks(
@@ -58,14 +58,14 @@ def _complete_risks(
     multiple=True,
     metavar="RISK,...",
     shell_complete=_complete_risks,
-    help="Exit with 3 where a change takes one of these risks: staleness_loosened, "
+    help="Exit with 3 if a change takes one of these risks: staleness_loosened, "
     "staleness_tightened, coverage_lost, publish_changed, dataset_moved, output_moved, "
-    "join_meaning_changed, cost_increased; 'any' is all of them.",
+    "join_meaning_changed, cost_increased; 'any' means all of them.",
 )
 @click.option(
     "--no-datasets",
     is_flag=True,
-    help="Open neither datasets nor the state: columns are told by their patterns.",
+    help="Open neither datasets nor the state; compare columns by their patterns.",
 )
 @click.pass_context
 def diff(

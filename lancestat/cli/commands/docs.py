@@ -12,7 +12,7 @@ from lancestat.presentation.views import SiteView
 
 @command(
     "docs",
-    help="Write pages about all tables and joins, to be opened in a browser.",
+    help="Write HTML pages about all tables and joins.",
     views=[SiteView],
     is_published=True,
 )
@@ -21,7 +21,7 @@ from lancestat.presentation.views import SiteView
     "--out",
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="Where to write them (default: .lancestat/docs of the project).",
+    help="Where to write them (default: .lancestat/docs in the project).",
 )
 def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None

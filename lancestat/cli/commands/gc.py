@@ -8,7 +8,7 @@ from lancestat.cli.command import Invocation, command
 from lancestat.presentation.views import GarbageView
 
 
-@command("gc", help="Remove state and scratch that nothing needs.", views=[GarbageView])
+@command("gc", help="Remove state and scratch that are no longer needed.", views=[GarbageView])
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 def gc(invocation: Invocation, dry_run: bool) -> None:
     """Remove state of what is not declared any more, and what killed processes have left."""

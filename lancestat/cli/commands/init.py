@@ -12,7 +12,7 @@ from lancestat.presentation.views import InitView
 
 @command(
     "init",
-    help="Start a project: files that work as they are, in DIR or here.",
+    help="Create a working project in DIR or the current folder.",
     views=[InitView],
 )
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
@@ -20,7 +20,7 @@ from lancestat.presentation.views import InitView
     "--from",
     "place",
     metavar="PLACE",
-    help="Over the tables that are there: a folder or URI of Lance datasets, dir:PATH or rest:URL "
+    help="Declare existing tables: a folder or URI of Lance datasets, or dir:PATH or rest:URL "
     "of a catalog.",
 )
 def init(invocation: Invocation, folder: Path | None, place: str | None) -> None:

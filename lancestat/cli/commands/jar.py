@@ -9,11 +9,11 @@ import click
 from lancestat.cli.command import Invocation, command
 from lancestat.presentation.views import JarView
 
-_HELP = """Write the jar with which sessions run NEAREST BY on lancestat's engine.
+_HELP = """Write the jar that lets sessions run NEAREST BY on lancestat's engine.
 
-It is for sessions that lancestat does not start, of the Spark that is installed here: name it in
-'spark.jars', and what the command prints in 'spark.sql.extensions'. lancestat.register then
-connects such a session with its Python."""
+It is for sessions that lancestat does not start, and for the Spark that is installed here. Name
+it in 'spark.jars', and set 'spark.sql.extensions' to what the command prints. Then call
+lancestat.register to connect the session with its Python process."""
 
 
 @command("jar", help=_HELP, views=[JarView])
@@ -24,7 +24,7 @@ connects such a session with its Python."""
     default=Path("lancestat.jar"),
     help="Where to write it (default: lancestat.jar).",
 )
-@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def jar(invocation: Invocation, out: Path, force: bool) -> None:
     """Write the jar, and print the settings that give it to a session."""
     from lancestat.spark.jar import jar_settings, write_extension_jar

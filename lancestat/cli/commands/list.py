@@ -16,7 +16,7 @@ _log = logging.getLogger("lancestat")
 
 @command("list", help="List what the project declares.", views=[ListView])
 @selection_options
-@click.option("--discover", is_flag=True, help="Look up the sources, and list their tables too.")
+@click.option("--discover", is_flag=True, help="Search the sources, and list their tables too.")
 def list_nodes(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], discover: bool
 ) -> None:

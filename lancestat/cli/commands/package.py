@@ -11,8 +11,8 @@ from lancestat.presentation.views import PackageView
 
 _HELP = """Pack what Spark's workers need, for a cluster whose machines do not have lancestat.
 
-The archive holds lancestat and all that it needs but PySpark, as installed here. Workers need a
-Python of the same minor version, on the same kind of machine. Name it in a target's
+The archive contains lancestat and everything it needs except PySpark, as installed here. Workers
+need the same Python minor version and the same kind of machine. Name the archive in a target's
 'spark.package'."""
 
 
@@ -24,7 +24,7 @@ Python of the same minor version, on the same kind of machine. Name it in a targ
     default=Path("lancestat.tar.gz"),
     help="Where to write it (default: lancestat.tar.gz).",
 )
-@click.option("--force", is_flag=True, help="Replace the file that is there.")
+@click.option("--force", is_flag=True, help="Replace an existing file.")
 def package(invocation: Invocation, out: Path, force: bool) -> None:
     """Write the archive, and print the settings that give it to workers."""
     from lancestat.spark.session.package import (

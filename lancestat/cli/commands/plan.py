@@ -18,13 +18,13 @@ from lancestat.presentation.views import PlanView
     views=[PlanView],
 )
 @selection_options
-@click.option("--full-refresh", is_flag=True, help="As if nothing were known yet.")
-@click.option("--check", is_flag=True, help="Exit with 3 when there is anything to do.")
+@click.option("--full-refresh", is_flag=True, help="Plan as if nothing were known yet.")
+@click.option("--check", is_flag=True, help="Exit with 3 if there is anything to do.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write the plan to a file, too, for 'run --plan-file FILE'.",
+    help="Also write the plan to a file, for 'run --plan-file FILE'.",
 )
 @click.pass_context
 def plan(

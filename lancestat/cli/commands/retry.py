@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 HELP = """Run again what failed last time.
 
-Takes up the nodes that failed in the newest run of this target, and those that were not run because
-of that; after 'run --full-refresh' in full again. When nothing failed, or no run is recorded, there
-is nothing to do, and that is a success.
+Runs the nodes that failed in the newest run of this target, and those that did not run because
+of a failure; after 'run --full-refresh', in full again. If nothing failed, or no run is recorded,
+there is nothing to do, and the command succeeds.
 
 A run that was killed or interrupted leaves no record, so that this looks at the run before it.
 'lancestat run' goes on from there: it reads only what has not been read."""

@@ -19,13 +19,13 @@ from lancestat.presentation.views import RunView
 
 @command("run", help="Bring statistics and joins up to date.", views=[RunView])
 @selection_options
-@click.option("--full-refresh", is_flag=True, help="Do everything again, whatever is known.")
+@click.option("--full-refresh", is_flag=True, help="Compute everything from scratch.")
 @click.option(
     "--plan-file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Do what 'plan --out FILE' planned, with the options given there; refused when the "
-    "project, a dataset or the state has moved on since.",
+    help="Run exactly what 'plan --out FILE' wrote, with the options given there; refused if "
+    "the project, a dataset or the state has changed since.",
 )
 @execution_options
 @click.pass_context
@@ -45,8 +45,8 @@ def run(
 
     if plan_file is not None and (select or exclude or full_refresh):
         raise click.UsageError(
-            "A plan file says what is run: it excludes --select, --exclude and --full-refresh, "
-            "which 'plan --out' takes.",
+            "--plan-file cannot be combined with --select, --exclude and --full-refresh; pass "
+            "them to 'plan --out'.",
             context,
         )
     project = invocation.project()

@@ -13,9 +13,9 @@ from lancestat.presentation.views import SchemaFilesView, SchemaKindsView
 
 _HELP = """Print the JSON Schema of a KIND of YAML, or list the kinds.
 
-Editors complete and check YAML by such schemas. --out writes those of project files and spec files
-into a folder, as 'init' does into schemas/: do so after an upgrade of lancestat. A template is
-accepted wherever one can stand, while 'validate' judges what it gives."""
+Editors use these schemas to complete and check YAML. --out writes those of project files and spec
+files to a folder, as 'init' does to schemas/; do so after an upgrade of lancestat. A schema accepts
+a template wherever one is allowed, while 'validate' checks what it results in."""
 
 
 @command("schema", help=_HELP, views=[SchemaKindsView, SchemaFilesView])
@@ -24,14 +24,14 @@ accepted wherever one can stand, while 'validate' judges what it gives."""
     "--out",
     type=click.Path(path_type=Path, file_okay=False),
     metavar="DIR",
-    help="Write the schemas of project files and spec files there.",
+    help="Write the schemas of project files and spec files to a folder.",
 )
 def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     """Print one, write them, or list them."""
     from lancestat.spec.resources import KINDS, editor_schema, json_text
 
     if kind is not None and out is not None:
-        raise click.UsageError("A KIND is printed, and --out writes files: give one of them.")
+        raise click.UsageError("Give either a KIND to print or --out to write files.")
     if out is not None:
         invocation.show(SchemaFilesView(out, _write(out)))
     elif kind is None:

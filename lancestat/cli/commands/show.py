@@ -13,7 +13,7 @@ from lancestat.presentation.views import ShowView
     "show",
     help="""Show a table's published statistics, and whether its policy lets readers use them.
 
-    As CSV it is a line per column with all figures, as lancestat.statistics has them in SQL.""",
+    CSV has a line per column with all figures, like lancestat.statistics in SQL.""",
     short_help="Show a table's published statistics.",
     views=[ShowView],
 )

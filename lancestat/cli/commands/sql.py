@@ -47,14 +47,14 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 @command(
     "sql",
-    help="""Run a query with the tables' statistics: every declared table is there under its name.
+    help="""Run a query with the tables' statistics. Declared tables are available by name.
 
-    QUERY is one statement of Spark's SQL, '-' reads it from stdin. ANALYZE TABLE t COMPUTE
-    STATISTICS [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet of a declared
-    table, as `lancestat run` does.
+    QUERY is one Spark SQL statement; '-' reads it from stdin. ANALYZE TABLE t COMPUTE STATISTICS
+    [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet about a declared table, like
+    `lancestat run`.
 
-    What is known of the project is there too: lancestat.statistics has a row per table and column,
-    lancestat.runs one per run and node, lancestat.fragments one per fragment.""",
+    What is known about the project is available too: lancestat.statistics has a row per table and
+    column, lancestat.runs one per run and node, lancestat.fragments one per fragment.""",
     short_help="Run a query with the tables' statistics.",
     views=[QueryView],
 )
@@ -71,12 +71,13 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "--limit",
     type=Limit(),
     metavar="N|all",
-    help=f"Print no more rows than this (default: {_ROWS_FOR_PEOPLE}; for JSON and CSV, all).",
+    help=f"Maximum number of rows to print (default: {_ROWS_FOR_PEOPLE}; for JSON and CSV, all).",
 )
 @click.option(
     "--explain",
     is_flag=True,
-    help="Do not run it; show the plan, its estimates and which statistics they stand on.",
+    help="Show the query plan, its estimates and the statistics behind them, without running "
+    "the query.",
 )
 @click.pass_context
 def sql(

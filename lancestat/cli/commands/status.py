@@ -12,12 +12,12 @@ from lancestat.presentation.views import StatusView
 
 @command(
     "status",
-    help="""Show all tables and joins at a glance: what is well, what is not, and why.
+    help="""Show all tables and joins at a glance, and what is wrong with them.
 
-    A table is an error when it cannot be opened, when its policy refuses the statistics, when its
-    last run failed, or when its rows are older than freshness.error_after; a join, when it is
-    blocked, has no result or failed. A warning: rows older than freshness.warn_after, wanted
-    columns without statistics, a join whose result is behind. Exits with 1 when any node is an
+    A table has an error if it cannot be opened, its policy refuses the statistics, its last run
+    failed, or its rows are older than freshness.error_after. A join has an error if it is blocked,
+    has no result or failed. Warnings are rows older than freshness.warn_after, declared columns
+    without statistics, and a join whose result is out of date. Exits with 1 if any node has an
     error. Starts no Spark.""",
     short_help="Show all tables and joins at a glance.",
     views=[StatusView],

@@ -8,7 +8,10 @@ from lancestat.presentation.views import ValidationView
 
 
 @command(
-    "validate", help="Check the YAML; opens no dataset.", views=[ValidationView], is_published=True
+    "validate",
+    help="Check the YAML without opening datasets.",
+    views=[ValidationView],
+    is_published=True,
 )
 def validate(invocation: Invocation) -> None:
     """Parse, template and check all files."""
