@@ -125,7 +125,7 @@ def test_a_fork_reads_the_change_in_the_summary(
     job = act()
     assert job.code == 0, job.log
     [warning] = [line for line in job.log.splitlines() if line.startswith("::warning")]
-    assert "may only read" in warning
+    assert "the token is read-only" in warning
     assert job.summary.count("### lancestat") == 1
 
 
