@@ -70,20 +70,35 @@ def report(error: BaseException, *, verbose: bool) -> ExitCode:
     return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILURE
 
 
+def print_document(command: str | None, error: BaseException) -> None:
+    """Print the JSON document of a command that an error ended, unless it has printed its own."""
+    if CONSOLE.has_document or isinstance(error, KeyboardInterrupt):
+        return
+    from lancestat.presentation.registry import Page, load_format
+    from lancestat.presentation.views import ErrorsView
+
+    parts = error.errors if isinstance(error, InvalidProject) else [_coded(error)]
+    load_format("json").print(ErrorsView(command, parts), Page())
+
+
 def describe(error: BaseException) -> list[str]:
     """Return the lines of an error message."""
     if isinstance(error, InvalidProject):
         lines = [line for part in error.errors for line in painted(part)]
         return [*lines, "", paint(error.message, "title")]
+    return painted(_coded(error))
+
+
+def _coded(error: BaseException) -> LancestatError:
+    """Return the error itself if it has a code, else an internal error that names it."""
     if isinstance(error, LancestatError):
-        return painted(error)
+        return error
     what = _redacted(" ".join(str(error).split()))
     kind = type(error).__name__
-    internal = InternalError(
+    return InternalError(
         f"internal error: {kind}: {what}" if what else f"internal error: {kind}",
         hint="run it again with --verbose to see where, and report that",
     )
-    return painted(internal)
 
 
 def painted(error: LancestatError) -> list[str]:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from lancestat.cli.failure import ExitCode, report, termination_raised
+from lancestat.cli.failure import ExitCode, print_document, report, termination_raised
+from lancestat.errors import WrongCommandLine
 from lancestat.formats import escape_commands, visible
 from lancestat.presentation.terminal import CONSOLE
+from lancestat.redact import Audience
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+# Where a context keeps the words of the command line.
+_LINE = "lancestat.command_line"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +104,14 @@ class RootGroup(click.Group):
         **extra: Any,
     ) -> click.Context:
         """Parse the options that come before the subcommand."""
+        CONSOLE.begin(Audience.PERSON)
+        line = tuple(args)
         try:
-            return super().make_context(info_name, args, parent, **extra)
+            context = super().make_context(info_name, args, parent, **extra)
         except click.ClickException as error:
-            raise _redacted(error) from None
+            raise _redacted(error, None, line) from None
+        context.meta[_LINE] = line
+        return context
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the subcommand; no traceback reaches the user unless asked for."""
@@ -110,7 +119,7 @@ class RootGroup(click.Group):
             with termination_raised():
                 return super().invoke(ctx)
         except click.ClickException as error:
-            raise _redacted(error) from None
+            raise _redacted(error, _command_name(ctx), ctx.meta[_LINE]) from None
         except (click.exceptions.Exit, click.Abort):
             raise
         except BrokenPipeError:
@@ -120,6 +129,8 @@ class RootGroup(click.Group):
             raise
         except BaseException as error:
             # Not Exception: interrupts, and the panics of native libraries, belong here too.
+            if getattr(ctx.obj, "output", None) == "json":
+                print_document(_command_name(ctx), error)
             ctx.exit(report(error, verbose=wants_detail(ctx)))
 
 
@@ -128,10 +139,36 @@ def wants_detail(ctx: click.Context) -> bool:
     return bool(getattr(ctx.obj, "verbose", False))
 
 
-def _redacted(error: click.ClickException) -> click.ClickException:
-    """Redact an error that click prints itself, since it quotes the command line."""
+def _redacted(
+    error: click.ClickException, command: str | None, line: Sequence[str]
+) -> click.ClickException:
+    """Redact an error that click prints itself, since it quotes the command line.
+
+    If the line asks for JSON, print the document of the error.
+    """
+    if _is_for_json(line):
+        print_document(command, WrongCommandLine(error.format_message()))
     error.message = escape_commands(visible(CONSOLE.redacted(error.message)))  # type: ignore[misc]
     return error
+
+
+def _command_name(ctx: click.Context) -> str | None:
+    # click sets it before it looks for the command.
+    name = ctx.invoked_subcommand
+    group = ctx.command
+    return name if isinstance(group, RootGroup) and name in group.entries else None
+
+
+def _is_for_json(line: Sequence[str]) -> bool:
+    """Whether a command line that could not be parsed asks for JSON."""
+    wanted = os.environ.get("LANCESTAT_OUTPUT")
+    for index, word in enumerate(line):
+        option, is_given, value = word.partition("=")
+        if word == "--":
+            break
+        if option == "--output":
+            wanted = value if is_given else "".join(line[index + 1 : index + 2])
+    return wanted == "json"
 
 
 def _discard_stdout() -> None:

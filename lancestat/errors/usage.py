@@ -56,6 +56,16 @@ class UnknownReader(UsageError):
     remedy = "Use `lancestat` or `connector`."
 
 
+class WrongCommandLine(UsageError):
+    """A command, an option or an argument is unknown, missing or has a wrong value.
+
+    Only JSON has this code. Otherwise the message comes with the usage of the command.
+    """
+
+    code = "LS407"
+    remedy = "Correct the command line; `lancestat COMMAND --help` describes each option."
+
+
 class PackageNotWritten(UsageError):
     """`lancestat package` cannot write the archive, or would overwrite a file."""
 

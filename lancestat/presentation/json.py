@@ -18,7 +18,9 @@ from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import (
     ChecksView,
     CommentView,
+    CompletionView,
     DiffView,
+    ErrorsView,
     ExplanationView,
     GarbageView,
     InitView,
@@ -87,28 +89,46 @@ def _validation(view: ValidationView, page: Page) -> Payload:
         "validate",
         project=view.project,
         target=view.target,
-        status="error" if view.errors else "success",
-        nodes=None if view.errors else sum(kind != "source" for kind in view.kinds),
-        errors=[_error(error) for error in view.errors],
+        status="success",
+        nodes=sum(kind != "source" for kind in view.kinds),
+        errors=[],
     )
 
 
+@FORMAT.renders(ErrorsView)
+def _errors(view: ErrorsView, page: Page) -> Payload:
+    return {
+        "format_version": FORMAT_VERSION,
+        "command": view.command,
+        "status": "error",
+        "errors": [_error(error) for error in view.errors],
+    }
+
+
 def _error(error: LancestatError) -> Payload:
-    location = error.location
     return {
         "code": error.code,
         "message": error.message,
-        "file": location.file if location else None,
-        "line": location.line if location else None,
-        "column": location.column if location else None,
+        "place": None if error.location is None else asdict(error.location),
         "hint": error.hint,
     }
 
 
+@FORMAT.renders(CompletionView)
+def _completion(view: CompletionView, page: Page) -> Payload:
+    return _object("completion", shell=view.shell, script=view.script)
+
+
 @FORMAT.renders(ListView)
 def _list(view: ListView, page: Page) -> Payload:
-    nodes = [_declared(node) for node in view.nodes]
-    return _object("list", project=view.project, target=view.target, nodes=nodes)
+    return _object(
+        "list",
+        project=view.project,
+        target=view.target,
+        status="error" if view.errors else "success",
+        nodes=[_declared(node) for node in view.nodes],
+        errors=[_error(error) for error in view.errors],
+    )
 
 
 def _declared(node: Node) -> Payload:

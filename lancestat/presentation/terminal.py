@@ -72,15 +72,20 @@ ZERO_WIDTH_SPACE = "\u200b"
 
 @dataclass(slots=True)
 class Console:
-    """The output of a command: its audience, and the redaction for that audience."""
+    """The output of a command: its audience, and the redaction for that audience.
+
+    `has_document` is set once the command has printed its result in JSON.
+    """
 
     audience: Audience = Audience.PERSON
     redactor: Redactor = field(default=EMPTY_REDACTOR)
+    has_document: bool = False
 
     def begin(self, audience: Audience) -> None:
         """Print for an audience from now on, with the redactor of this process alone."""
         self.audience = audience
         self.redactor = Redactor(secret_environment(os.environ))
+        self.has_document = False
 
     def redact_with(self, redactor: Redactor) -> None:
         """Also redact what a project's redactor finds."""
@@ -101,7 +106,8 @@ class Console:
             click.echo(self._line(line, ZERO_WIDTH_SPACE))
 
     def json(self, text: str) -> None:
-        """Print a result in JSON."""
+        """Print a result in JSON, the one document of the command."""
+        self.has_document = True
         click.echo(escape_json_commands(text))
 
     def err(self, *lines: str) -> None:

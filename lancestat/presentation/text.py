@@ -83,8 +83,6 @@ def _schema_files(view: SchemaFilesView, page: Page) -> Iterator[str]:
 
 @FORMAT.renders(ValidationView)
 def _validation(view: ValidationView, page: Page) -> Iterator[str]:
-    if view.errors:
-        return
     counts = [
         count(view.kinds.count(kind), noun)
         for kind, noun in (("table", "table"), ("knn_join", "KNN join"), ("source", "source"))

@@ -55,18 +55,32 @@ class SchemaFilesView(NamedTuple):
 
 
 class ValidationView(NamedTuple):
-    """A project with the kinds of its nodes and sources, or its errors, which also go to stderr."""
+    """A valid project, with the kinds of its nodes and sources."""
 
-    project: str | None = None
-    target: str | None = None
+    project: str
+    target: str
     kinds: Sequence[str] = ()
-    errors: Sequence[LancestatError] = ()
+
+
+class ErrorsView(NamedTuple):
+    """The errors that ended a command; `command` is None if the command line names none."""
+
+    command: str | None
+    errors: Sequence[LancestatError]
+
+
+class CompletionView(NamedTuple):
+    """The script that completes commands and names in a shell."""
+
+    shell: str
+    script: str
 
 
 class ListView(NamedTuple):
     """Selected nodes as the audience may see them; `is_empty` where the project declares none.
 
-    `has_sources` is set where those of sources have not been looked up.
+    `has_sources` is set where those of sources have not been looked up. `errors` are those of
+    sources that could not be looked up; they also go to stderr.
     """
 
     project: str
@@ -74,6 +88,7 @@ class ListView(NamedTuple):
     nodes: Sequence[Node]
     is_empty: bool = False
     has_sources: bool = False
+    errors: Sequence[LancestatError] = ()
 
 
 # Of what is done with a node, in the order in which a summary counts them.

@@ -85,6 +85,7 @@ class Outcome(str, Enum):
     UPDATED = "updated"
     UNCHANGED = "unchanged"
     NOT_NEEDED = "not_needed"
+    NOT_ALLOWED = "not_allowed"
 
 
 @dataclass(frozen=True, slots=True)

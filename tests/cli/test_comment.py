@@ -84,6 +84,15 @@ def test_a_token_that_may_only_read_gives_one_warning_and_the_summary(
     assert summary.read_text() == "of another step\n### one change\n"
 
 
+def test_a_read_only_token_is_an_outcome_in_json(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
+) -> None:
+    stub.script = [None, FORBIDDEN]
+    result = lancestat("comment", "--body-file", "diff.md", "--output", "json", **job)
+    document = json.loads(result.stdout)
+    assert (result.exit_code, document["outcome"], document["url"]) == (0, "not_allowed", None)
+
+
 def test_in_a_job_the_warning_is_on_its_page(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:

@@ -47,7 +47,7 @@ def comment(
     strict: bool,
 ) -> None:
     """Find the comment, then update it or make it."""
-    from lancestat.review.comment import pull_request, upsert_comment
+    from lancestat.review.comment import CommentResult, Outcome, pull_request, upsert_comment
     from lancestat.vcs.github import GitHub
 
     # Templates of the project can read the environment, and its name is part of the comment.
@@ -65,6 +65,8 @@ def comment(
             raise
         _warn(f"no comment was written, because the token is read-only: {error.message}")
         _write_job_summary(markdown)
+        if not invocation.is_for_people:
+            invocation.show(CommentView(CommentResult(Outcome.NOT_ALLOWED)))
         return
     invocation.show(CommentView(result))
 

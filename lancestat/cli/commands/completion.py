@@ -7,6 +7,7 @@ from click.shell_completion import get_completion_class
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import VARIABLE
+from lancestat.presentation.views import CompletionView
 
 _HELP = """Print the script that completes commands and names in a SHELL.
 
@@ -23,8 +24,19 @@ current folder. To install it:
 # In the file that starts a shell, LANCESTAT_OUTPUT must not make it an error.
 @command("completion", help=_HELP)
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
-def completion(invocation: Invocation, shell: str) -> None:
-    cli = click.get_current_context().find_root().command
+@click.pass_context
+def completion(context: click.Context, invocation: Invocation, shell: str) -> None:
     complete = get_completion_class(shell)
     assert complete is not None
-    click.echo(complete(cli, {}, "lancestat", VARIABLE).source(), nl=False)
+    script = complete(context.find_root().command, {}, "lancestat", VARIABLE).source()
+    if invocation.output == "json" and not _is_from_environment(context):
+        invocation.show(CompletionView(shell, script))
+    else:
+        click.echo(script, nl=False)
+
+
+def _is_from_environment(context: click.Context) -> bool:
+    source = click.core.ParameterSource
+    own = context.get_parameter_source("output")
+    root = context.find_root().get_parameter_source("output")
+    return own is source.DEFAULT and root is source.ENVIRONMENT

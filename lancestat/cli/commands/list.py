@@ -36,6 +36,6 @@ def list_nodes(
     redacted = list(redacted_nodes(spec, nodes, CONSOLE.audience))
     has_sources = bool(spec.sources) and not discover
     names = spec.name, spec.target.name
-    invocation.show(ListView(*names, redacted, not spec.nodes, has_sources))
+    invocation.show(ListView(*names, redacted, not spec.nodes, has_sources, errors))
     if errors:
         raise InvalidProject(errors)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from lancestat.cli.command import Invocation, command
-from lancestat.errors import InvalidProject
 from lancestat.presentation.views import ValidationView
 
 
@@ -15,10 +14,6 @@ from lancestat.presentation.views import ValidationView
 )
 def validate(invocation: Invocation) -> None:
     """Parse, template and check all files."""
-    try:
-        spec = invocation.project().spec
-    except InvalidProject as error:
-        invocation.show(ValidationView(errors=error.errors))
-        raise
+    spec = invocation.project().spec
     kinds = [*(node.kind.value for node in spec.nodes), *("source" for _ in spec.sources)]
     invocation.show(ValidationView(spec.name, spec.target.name, kinds))
