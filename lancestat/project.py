@@ -242,6 +242,8 @@ class Project:
     ) -> RunResult:
         """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
 
+        A node that fails raises nothing: `project.run().raise_for_status()` raises where any did.
+
         Args:
             plan: From `plan`; a new one over all nodes when None.
             threads: How many nodes are worked on at once.
@@ -282,6 +284,8 @@ class Project:
         ends_process: bool = False,
     ) -> RunResult:
         """Plan and run again what the last run did not finish; in full where it was to be in full.
+
+        As after `run`, `raise_for_status` of the result raises where nodes failed.
 
         Args:
             unfinished: From `unfinished`; looked up when None.

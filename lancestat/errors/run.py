@@ -55,6 +55,16 @@ class ValueOutOfRange(RunError):
     remedy = "Leave the column out of the query, or correct the value in the named fragment."
 
 
+class NodesFailed(RunError):
+    """Nodes of a run failed; `RunResult.raise_for_status` raises this."""
+
+    code = "LS515"
+    remedy = (
+        "`RunResult.failures` has the code, message, hint and place of each failure. Correct what "
+        "they name, then run `lancestat retry` or `Project.retry`."
+    )
+
+
 class JavaMissing(RunError):
     """Spark needs Java, and none was found that works."""
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Protocol
 
+from lancestat.errors import InternalError, Location, NodesFailed
+from lancestat.formats import count
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.stages import StageProgress
 from lancestat.state.values import RunRecord, StateReader
@@ -57,6 +60,31 @@ class SilentProgress:
 
 
 @dataclass(frozen=True, slots=True)
+class NodeFailure:
+    """A failure of a node in a run: `message` without the code, the hint and the place.
+
+    Where the error has no place of its own, `place` is where the node is declared.
+    """
+
+    node: str
+    code: str
+    message: str
+    hint: str | None = None
+    place: Location | None = None
+
+    @classmethod
+    def of(cls, result: NodeResult) -> NodeFailure:
+        """Return the failure of a node whose status is `error`."""
+        code = result.code or InternalError.code
+        message = result.message or ""
+        # Where a node is declared is its place, though not every message has it.
+        message = message.removeprefix(f"{code} {result.place}").removeprefix(code).lstrip()
+        if result.hint is not None:
+            message = message.removesuffix(result.hint).rstrip().removesuffix("hint:").rstrip()
+        return cls(result.name, code, message, result.hint, result.place)
+
+
+@dataclass(frozen=True, slots=True)
 class RunResult:
     """A run that ended; `status` is error when any node's is. `command` is what started it."""
 
@@ -64,6 +92,9 @@ class RunResult:
     target: str
     nodes: tuple[NodeResult, ...]
     command: str = "run"
+    run_id: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
     @property
     def status(self) -> Status:
@@ -71,6 +102,43 @@ class RunResult:
         failed = any(node.status is Status.ERROR for node in self.nodes)
         return Status.ERROR if failed else Status.SUCCESS
 
+    @property
+    def ok(self) -> bool:
+        """Whether no node failed."""
+        return self.status is Status.SUCCESS
+
+    @property
+    def failures(self) -> tuple[NodeFailure, ...]:
+        """The nodes that failed, each with the code, message, hint and place of its error."""
+        return tuple(map(NodeFailure.of, self._failed))
+
+    @property
+    def _failed(self) -> tuple[NodeResult, ...]:
+        return tuple(node for node in self.nodes if node.status is Status.ERROR)
+
+    def raise_for_status(self) -> None:
+        """Do nothing if no node failed.
+
+        Raises:
+            NodesFailed: Nodes failed; the message has the first line of each failure.
+        """
+        failures = self.failures
+        if not failures:
+            return
+        lines = [f"{len(failures)} of {count(len(self.nodes), 'node')} failed"]
+        for failure in failures[:_FAILURES_NAMED]:
+            [first, *_] = failure.message.splitlines() or [""]
+            lines.append(f"{failure.node}: {failure.code}  {first}")
+        if more := [failure.node for failure in failures[_FAILURES_NAMED:]]:
+            lines.append(f"and {', '.join(more)}")
+        raise NodesFailed(
+            "\n      ".join(lines),
+            hint="`failures` of the result has all of each; `Project.retry` runs them again",
+        )
+
+
+# Failures that the message of an exception quotes.
+_FAILURES_NAMED = 5
 
 _LEFT = frozenset({Status.ERROR.value, Status.SKIPPED.value})
 # How many of the newest runs are read, one attempt after the other: targets may share a state.

@@ -26,7 +26,7 @@ from lancestat.plan.actions import (
     is_pending,
     table_figures,
 )
-from lancestat.plan.node_result import NodeResult, Status, planned
+from lancestat.plan.node_result import NodeResult, Status, failed, planned
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
@@ -36,7 +36,7 @@ THREADS = 8
 _log = logging.getLogger("lancestat.run")
 
 # Errors of queries on Spark.
-_QUOTING_QUERIES = (QueryFailed.code, SideUnreadable.code)
+_QUOTING_QUERIES = {kind.code: kind for kind in (QueryFailed, SideUnreadable)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,26 +49,36 @@ class NodeMessages:
     redactor: Redactor = EMPTY_REDACTOR
     origins: Mapping[str, Origins] = field(default_factory=dict)
 
-    def shown(self, node: str, error: LancestatError) -> str:
-        """Return the message of an error for the person who runs the node."""
-        redacted = self.redactor.error(error, Audience.PERSON)
-        return self._without_query(node, str(redacted), Audience.PERSON)
+    def shown(self, node: str, error: LancestatError) -> LancestatError:
+        """Return an error as the person who runs the node may see it."""
+        hidden = self._hidden_query(node, error.code, Audience.PERSON)
+        return hidden or self.redactor.error(error, Audience.PERSON)
 
-    def stored(self, node: str, message: str) -> str:
-        """Return a message that was shown as it may be remembered, without all that is secret."""
-        message = self._without_query(node, message, Audience.PUBLIC)
-        return self.redactor.text(message, Audience.PUBLIC)
+    def stored(self, result: NodeResult) -> NodeResult:
+        """Return a result that was shown as it may be remembered, without all that is secret."""
+        if result.message is None:
+            return result
+        hidden = self._hidden_query(result.name, result.code, Audience.PUBLIC)
+        if hidden is not None:
+            return replace(failed(result, hidden), place=result.place)
+        hint = None if result.hint is None else self._public(result.hint)
+        return replace(result, message=self._public(result.message), hint=hint)
 
-    def _without_query(self, node: str, message: str, audience: Audience) -> str:
-        """A message without Spark's words for a query that an audience must not see.
+    def _public(self, text: str) -> str:
+        return self.redactor.text(text, Audience.PUBLIC)
+
+    def _hidden_query(
+        self, node: str, code: str | None, audience: Audience
+    ) -> LancestatError | None:
+        """The error that stands for Spark's words about a query that an audience must not see.
 
         Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
         """
         variables = query_variables(self.origins.get(node, {}), audience)
-        if variables is None or not message.startswith(_QUOTING_QUERIES):
-            return message
-        code = message[: len(_QUOTING_QUERIES[0])]
-        return f"{code}  Spark cannot read a query of this join, of which {variables} is a part"
+        kind = _QUOTING_QUERIES.get(code or "")
+        if variables is None or kind is None:
+            return None
+        return kind(f"Spark cannot read a query of this join, of which {variables} is a part")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +110,12 @@ class RunRecorder:
 
     def _node(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
         result, record = ended.result, ended.record
-        members = result.to_json()
-        if result.message is not None:
-            members["message"] = self.messages.stored(result.name, result.message)
         return NodeRun(
             node=result.name,
             kind=result.kind,
             digest=self.digests[result.name],
             table=record.table if isinstance(record, TableRecord) else None,
-            result=members,
+            result=self.messages.stored(result).to_json(),
             record=record,
             full_refresh=full_refresh,
         )
@@ -151,13 +158,22 @@ class Scheduler:
         ended = self._run_all(plan.actions)
         in_order = [ended[action.node] for action in plan.actions]
         results = tuple(node.result for node in in_order)
-        result = RunResult(plan.project, plan.target, results, command)
-        run = RunRecord(
+        finished_at = self.evaluator.clock()
+        result = RunResult(
+            plan.project,
+            plan.target,
+            results,
+            command,
             run_id=self.evaluator.run_id,
+            started_at=started_at,
+            finished_at=finished_at,
+        )
+        run = RunRecord(
+            run_id=result.run_id,
             command=command,
             target=plan.target,
             started_at=started_at,
-            finished_at=self.evaluator.clock(),
+            finished_at=finished_at,
             status=result.status.value,
             nodes=(),
         )
@@ -185,8 +201,8 @@ class Scheduler:
                     begun = {action.node for action in ready}
                     waiting = [action for action in waiting if action.node not in begun]
                     for action in ready:
-                        failed = _failed_before(action, ended)
-                        future = pool.submit(self._run_one, action, failed, stop)
+                        needed = _failed_before(action, ended)
+                        future = pool.submit(self._run_one, action, needed, stop)
                         future.add_done_callback(done.put)
                     running += len(ready)
                     finished = done.get().result()
@@ -199,9 +215,9 @@ class Scheduler:
                 raise
         return ended
 
-    def _run_one(self, action: Action, failed: str | None, stop: threading.Event) -> NodeEnded:
-        if failed is not None:
-            return _not_run(action, f"it reads the result of '{failed}', which failed")
+    def _run_one(self, action: Action, needed: str | None, stop: threading.Event) -> NodeEnded:
+        if needed is not None:
+            return _not_run(action, f"it reads the result of '{needed}', which failed")
         if stop.is_set():
             return _not_run(action, "another node failed first")
         started = time.monotonic()
@@ -210,20 +226,21 @@ class Scheduler:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            message = self.recorder.messages.shown(action.node, _known(error))
-            failure = replace(planned(action), status=Status.ERROR, message=message)
-            return NodeEnded(_timed(failure, started))
+            shown = self.recorder.messages.shown(action.node, _known(error))
+            failure = failed(planned(action), shown)
+            place = failure.place or self.evaluator.locations.get(action.node)
+            return NodeEnded(_timed(replace(failure, place=place), started))
         return replace(done, result=_timed(done.result, started))
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
     """Return a join that did not succeed, of those that an action depends on."""
-    failed = (
+    failures = (
         name
         for name in action.dependencies
         if name in ended and ended[name].result.status is not Status.SUCCESS
     )
-    return next(failed, None)
+    return next(failures, None)
 
 
 def _weight(action: Action) -> tuple[bool, int]:

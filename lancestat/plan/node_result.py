@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
 from lancestat import codec
+from lancestat.errors import LancestatError, Location
 from lancestat.plan.actions import (
     Action,
     JoinAction,
@@ -30,6 +32,8 @@ class Status(str, Enum):
 class NodeResult:
     """One node of a plan or a run, field by field as the JSON shows it.
 
+    `message` is all that there is to say of a node that failed or was not run. A failure has the
+    error's `code` and `hint`, and as `place` that of the error or else of the node's declaration.
     `runs_on` is where a table is read, `process` or `spark`. `join` is set for joins alone, whose
     objects have its fields too.
     """
@@ -48,6 +52,9 @@ class NodeResult:
     version_published: int | None = None
     elapsed_seconds: float | None = None
     message: str | None = None
+    code: str | None = None
+    hint: str | None = None
+    place: Location | None = None
     runs_on: str | None = None
     join: JoinFigures | None = None
 
@@ -59,7 +66,7 @@ class NodeResult:
             ValueError: it is not such an object.
         """
         try:
-            result = codec.convert({**stored, "join": None}, cls)
+            result = codec.convert({**_with_code(stored), "join": None}, cls)
             if result.kind != JoinAction.kind:
                 return result
             return replace(result, join=JoinFigures.from_json(stored))
@@ -74,6 +81,27 @@ class NodeResult:
         return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
 
 
+_CODE = re.compile(r"LS\d{3}\b")
+
+
+def _with_code(stored: Mapping[str, object]) -> Mapping[str, object]:
+    """The object with the code of a failure, which earlier releases stored in the message alone."""
+    code = _CODE.match(str(stored.get("message")))
+    return stored if code is None or "code" in stored else {**stored, "code": code[0]}
+
+
+def failed(result: NodeResult, error: LancestatError) -> NodeResult:
+    """Return the result of a node that failed."""
+    return replace(
+        result,
+        status=Status.ERROR,
+        message=str(error),
+        code=error.code,
+        hint=error.hint,
+        place=error.location,
+    )
+
+
 def planned(action: Action) -> NodeResult:
     """Return the node of a plan that an action stands for, before it is run."""
     result = NodeResult(
@@ -81,11 +109,12 @@ def planned(action: Action) -> NodeResult:
         kind=action.kind,
         action=action.verb,
         reasons=tuple(reason.value for reason in action.reasons),
-        status=Status.ERROR if action.error else Status.PLANNED,
-        message=str(action.error) if action.error else None,
+        status=Status.PLANNED,
         runs_on=action.runs_on.value if action.runs_on else None,
         join=join_figures(action) or JoinFigures() if is_join(action) else None,
     )
+    if action.error is not None:
+        result = failed(result, action.error)
     figures = table_figures(action)
     if figures is None:
         return result

@@ -11,6 +11,7 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from lancestat import __version__
 from lancestat.formats import format_instant
 from lancestat.presentation.json_diff import diff_members
 from lancestat.presentation.registry import Format, Page
@@ -170,6 +171,10 @@ def _run(view: RunView, page: Page) -> Payload:
         view.command,
         project=view.project,
         target=view.target,
+        version=__version__,
+        run_id=view.run_id,
+        started_at=_instant(view.started_at),
+        finished_at=_instant(view.finished_at),
         status=view.status,
         nodes=[node.result.to_json() for node in view.nodes],
     )

@@ -63,6 +63,9 @@ def run_view(result: RunResult) -> RunView:
         statuses[Status.SKIPPED],
         statuses[Status.ERROR],
         _all_read(done),
+        result.run_id,
+        result.started_at,
+        result.finished_at,
     )
 
 

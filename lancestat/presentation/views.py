@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from lancestat.errors import LancestatError
     from lancestat.plan.actions import SourceFindings
     from lancestat.plan.node_result import NodeResult
@@ -159,6 +161,9 @@ class RunView(NamedTuple):
     not_run: int
     failed: int
     total: str
+    run_id: str = ""
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
 
     @property
     def is_failed(self) -> bool:

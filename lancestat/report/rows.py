@@ -199,6 +199,7 @@ def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
         yield {
             **figures,
             **result.to_json(),
+            "place": None if result.place is None else str(result.place),
             "run_id": run.run_id,
             "command": run.command,
             "target": run.target,

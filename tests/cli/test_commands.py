@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from lancestat import __version__
+from lancestat.errors import DatasetMissing, Location
 from lancestat.execution.result import RunResult
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.node_result import NodeResult, Status, failed
 from lancestat.plan.table_status import TableStatus
 from lancestat.state.garbage_collection import GarbageReport
 from lancestat.state.join_counts import Accuracy, JoinCounts
@@ -89,6 +91,10 @@ def test_exit_codes_of_plan(
     assert lancestat("plan", "--check").exit_code == check
 
 
+STARTED = datetime(2026, 3, 1, 4, 0, tzinfo=timezone.utc)
+ENDED = datetime(2026, 3, 1, 4, 1, 16, 250_000, tzinfo=timezone.utc)
+
+
 def result_of(status: Status) -> RunResult:
     refreshed = NodeResult(
         name="orders",
@@ -120,9 +126,14 @@ def result_of(status: Status) -> RunResult:
     )
     last = replace(idle, name="customer", action="blocked", reasons=(), status=status)
     if status is Status.ERROR:
-        message = "LS201  there is no Lance dataset at customer.lance\n      hint: is it moved?"
-        last = replace(last, message=message, elapsed_seconds=None)
-    return RunResult("shop", "dev", (refreshed, restamped, unpublished, idle, last))
+        error = DatasetMissing(
+            "there is no Lance dataset at customer.lance",
+            location=Location("specs/shop.yml", 4, 5),
+            hint="is it moved?",
+        )
+        last = replace(failed(last, error), elapsed_seconds=None)
+    nodes = (refreshed, restamped, unpublished, idle, last)
+    return RunResult("shop", "dev", nodes, run_id="4fd1", started_at=STARTED, finished_at=ENDED)
 
 
 def result_of_joins() -> RunResult:
@@ -186,7 +197,8 @@ def test_the_json_of_joins_has_additional_fields(
     lancestat: Lancestat, project: FakeProject, golden: Golden
 ) -> None:
     project.result = result_of_joins()
-    golden("cli/run_joins.json", lancestat("run", "--output", "json").stdout)
+    printed = lancestat("run", "--output", "json").stdout
+    golden("cli/run_joins.json", printed.replace(f'"{__version__}"', '"VERSION"'))
 
 
 def test_joins_and_tables_are_counted_separately(
@@ -214,7 +226,7 @@ def test_the_json_of_a_run_is_a_contract(
     project.result = result_of(Status.ERROR)
     result = lancestat("run", "--output", "json")
     assert (result.exit_code, result.stderr) == (1, "")
-    golden("cli/run.json", result.stdout)
+    golden("cli/run.json", result.stdout.replace(f'"{__version__}"', '"VERSION"'))
 
 
 def test_run_exits_with_0_when_nothing_failed(lancestat: Lancestat, project: FakeProject) -> None:

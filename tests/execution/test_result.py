@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancestat.errors import DatasetMissing, LancestatError, Location, NodesFailed
+from lancestat.execution.result import NodeFailure, RunResult
 from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.node_result import NodeResult, Status, failed
 from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
 
 COUNTS = st.none() | st.integers(0, 2**53)
 NUMBERS = st.none() | st.floats(0, 1e9)
 TEXTS = st.none() | st.text()
-BY_TYPE = {"int | None": COUNTS, "float | None": NUMBERS, "str | None": TEXTS}
+PLACES = st.none() | st.builds(Location, st.text(), st.integers(1, 9), st.integers(1, 9))
+BY_TYPE = {
+    "int | None": COUNTS,
+    "float | None": NUMBERS,
+    "str | None": TEXTS,
+    "Location | None": PLACES,
+}
 REQUIRED = {
     "name": st.text(),
     "kind": st.just("table"),
@@ -88,3 +96,48 @@ def test_a_result_without_a_required_field_is_refused(name: str) -> None:
     del stored[name]
     with pytest.raises(ValueError, match="not the result of a node"):
         NodeResult.from_json(stored)
+
+
+ERRORS = st.builds(
+    DatasetMissing,
+    st.text("abc :\n", min_size=1).map(str.strip).filter(bool),
+    location=PLACES,
+    hint=st.none() | st.text("abc :\n", min_size=1).map(str.strip).filter(bool),
+)
+
+
+@settings(deadline=None)
+@given(ERRORS)
+def test_a_failure_has_the_parts_of_its_error(error: LancestatError) -> None:
+    result = RunResult("shop", "dev", (RESULT, failed(RESULT, error)))
+    assert not result.ok
+    assert result.failures == (
+        NodeFailure("orders", error.code, error.message, error.hint, error.location),
+    )
+
+
+def test_a_result_without_failures_raises_nothing() -> None:
+    result = RunResult("shop", "dev", (RESULT,))
+    assert result.ok
+    assert result.failures == ()
+    result.raise_for_status()
+
+
+def test_a_result_with_failures_raises_an_error_that_names_the_nodes() -> None:
+    error = DatasetMissing("it is not there\nat all", hint="is it moved?")
+    nodes = [failed(replace(RESULT, name=f"t{number}"), error) for number in range(7)]
+    with pytest.raises(NodesFailed) as caught:
+        RunResult("shop", "dev", (RESULT, *nodes)).raise_for_status()
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "LS515  7 of 8 nodes failed"
+    assert lines[1:6] == [f"      t{number}: LS201  it is not there" for number in range(5)]
+    assert lines[6] == "      and t5, t6"
+
+
+def test_results_of_earlier_releases_have_failures_too() -> None:
+    stored = failed(RESULT, DatasetMissing("it is not there", hint="is it moved?")).to_json()
+    for key in ("code", "hint", "place"):
+        del stored[key]
+    [failure] = RunResult("shop", "dev", (NodeResult.from_json(stored),)).failures
+    assert (failure.node, failure.code) == ("orders", "LS201")
+    assert failure.message.startswith("it is not there")

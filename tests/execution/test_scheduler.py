@@ -11,9 +11,9 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.errors import FragmentNotAnalyzed
+from lancestat.errors import FragmentNotAnalyzed, NodesFailed
 from lancestat.execution.result import RunResult
-from lancestat.plan.node_result import Status
+from lancestat.plan.node_result import NodeResult, Status
 from tests.execution.local import Before, scan_locally
 from tests.execution.world import orders, write_project
 
@@ -70,6 +70,15 @@ def test_a_failed_table_does_not_fail_the_others(
     assert statuses(result) == {"large": Status.ERROR, "small": Status.SUCCESS}
     [failed] = [node for node in result.nodes if node.status is Status.ERROR]
     assert "the disk is on fire" in (failed.message or "")
+    [failure] = result.failures
+    assert (failure.node, failure.code) == ("large", "LS510")
+    assert failure.message == "fragment 3 cannot be read: the disk is on fire"
+    assert failure.place == Project.load(folder).spec.node("large").location  # type: ignore[union-attr]
+    with pytest.raises(NodesFailed, match=r"1 of 2 nodes failed\n.*large: LS510"):
+        result.raise_for_status()
+    [run] = Project.load(folder).state.runs(1)
+    stored = NodeResult.from_json(run.nodes[0].result)
+    assert (run.run_id, stored.code, stored.place) == (result.run_id, "LS510", failure.place)
     assert not is_published(folder, "large")
     assert is_published(folder, "small")
 
