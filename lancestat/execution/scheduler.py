@@ -56,16 +56,10 @@ class NodeMessages:
 
     def stored(self, result: NodeResult) -> NodeResult:
         """Return a result that was shown as it may be remembered, without all that is secret."""
-        if result.message is None:
-            return result
         hidden = self._hidden_query(result.name, result.code, Audience.PUBLIC)
         if hidden is not None:
-            return replace(failed(result, hidden), place=result.place)
-        hint = None if result.hint is None else self._public(result.hint)
-        return replace(result, message=self._public(result.message), hint=hint)
-
-    def _public(self, text: str) -> str:
-        return self.redactor.text(text, Audience.PUBLIC)
+            result = replace(failed(result, hidden), place=result.place)
+        return result.redacted(self.redactor, Audience.PUBLIC)
 
     def _hidden_query(
         self, node: str, code: str | None, audience: Audience

@@ -17,6 +17,7 @@ from lancestat.plan.actions import (
     join_figures,
     table_figures,
 )
+from lancestat.redact import Audience, Redactor
 
 
 class Status(str, Enum):
@@ -72,6 +73,18 @@ class NodeResult:
             return replace(result, join=JoinFigures.from_json(stored))
         except ValueError as error:
             raise ValueError(f"not the result of a node: {error}") from None
+
+    def redacted(self, redactor: Redactor, audience: Audience) -> NodeResult:
+        """The same result with what an audience may see of its message, hint and place."""
+        message, hint, place = self.message, self.hint, self.place
+        if place is not None:
+            place = replace(place, file=redactor.text(place.file, audience))
+        return replace(
+            self,
+            message=None if message is None else redactor.text(message, audience),
+            hint=None if hint is None else redactor.text(hint, audience),
+            place=place,
+        )
 
     def to_json(self) -> dict[str, object]:
         """Return the node's object in the JSON of `plan` and `run`."""

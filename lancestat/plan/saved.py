@@ -296,7 +296,7 @@ class Saver:
         node = observed.spec.node(action.node)
         assert node is not None
         return SavedNode(
-            plan=self._redacted_members(action),
+            plan=planned(action).redacted(self.spec.redactor, Audience.PUBLIC).to_json(),
             meaning=node_digest(node),
             work=action_digest(action),
             record=_record(node, observed),
@@ -306,10 +306,6 @@ class Saver:
                 for uri in dict.fromkeys(lance_uris(observed.spec, node))
             ),
         )
-
-    def _redacted_members(self, action: Action) -> dict[str, object]:
-        members = planned(action).to_json()
-        return {**members, "message": self.spec.redactor.json(members["message"], Audience.PUBLIC)}
 
     def _location(self, uri: str) -> SavedLocation:
         public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
