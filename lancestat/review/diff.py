@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
-from lancestat.errors import ForeignState, NothingSelected, UsageError
+from lancestat.errors import ForeignState
 from lancestat.review.evidence import (
     Evidence,
     gather,
@@ -31,7 +32,7 @@ from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyCh
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
-from lancestat.spec.selection import select as select_nodes
+from lancestat.spec.selection import select_on_either
 from lancestat.state.identity import canonical_uri
 from lancestat.state.store import open_state
 from lancestat.state.values import StateReader
@@ -327,27 +328,14 @@ def _names(
     state: Callable[[], StateReader],
 ) -> frozenset[str]:
     """The names that selectors mean on either side; one that fits no node of both is an error."""
-    chosen: set[str] = set()
-    refused: list[UsageError] = []
-    for spec in specs:
-        try:
-            chosen |= {node.name for node in _selected(spec, select, exclude, state)}
-        except NothingSelected as error:
-            refused.append(error)
-    if len(refused) == len(specs):
-        raise refused[-1]
-    return frozenset(chosen)
+    sides = [(spec, partial(_states, spec, state)) for spec in specs]
+    return select_on_either(sides, select, exclude)
 
 
-def _selected(
-    spec: ProjectSpec, select: Selector, exclude: Selector, state: Callable[[], StateReader]
-) -> tuple[Node, ...]:
-    def states() -> Mapping[str, str]:
-        known = state().digests()
-        digests = {node.name: node_digest(node) for node in spec.nodes}
-        return {
-            name: "new" if name not in known else "same" if known[name] == digest else "modified"
-            for name, digest in digests.items()
-        }
-
-    return select_nodes(spec, select, exclude, states=states)
+def _states(spec: ProjectSpec, state: Callable[[], StateReader]) -> Mapping[str, str]:
+    known = state().digests()
+    digests = {node.name: node_digest(node) for node in spec.nodes}
+    return {
+        name: "new" if name not in known else "same" if known[name] == digest else "modified"
+        for name, digest in digests.items()
+    }

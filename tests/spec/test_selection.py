@@ -6,7 +6,7 @@ import pytest
 
 from lancestat.errors import UsageError
 from lancestat.spec.model import ProjectSpec
-from lancestat.spec.selection import select
+from lancestat.spec.selection import select, select_on_either
 from tests.spec.conftest import Load
 
 
@@ -66,7 +66,7 @@ ALL = "orders order_lines parts queries result near"
         ("tag:nightly", "orders order_lines"),
         ("tag:nightly,tag:core", "orders"),
         ("tag:nightly,tag:core parts", "orders parts"),
-        ("tag:ml,tag:core", ""),
+        ("state:new,tag:nightly", ""),
         ("path:specs/core.yml", "orders order_lines parts"),
         ("path:./specs/ml", "queries result near"),
         ("path:specs/ml/", "queries result near"),
@@ -102,7 +102,8 @@ def test_selectors_select_the_expected_nodes(
         (None, "tag:zzz", ALL),
         (None, "path:zzz", ALL),
         (None, [], ALL),
-        ("orders", "*", ""),
+        ("parts", "state:new", ""),
+        ("state:new", "parts queries result", ""),
     ],
 )
 def test_excluded_nodes_are_not_selected(
@@ -120,6 +121,10 @@ def test_excluded_nodes_are_not_selected(
         ("zzz*", "selector 'zzz*' matches nothing", "known: "),
         ("tag:nihgtly", "matches nothing", "did you mean 'tag:nightly'?"),
         ("path:specs/cor.yml", "matches nothing", "did you mean 'path:specs/core.yml'?"),
+        ("tag:ml,tag:core", "LS402  no node is in all of 'tag:ml' and 'tag:core'", "the union"),
+        ("orders,parts", "no node is in all of", "a comma is an intersection"),
+        ("orders tag:ml,tag:core", "no node is in all of 'tag:ml' and 'tag:core'", "by a space"),
+        ("orders,tag:mll", "selector 'tag:mll' matches nothing", "did you mean 'tag:ml'?"),
         ("kind:tabel", "must name one of table, knn_join", "did you mean 'table'?"),
         ("state:same", "must name one of new, modified", ""),
         ("tga:x", "LS401  unknown selector 'tga:x'; methods are tag:,", "did you mean 'tag'?"),
@@ -155,6 +160,31 @@ def test_states_are_read_only_when_selectors_need_them(spec: ProjectSpec) -> Non
         select(spec, "state:new")
 
 
-def test_a_kind_without_nodes_is_not_an_error(load: Load) -> None:
+@pytest.mark.parametrize(("selector", "exclude"), [("orders", "*"), (None, "*"), ("near", "near")])
+def test_an_exclusion_that_leaves_nothing_is_an_error(
+    spec: ProjectSpec, selector: str | None, exclude: str
+) -> None:
+    with pytest.raises(UsageError, match="everything that is selected is excluded"):
+        names(spec, selector, exclude)
+
+
+def test_a_kind_without_nodes_is_an_error(load: Load) -> None:
     spec = load("tables: [{name: t, uri: u}]")
-    assert select(spec, "kind:knn_join") == ()
+    with pytest.raises(UsageError, match="'kind:knn_join' matches nothing") as caught:
+        select(spec, "kind:knn_join")
+    assert caught.value.hint == "known: kind:table"
+    assert select(spec, None, "kind:knn_join") == spec.nodes
+
+
+def test_a_change_is_selected_by_the_nodes_of_both_sides(load: Load) -> None:
+    old = load("tables: [{name: kept, uri: a}, {name: gone, uri: b, tags: [core]}]")
+    new = load("tables: [{name: kept, uri: a}, {name: added, uri: c}]")
+    sides = [(old, dict), (new, dict)]
+    assert select_on_either(sides, "gone added", None) == {"gone", "added"}
+    assert select_on_either(sides, "tag:core", None) == {"gone"}
+    assert select_on_either(sides, None, "gone") == {"kept", "added"}
+    with pytest.raises(UsageError, match="'adde' matches nothing") as caught:
+        select_on_either(sides, "adde", None)
+    assert caught.value.hint == "did you mean 'added'?"
+    with pytest.raises(UsageError, match="no node is in all of 'gone' and 'added'"):
+        select_on_either(sides, "gone,added", None)
