@@ -134,6 +134,32 @@ class CatalogMisconfigured(LakeError):
     )
 
 
+class CatalogAnswerInvalid(LakeError):
+    """A catalog gives an answer that makes no sense, such as a location with a NUL character.
+
+    A bad answer about a table blocks that table alone, one about lists of tables their source.
+    """
+
+    code = "LS217"
+    remedy = (
+        "Ask whoever runs the catalog. A table can be declared by its `uri` instead, unless the "
+        "catalog manages its versions."
+    )
+
+
+class CatalogLimitExceeded(LakeError):
+    """A catalog lists pages, names or namespaces without end, or takes too long to do it.
+
+    The documentation of catalogs has the limits.
+    """
+
+    code = "LS218"
+    remedy = (
+        "Ask whoever runs the catalog. Declare the tables one by one, by `table` or `uri`, instead "
+        "of by a source."
+    )
+
+
 class UnusableTableNames(LakeError):
     """Tables found by a source get invalid names, or names that are already taken.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,11 +15,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat.errors import (
     AccessDenied,
+    CatalogAnswerInvalid,
+    CatalogLimitExceeded,
     CatalogMisconfigured,
     CatalogTableMissing,
     CatalogUnreachable,
     LakeError,
     did_you_mean,
+)
+from lancestat.formats import count, duration
+from lancestat.lake.catalog_answers import (
+    AnswerError,
+    check_description,
+    is_unreadable,
+    names_in,
+    token_in,
 )
 from lancestat.lake.error_mapping import (
     Cause,
@@ -52,16 +63,64 @@ _MOST_NAMES_FOR_HINTS = 10_000
 _LISTED_FOR_SECONDS = 60
 
 
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much of a catalog is asked for at most, which sound ones stay far below.
+
+    `pages` are those of one list, `names` those of tables and namespaces in one listing, `depth`
+    is how far namespaces are nested, and the seconds are for one listing, and for all tables of
+    one catalog that a command locates.
+    """
+
+    pages: int = 10_000
+    names: int = 1_000_000
+    depth: int = 32
+    listing_seconds: float = 300.0
+    locating_seconds: float = 600.0
+
+
+BOUNDS = Bounds()
+_HINT_SECONDS = 5.0
+
+
+class LimitError(Exception):
+    """A catalog goes on past its bounds; the text says which."""
+
+
+class _Listing:
+    """What is left of the bounds for one listing.
+
+    Its methods raise LimitError.
+    """
+
+    def __init__(self, seconds: float | None = None) -> None:
+        self._seconds = BOUNDS.listing_seconds if seconds is None else seconds
+        self._until = time.monotonic() + self._seconds
+        self._names = 0
+
+    def require_time(self) -> float:
+        """Return the seconds that are left."""
+        left = self._until - time.monotonic()
+        if left <= 0:
+            raise LimitError(f"its tables are not listed within {duration(self._seconds)}")
+        return left
+
+    def take(self, names: int) -> None:
+        self._names += names
+        if self._names > BOUNDS.names:
+            raise LimitError(f"it lists more than {count(BOUNDS.names, 'name')}")
+
+
 def expires_soon(given: Mapping[str, str]) -> bool:
     """Whether options have to be renewed before they are used."""
     lease, before = _lease_millis(given), given.get(_RENEWED_BEFORE, "")
-    return lease is not None and lease < (int(before) if before.isdigit() else 0)
+    return lease is not None and lease < (int(before) if before.isdecimal() else 0)
 
 
 def _lease_millis(given: Mapping[str, str]) -> int | None:
     """How long options are good for from now on; None for ever."""
     expires = given.get(EXPIRES, "")
-    return int(expires) - int(time.time() * 1000) if expires.isdigit() else None
+    return int(expires) - int(time.time() * 1000) if expires.isdecimal() else None
 
 
 def _with_renewal(given: Mapping[str, str]) -> dict[str, str]:
@@ -194,7 +253,12 @@ class CatalogClient:
             raise self.failure(error, str(table), table) from None
 
     def _with_options(self, answer: R, request: Any) -> R:
-        """Remember the options of an answer, and return it with the time to renew them."""
+        """Remember the options of an answer, and return it with the time to renew them.
+
+        Raises:
+            AnswerError: it makes no sense.
+        """
+        check_description(answer)
         if not answer.storage_options:
             return answer
         given = _with_renewal(answer.storage_options)
@@ -205,25 +269,30 @@ class CatalogClient:
                 self.options[tuple(request.id)] = given
         return answer
 
-    def tables(self, namespace: tuple[str, ...] = ()) -> Iterator[TableName]:
-        """Yield the tables of a namespace and of those in it.
+    def tables(self) -> Iterator[TableName]:
+        """Yield the tables of all namespaces.
 
         Raises:
-            LakeError: they cannot be listed.
+            LakeError: they cannot be listed, or are more than `BOUNDS` has room for.
         """
-        try:
-            tables = self.names(namespace, "tables", most=None)
-            namespaces = self.names(namespace, "namespaces", most=None)
-            if not namespace:
-                self._flat = self._flat_places(tables) if not namespaces else {}
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, f"the tables of the catalog '{self.name}'") from None
-        for table in tables:
-            yield TableName(self.name, (*namespace, table))
-        for inner in namespaces:
-            yield from self.tables((*namespace, inner))
+        listing = _Listing()
+        pending: list[tuple[str, ...]] = [()]
+        while pending:
+            namespace = pending.pop()
+            try:
+                tables = self.names(namespace, "tables", listing=listing)
+                inner = self.names(namespace, "namespaces", listing=listing)
+                if inner and len(namespace) >= BOUNDS.depth:
+                    raise LimitError(f"its namespaces are nested more than {BOUNDS.depth} deep")
+                if not namespace:
+                    self._flat = self._flat_places(tables) if not inner else {}
+            except BaseException as error:
+                if not is_error_or_panic(error):
+                    raise
+                raise self.failure(error, f"the tables of the catalog '{self.name}'") from None
+            for table in tables:
+                yield TableName(self.name, (*namespace, table))
+            pending += ((*namespace, name) for name in reversed(inner))
 
     def _flat_places(self, tables: Iterable[str]) -> dict[tuple[str, ...], str]:
         """Where tables are that a directory catalog finds by the names of their folders.
@@ -263,17 +332,20 @@ class CatalogClient:
         """Yield where tables are that may be described; each is asked for once a minute."""
         from lance_namespace import DescribeTableRequest
 
+        until = time.monotonic() + BOUNDS.locating_seconds
+
         def place_of(table: TableName) -> Place | None:
             request = DescribeTableRequest(id=list(table.identifier), vend_credentials=False)
             try:
+                require_time(until)
                 described = self.describe_table(request)
             except BaseException as error:
                 if not is_error_or_panic(error):
                     raise
                 failure = self.failure(error, str(table))
-                if isinstance(failure, CatalogUnreachable):
+                if isinstance(failure, (CatalogUnreachable, CatalogLimitExceeded)):
                     raise failure from None
-                # It was dropped a moment ago, or is not for us.
+                # It was dropped a moment ago, or is not for us, or is nowhere.
                 return None
             return Place(described.location or "", described.managed_versioning is True)
 
@@ -292,6 +364,16 @@ class CatalogClient:
         if table is not None and kind in ("TableNotFoundError", "NamespaceNotFoundError"):
             return CatalogTableMissing(
                 f"the catalog '{self.name}' has no table {what}", hint=self._nearest(table)
+            )
+        if isinstance(error, LimitError):
+            return CatalogLimitExceeded(
+                f"the catalog '{self.name}' goes on without end: {reason}",
+                hint="ask whoever runs the catalog; tables that are declared by 'uri' need none",
+            )
+        if isinstance(error, AnswerError) or is_unreadable(error):
+            return CatalogAnswerInvalid(
+                f"the catalog '{self.name}' gives no sound answer about {what} ({reason})",
+                hint="ask whoever runs the catalog",
             )
         cause = cause_of(error)
         is_denied = kind in ("PermissionDeniedError", "UnauthenticatedError")
@@ -314,27 +396,36 @@ class CatalogClient:
     def _nearest(self, table: TableName) -> str:
         *namespace, name = table.identifier
         try:
-            tables = self.names(tuple(namespace), "tables", _MOST_NAMES_FOR_HINTS)
+            listing = _Listing(_HINT_SECONDS)
+            tables = self.names(tuple(namespace), "tables", _MOST_NAMES_FOR_HINTS, listing)
             near = did_you_mean(name, tables)
             if near or tables:
                 some = ", ".join(tables[:10]) + (" and more" if len(tables) > 10 else "")
                 return near or f"tables there: {some}"
             parent = tuple(namespace[:-1])
             most = _MOST_NAMES_FOR_HINTS
-            spaces = self.names(parent, "namespaces", most) if namespace else []
+            spaces = self.names(parent, "namespaces", most, listing) if namespace else []
         except Exception:
             return "its tables cannot be listed"
         near = did_you_mean(namespace[-1], spaces) if namespace else None
         return near or (f"namespaces: {', '.join(spaces[:10])}" if spaces else "it has no tables")
 
-    def names(self, namespace: tuple[str, ...], kind: str, most: int | None = None) -> list[str]:
+    def names(
+        self,
+        namespace: tuple[str, ...],
+        kind: str,
+        most: int | None = None,
+        listing: _Listing | None = None,
+    ) -> list[str]:
         """Return the sorted names of the tables or namespaces in a namespace.
 
-        They are those of all pages, or of as many as have `most` names.
+        They are those of all pages, or of as many as have `most` names. A list of its own has
+        `BOUNDS`, several have those of their `listing`.
 
         Raises:
             BaseException: what the catalog raises.
-            ValueError: its pages go in a circle.
+            LimitError: there is more than there is room for.
+            AnswerError: an answer makes no sense.
         """
         from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
@@ -343,18 +434,23 @@ class CatalogClient:
             "tables": (ListTablesRequest, inner.list_tables),
             "namespaces": (ListNamespacesRequest, inner.list_namespaces),
         }[kind]
+        listing = listing or _Listing()
         names: dict[str, None] = {}
         token, tokens = None, set[str]()
         while most is None or len(names) < most:
             page = request(id=list(namespace), limit=self._page, page_token=token)
-            answer: Any = _repeated(partial(ask, page))
-            names |= dict.fromkeys(getattr(answer, kind) or ())
-            token = answer.page_token
+            answer: Any = _repeated(partial(ask, page), listing)
+            more = names_in(answer, kind)
+            listing.take(len(more))
+            names |= dict.fromkeys(more)
+            token = token_in(answer)
             if not token:
                 break
             if token in tokens:
-                raise ValueError(f"its list of {kind} never ends")
+                raise LimitError(f"its list of {kind} never ends")
             tokens.add(token)
+            if len(tokens) >= BOUNDS.pages:
+                raise LimitError(f"its list of {kind} has more than {count(BOUNDS.pages)} pages")
         return sorted(names)
 
 
@@ -365,8 +461,15 @@ class _NoAnswerError(Exception):
     """A request to a catalog has not been answered in time."""
 
 
-def _answered(ask: Callable[[], T]) -> T:
-    """Return the answer to one request.
+def require_time(until: float) -> None:
+    """Raise LimitError once it is later than a moment of `time.monotonic`."""
+    if time.monotonic() > until:
+        limit = duration(BOUNDS.locating_seconds)
+        raise LimitError(f"it does not tell where its tables are within {limit}")
+
+
+def _answered(ask: Callable[[], T], seconds: float = math.inf) -> T:
+    """Return the answer to one request, for which there are at most so many seconds.
 
     Raises:
         _NoAnswerError: there is none in time; its thread does not keep the process from ending.
@@ -381,24 +484,41 @@ def _answered(ask: Callable[[], T]) -> T:
             answer.set_exception(error)
 
     threading.Thread(target=wait, daemon=True, name="lancestat-catalog").start()
-    done, _ = wait_for([answer], timeout=_ANSWERED_WITHIN_SECONDS)
+    seconds = min(seconds, _ANSWERED_WITHIN_SECONDS)
+    done, _ = wait_for([answer], timeout=seconds)
     if not done:
-        raise _NoAnswerError(f"no answer within {_ANSWERED_WITHIN_SECONDS:g} s")
+        raise _NoAnswerError(f"no answer within {duration(seconds)}")
     return answer.result()
 
 
-def _repeated(ask: Callable[[], T]) -> T:
-    """Ask again, after longer and longer pauses, while the answer is that of a busy server."""
+def _repeated(ask: Callable[[], T], listing: _Listing | None = None) -> T:
+    """Ask again, after longer and longer pauses, while the answer is that of a busy server.
+
+    Raises:
+        LimitError: the listing has no time left.
+        BaseException: as `_answered`.
+    """
     pause = _FIRST_PAUSE_SECONDS
     for _ in range(_ATTEMPTS - 1):
         try:
-            return _answered(ask)
+            return _in_time(ask, listing)
         except Exception as error:
-            if type(error).__name__ not in _PASSING:
+            if type(error).__name__ not in _PASSING or is_unreadable(error):
                 raise
         time.sleep(pause)
         pause *= 2
-    return _answered(ask)
+    return _in_time(ask, listing)
+
+
+def _in_time(ask: Callable[[], T], listing: _Listing | None) -> T:
+    if listing is None:
+        return _answered(ask)
+    try:
+        return _answered(ask, listing.require_time())
+    except _NoAnswerError:
+        # It may be the listing whose time is over.
+        listing.require_time()
+        raise
 
 
 def client_of(catalog: Catalog, name: str) -> CatalogClient:

@@ -8,6 +8,7 @@ before. Catalogs are those of lance_namespace.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -15,12 +16,21 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from lancestat.errors import (
+    CatalogLimitExceeded,
     CatalogMisconfigured,
     CatalogTableMissing,
     CatalogUnreachable,
     LakeError,
 )
-from lancestat.lake.catalog_client import EXPIRES, THREADS, CatalogClient, expires_soon
+from lancestat.lake import catalog_client
+from lancestat.lake.catalog_client import (
+    EXPIRES,
+    THREADS,
+    CatalogClient,
+    LimitError,
+    expires_soon,
+    require_time,
+)
 from lancestat.lake.catalog_client import client_of as client_of
 from lancestat.lake.files import local_path
 from lancestat.redact import RenewedOptions
@@ -118,7 +128,8 @@ def locate(
 ) -> dict[TableName, LocatedTable | LakeError]:
     """Ask catalogs where tables are; what cannot be located becomes its error.
 
-    A catalog that does not answer for one table is not asked for others.
+    A catalog that does not answer for one table is not asked for others, nor is one that has
+    taken more time than `BOUNDS` has.
 
     Args:
         tables: Tables of any of the catalogs.
@@ -128,20 +139,27 @@ def locate(
     """
     located: dict[TableName, LocatedTable | LakeError] = {}
     silent: dict[str, LakeError] = {}
+    until: dict[str, float] = {}
 
     def ask(table: TableName) -> LocatedTable | LakeError:
         if (failure := silent.get(table.catalog)) is not None:
             return failure
         try:
             catalog = catalogs[table.catalog]
-            described = client_of(catalog, table.catalog).describe(table)
+            client = client_of(catalog, table.catalog)
+            try:
+                require_time(until[table.catalog])
+            except LimitError as error:
+                raise client.failure(error, str(table)) from None
+            described = client.describe(table)
             return _located(catalog, table, base(table), described)
         except LakeError as error:
-            if isinstance(error, CatalogUnreachable):
+            if isinstance(error, (CatalogUnreachable, CatalogLimitExceeded)):
                 silent[table.catalog] = error
             return error
 
     for name in dict.fromkeys(table.catalog for table in tables):
+        until[name] = time.monotonic() + catalog_client.BOUNDS.locating_seconds
         first, *others = dict.fromkeys(table for table in tables if table.catalog == name)
         located[first] = ask(first)
         if others:

@@ -10,6 +10,7 @@ from functools import cached_property
 
 from lancestat.errors import CatalogTableMissing, LakeError, LancestatError
 from lancestat.lake.catalogs import LocatedTable, client_of, locate
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.observe import version_at
 from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table
 from lancestat.redact import redact_line
@@ -138,7 +139,9 @@ class NamedTables:
                 return names
             *parent, name = namespace
             return names if name in client.names(tuple(parent), "namespaces") else None
-        except Exception as error:
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
             if type(error).__name__ == "NamespaceNotFoundError":
                 return None
             raise client.failure(error, f"the {kind} of the catalog '{self.catalog}'") from None

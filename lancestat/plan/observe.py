@@ -29,7 +29,6 @@ from lancestat.plan.locate import located, require_sole_writer, shared_outputs
 from lancestat.plan.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.redact import Audience
 from lancestat.scratch.layouts import LayoutStore
-from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
 from lancestat.spec.source import is_source
 from lancestat.state.identity import quantile_key, table_identity
@@ -161,7 +160,7 @@ class Observer:
         observer, table = self._located(table)
         snapshot = observer._observe_table(table)
         if isinstance(snapshot, LakeError):
-            raise snapshot
+            raise snapshot.placed(table.location)
         now = self.clock()
         assessment = observer.assess_snapshot(table, snapshot, self.state.records(), now)
         return assessment, observer._table_changes(assessment, now, use_partials=True)
@@ -205,10 +204,8 @@ class Observer:
         use_partials: bool,
     ) -> Action:
         if isinstance(snapshot, LakeError):
-            is_located = table_name_of(table.uri) is None
-            error = snapshot if is_located else snapshot.placed(table.location)
             kind = "source" if is_source(table) else table.kind.value
-            return Blocked(table.name, kind, error)
+            return Blocked(table.name, kind, snapshot.placed(table.location))
         now = self.clock()
         try:
             assessment = self.assess_snapshot(table, snapshot, records, now)
