@@ -25,7 +25,7 @@ import argparse
 import re
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -86,7 +86,7 @@ def main() -> None:
         queries = {number: read_query(number) for number in given.queries}
         tables = tables_of(queries.values()) if given.tiny else list(FRAGMENTS)
         parquet = given.data or generate(given.scale, folder, tables)
-        project = declare(parquet, tables, folder, given.cores)
+        project = declare(parquet, tables, folder, given.cores, FRAGMENTS.__getitem__)
         spark = start_session(project.spec.target, "benchmark")
         result = project.run()
         assert result.status == "success", result
@@ -115,11 +115,17 @@ def tables_of(queries: Iterable[str]) -> list[str]:
     return [table for table in FRAGMENTS if table in words]
 
 
-def declare(parquet: Path, tables: Sequence[str], folder: Path, cores: int) -> lancestat.Project:
+def declare(
+    parquet: Path,
+    tables: Sequence[str],
+    folder: Path,
+    cores: int,
+    fragments: Callable[[str], int],
+) -> lancestat.Project:
     """Write the tables as Lance, in a new project that declares them."""
     for table in tables:
         uri = folder / f"{table}.lance"
-        write_lance(parquet / f"{table}.parquet", uri, fragments=FRAGMENTS[table])
+        write_lance(parquet / f"{table}.parquet", uri, fragments=fragments(table))
     project = PROJECT.format(cores=cores, partitions=4 * cores, folder=folder)
     (folder / "lancestat_project.yml").write_text(project)
     (folder / "specs").mkdir()
