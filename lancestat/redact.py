@@ -177,7 +177,12 @@ class Redactor:
     def error(self, error: LancestatError, audience: Audience) -> LancestatError:
         """An error as an audience may see it."""
         if isinstance(error, InvalidProject):
-            return InvalidProject([self.error(part, audience) for part in error.errors])
+            parts = [self.error(part, audience) for part in error.errors]
+            excerpts = [
+                line if line is not None and self.text(line, audience) == line else None
+                for line in error.excerpts
+            ]
+            return InvalidProject(parts, excerpts)
         location, hint = error.location, error.hint
         if location is not None:
             file = self.text(location.file, audience)

@@ -84,7 +84,8 @@ def print_document(command: str | None, error: BaseException) -> None:
 def describe(error: BaseException) -> list[str]:
     """Return the lines of an error message."""
     if isinstance(error, InvalidProject):
-        lines = [line for part in error.errors for line in painted(part)]
+        parts = zip(error.errors, error.excerpts, strict=True)
+        lines = [line for part, excerpt in parts for line in painted(part, excerpt)]
         return [*lines, "", paint(error.message, "title")]
     return painted(_coded(error))
 
@@ -101,9 +102,9 @@ def _coded(error: BaseException) -> LancestatError:
     )
 
 
-def painted(error: LancestatError) -> list[str]:
+def painted(error: LancestatError, excerpt: str | None = None) -> list[str]:
     """The lines of an error, its code in red where colours are shown."""
-    first, *rest = message_lines(CONSOLE.redacted(str(error)))
+    first, *rest = message_lines(CONSOLE.redacted(error.text(excerpt)))
     return [paint(error.code, "code") + first[len(error.code) :], *rest]
 
 

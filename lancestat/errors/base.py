@@ -84,9 +84,14 @@ class LancestatError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
+        return self.text()
+
+    def text(self, excerpt: str | None = None) -> str:
+        """Return the error as people read it, with lines of its file before the hint."""
         location = f" {self.location}" if self.location else ""
+        lines = f"\n{excerpt}" if excerpt else ""
         hint = f"\n      hint: {self.hint}" if self.hint else ""
-        return f"{self.code}{location}  {self.message}{hint}"
+        return f"{self.code}{location}  {self.message}{lines}{hint}"
 
     def placed(self, location: Location | None) -> LancestatError:
         """The same error at a place, unless it has one."""

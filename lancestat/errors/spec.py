@@ -8,22 +8,28 @@ from lancestat.errors.base import LancestatError, SpecError
 
 
 class InvalidProject(LancestatError):
-    """The project has errors. Each has its own code, and `errors` lists them in file order."""
+    """The project has errors. Each has its own code, and `errors` lists them in file order.
+
+    `excerpts` has the lines that they point at, None where those may not be shown.
+    """
 
     code = "LS100"
     remedy = "Fix the errors that are listed with it."
 
-    def __init__(self, errors: Sequence[LancestatError]) -> None:
+    def __init__(
+        self, errors: Sequence[LancestatError], excerpts: Sequence[str | None] = ()
+    ) -> None:
         self.errors = tuple(errors)
+        self.excerpts = tuple(excerpts) or (None,) * len(self.errors)
         count = len(self.errors)
         noun = "error" if count == 1 else "errors"
         super().__init__(f"the project has {count} {noun}")
 
     def __str__(self) -> str:
-        return "\n".join(str(error) for error in self.errors)
+        return "\n".join(map(LancestatError.text, self.errors, self.excerpts))
 
     def __reduce__(self) -> tuple[object, ...]:
-        return InvalidProject, (self.errors,)
+        return InvalidProject, (self.errors, self.excerpts)
 
 
 class UnreadableFile(SpecError):

@@ -68,7 +68,8 @@ class Side:
         except InvalidProject as invalid:
             if not self.prefix:
                 raise
-            raise InvalidProject([self._moved(error) for error in invalid.errors]) from None
+            moved = [self._moved(error) for error in invalid.errors]
+            raise InvalidProject(moved, invalid.excerpts) from None
         except UsageError as error:
             raise type(error)(f"{error.message} (at {self.label})", hint=error.hint) from None
 

@@ -26,6 +26,7 @@ from yaml.events import (
 
 from lancestat.errors import InvalidSyntax, Location, SpecError, TooComplex, did_you_mean
 from lancestat.spec.quoting import quoted
+from lancestat.spec.syntax import Mark, explain, lines_of
 
 _INTEGER = re.compile(r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -96,9 +97,6 @@ MAX_ALIASED_NODES = 100_000
 _NODE_CHARACTERS = 100
 
 _CORE_TAGS = "tag:yaml.org,2002:"
-
-# Line and column, counted from 0 as YAML libraries do.
-Mark = tuple[int, int]
 
 
 @dataclass(slots=True)
@@ -193,7 +191,7 @@ class Composer:
                 mark,
                 InvalidSyntax,
                 f"alias '*{name}' names no anchor",
-                did_you_mean(name, self.anchors),
+                did_you_mean(name, self.anchors) or self._pattern_hint(name),
             )
         if not target.closed:
             self._fail(mark, TooComplex, f"anchor '{name}' contains itself")
@@ -219,12 +217,11 @@ class Composer:
             parent.items.append(node)
         elif parent.key is None:
             if node.text is None:
-                self._fail(
-                    mark,
-                    InvalidSyntax,
-                    "a key must be text, not a list or a mapping",
-                    self._template_hint(mark[0]),
-                )
+                hint = self._template_hint(mark[0])
+                message = "a key must be text, not a list or a mapping"
+                if hint is not None:
+                    message = "a template without quotes"
+                self._fail(mark, InvalidSyntax, message, hint)
             parent.key = node
         else:
             assert parent.pairs is not None
@@ -242,26 +239,18 @@ class Composer:
             self._fail(mark, TooComplex, f"nested more than {MAX_DEPTH} levels deep")
 
     def _fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
-        found_at = error.problem_mark or error.context_mark
-        mark = (found_at.line, found_at.column) if found_at else (0, 0)
-        problem = error.problem or "not YAML"
-        hint = self._template_hint(mark[0])
-        if self._character(mark) == "\t" or "tab" in problem:
-            problem, hint = "a tab where YAML allows only spaces", "indent with spaces"
-        elif error.context and error.context_mark:
-            problem = (
-                f"{problem} ({error.context} that starts at line {error.context_mark.line + 1})"
-            )
-        if hint is None and "mapping values are not allowed" in problem:
-            hint = "put quotes around a text that contains ': '"
-        self._fail(mark, InvalidSyntax, f"not YAML: {problem}", hint)
+        opened = self.stack[-1].mark if self.stack else None
+        mark, message, hint = explain(error, self.text, opened)
+        self._fail(mark, InvalidSyntax, message, hint)
+
+    def _pattern_hint(self, name: str) -> str | None:
+        key = self.stack[-1].key if self.stack else None
+        is_merge = key is not None and key.text == "<<"
+        return None if is_merge else f'put quotes around a pattern: "*{name}"'
 
     def _line(self, number: int) -> str:
-        lines = self.text.split("\n")
+        lines = lines_of(self.text)
         return lines[number] if number < len(lines) else ""
-
-    def _character(self, mark: Mark) -> str:
-        return self._line(mark[0])[mark[1] : mark[1] + 1]
 
     def _template_hint(self, number: int) -> str | None:
         nearby = self._line(number) + self._line(max(number - 1, 0))

@@ -17,7 +17,6 @@ from lancestat.errors import (
 )
 from lancestat.spec.compose import (
     Composer,
-    Mark,
     Scalar,
     YamlNode,
     plain_scalar,
@@ -25,8 +24,11 @@ from lancestat.spec.compose import (
     tagged_scalar,
 )
 from lancestat.spec.quoting import quoted
+from lancestat.spec.syntax import Mark
 
 MAX_BYTES = 16 * 1024 * 1024
+
+_COLLECTION_TAGS = ("tag:yaml.org,2002:seq", "tag:yaml.org,2002:map")
 
 # Where a value is inside its document: keys of mappings and indexes of lists, from the root.
 KeyPath = tuple[str | int, ...]
@@ -43,7 +45,9 @@ class Document:
     """The plain values of one YAML file and where they were written.
 
     `value` is made of dict, list, str, int, float, bool and None. `numbers` holds the text of
-    numbers as written, so that `1.10` differs from `1.1`.
+    numbers as written, so that `1.10` differs from `1.1`. `errors` are those that leave the rest
+    of the file readable: of a key that is written twice the first is taken, and what is in
+    `unread` is None.
     """
 
     file: str
@@ -51,6 +55,8 @@ class Document:
     marks: Mapping[KeyPath, Mark] = field(repr=False)
     key_marks: Mapping[KeyPath, Mark] = field(repr=False)
     numbers: Mapping[KeyPath, str] = field(repr=False)
+    errors: tuple[SpecError, ...] = ()
+    unread: Mapping[KeyPath, SpecError] = field(default_factory=dict, repr=False)
 
     def at(self, path: KeyPath) -> Location:
         """Return where the value at `path` starts, or else the nearest thing around it."""
@@ -74,10 +80,22 @@ class Document:
 
 
 def read_document(content: bytes, file: str) -> Document:
-    """The one YAML document in `content`.
+    """The one YAML document in `content`, without errors.
 
     Raises:
         InvalidProject: with every duplicate key, or the one reason why the text cannot be read.
+    """
+    document = parse_document(content, file)
+    if document.errors:
+        raise InvalidProject(document.errors)
+    return document
+
+
+def parse_document(content: bytes, file: str) -> Document:
+    """The one YAML document in `content`, and what is wrong with parts of it.
+
+    Raises:
+        InvalidProject: with the one reason why the text cannot be read.
     """
     try:
         text = _decode(content, file)
@@ -88,9 +106,9 @@ def read_document(content: bytes, file: str) -> Document:
         raise InvalidProject([error]) from None
     unfolding = _Constructor(file)
     value = unfolding.value(root, ())
-    if unfolding.errors:
-        raise InvalidProject([unfolding.errors[key] for key in sorted(unfolding.errors)])
-    return Document(file, value, unfolding.marks, unfolding.key_marks, unfolding.numbers)
+    errors = tuple(unfolding.errors[key] for key in sorted(unfolding.errors))
+    marks, key_marks, numbers = unfolding.marks, unfolding.key_marks, unfolding.numbers
+    return Document(file, value, marks, key_marks, numbers, errors, unfolding.unread)
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -131,15 +149,17 @@ class _Constructor:
         self.numbers: dict[KeyPath, str] = {}
         # By place and message, because an alias repeats what is wrong with its anchor.
         self.errors: dict[tuple[Mark, str], SpecError] = {}
+        self.unread: dict[KeyPath, SpecError] = {}
 
     def value(self, node: YamlNode, path: KeyPath) -> object:
         self.marks[path] = node.mark
         if node.text is not None:
             return self._scalar(node, path)
+        if node.tag not in (None, "!", _COLLECTION_TAGS[node.items is None]):
+            self.unread[path] = self._report_tag(node)
+            return None
         if node.items is not None:
-            self._check_tag(node, "!!seq")
             return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
-        self._check_tag(node, "!!map")
         return self._mapping(node, path)
 
     def _scalar(self, node: YamlNode, path: KeyPath) -> Scalar:
@@ -147,10 +167,10 @@ class _Constructor:
         try:
             value = _resolve(node.text, node.tag, node.plain)
         except ValueError as error:
-            self._report(node.mark, WrongValue, str(error))
+            self.unread[path] = self._report(node.mark, WrongValue, str(error))
             return None
         except LookupError:
-            self._report_tag(node)
+            self.unread[path] = self._report_tag(node)
             return None
         if type(value) is int or type(value) is float:
             self.numbers[path] = node.text
@@ -168,7 +188,7 @@ class _Constructor:
                 continue
             written[name] = key.mark
             if name == "<<" and key.plain:
-                merges.extend(self._merged(child))
+                merges.extend(self._merged(child, path))
                 continue
             child_path = (*path, name)
             self.key_marks[child_path] = key.mark
@@ -177,13 +197,12 @@ class _Constructor:
             self._merge(merge, path, mapping)
         return mapping
 
-    def _merged(self, node: YamlNode) -> list[YamlNode]:
+    def _merged(self, node: YamlNode, path: KeyPath) -> list[YamlNode]:
         sources = node.items if node.items is not None else [node]
         for source in sources:
             if source.pairs is None:
-                self._report(
-                    source.mark, InvalidSyntax, "'<<' merges mappings; this is not a mapping"
-                )
+                message = "'<<' merges mappings; this is not a mapping"
+                self.unread[path] = self._report(source.mark, InvalidSyntax, message)
                 return []
         return sources
 
@@ -200,6 +219,9 @@ class _Constructor:
             {path: text for path, text in merged.numbers.items() if path[depth] in new}
         )
         self.errors.update(merged.errors)
+        self.unread.update(
+            {path: error for path, error in merged.unread.items() if path[depth] in new}
+        )
 
     def _key(self, node: YamlNode) -> str:
         assert node.text is not None
@@ -207,13 +229,11 @@ class _Constructor:
             self._report_tag(node)
         return node.text
 
-    def _check_tag(self, node: YamlNode, allowed: str) -> None:
-        if node.tag not in (None, "!") and short_tag(node.tag or "") != allowed:
-            self._report_tag(node)
-
-    def _report_tag(self, node: YamlNode) -> None:
+    def _report_tag(self, node: YamlNode) -> SpecError:
         tag = short_tag(node.tag or "")
-        self._report(node.mark, InvalidSyntax, f"unknown tag {quoted(tag)}", "remove the tag")
+        return self._report(
+            node.mark, InvalidSyntax, f"unknown tag {quoted(tag)}", "remove the tag"
+        )
 
     def _report_duplicate(self, name: str, mark: Mark, first: Mark) -> None:
         location = Location(self.file, first[0] + 1, first[1] + 1)
@@ -223,9 +243,11 @@ class _Constructor:
 
     def _report(
         self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
-    ) -> None:
+    ) -> SpecError:
         location = Location(self.file, mark[0] + 1, mark[1] + 1)
-        self.errors[mark, message] = kind(message, location=location, hint=hint)
+        error = kind(message, location=location, hint=hint)
+        self.errors[mark, message] = error
+        return error
 
 
 def _resolve(text: str, tag: str | None, plain: bool) -> Scalar:

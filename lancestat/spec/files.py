@@ -14,7 +14,7 @@ from typing import Protocol
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError, UnreadableFile
 from lancestat.formats import visible
 from lancestat.redact import Origin
-from lancestat.spec.document import MAX_BYTES, Document, read_document
+from lancestat.spec.document import MAX_BYTES, Document, parse_document
 from lancestat.spec.quoting import quoted
 
 # As many as Linux follows.
@@ -189,7 +189,7 @@ def is_spec(name: str) -> bool:
 
 
 def read_file(files: Files, name: str) -> Document:
-    """A YAML file of a project; InvalidProject when it cannot be read."""
+    """A YAML file of a project, with its errors; InvalidProject when it cannot be read."""
     start = Location(name, 1, 1)
     try:
         content = files.read(name)
@@ -198,7 +198,7 @@ def read_file(files: Files, name: str) -> Document:
         raise InvalidProject([UnreadableFile(message, location=start)]) from None
     except SpecError as error:
         raise InvalidProject([error.placed(start)]) from None
-    return read_document(content, name)
+    return parse_document(content, name)
 
 
 def relative_name(root: Path, path: Path) -> str:

@@ -8,13 +8,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import InvalidProject, LancestatError, Location, UnreadableFile
-from lancestat.redact import Audience, KnownValue, Origin, Redactor
+from lancestat.errors import InvalidProject, LancestatError, Location, UnknownKey, UnreadableFile
+from lancestat.redact import Audience, KnownValue, Origin, Redactor, secret_environment
 from lancestat.spec.build import Builder
+from lancestat.spec.declaration import default_of
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.excerpt import excerpts
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, dependencies, output_errors
-from lancestat.spec.model import RESOURCES, ColumnSet, KnnJoin, Node, Policy, ProjectSpec, Source
+from lancestat.spec.model import (
+    RESOURCES,
+    ColumnSet,
+    KnnJoin,
+    Node,
+    Policy,
+    ProjectFile,
+    ProjectSpec,
+    Source,
+)
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
 from lancestat.spec.redaction import hidden_locations
@@ -56,7 +67,12 @@ def load_project(
         raise _missing(root)
     errors: list[LancestatError] = []
     arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
-    header = read_header(read_file(files, PROJECT_FILE), root, arguments, errors)
+    try:
+        project = read_file(files, PROJECT_FILE)
+    except InvalidProject as invalid:
+        environment = arguments.environment
+        raise _unreadable(invalid.errors, files, root, environment) from None
+    header = read_header(project, root, arguments, errors)
     catalogs = None if errors else header.target.catalogs
     specs = spec_files(files, root, header.folders, errors)
     names = [name for name in specs if name != PROJECT_FILE]
@@ -70,7 +86,7 @@ def load_project(
     redactor = declarations.redactor(nodes, sources, origins, header.public)
     if errors:
         ordered = _in_order(errors, [PROJECT_FILE, *names])
-        raise redactor.error(InvalidProject(ordered), Audience.PUBLIC)
+        raise redactor.error(_with_excerpts(ordered, files, redactor), Audience.PUBLIC)
     return ProjectSpec(
         header.name,
         root,
@@ -91,6 +107,27 @@ def _missing(root: Path) -> InvalidProject:
         hint="run 'lancestat init', or give --project-dir",
     )
     return InvalidProject([missing])
+
+
+def _unreadable(
+    errors: Sequence[LancestatError], files: Files, root: Path, environment: Mapping[str, str]
+) -> InvalidProject:
+    """The errors of a project file that is not YAML, and of such spec files in the usual folder."""
+    start = Location(PROJECT_FILE, 1, 1)
+    found = list(errors)
+    folders = [SpecFolder(path, start) for path in default_of(ProjectFile, "spec_paths")]
+    for name in spec_files(files, root, folders, []):
+        try:
+            read_file(files, name)
+        except InvalidProject as invalid:
+            found += invalid.errors
+    return _with_excerpts(found, files, Redactor(tuple(secret_environment(environment))))
+
+
+def _with_excerpts(
+    errors: Sequence[LancestatError], files: Files, redactor: Redactor
+) -> InvalidProject:
+    return InvalidProject(errors, list(excerpts(errors, files, redactor)))
 
 
 def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[LancestatError]:
@@ -127,13 +164,15 @@ class _Declarations:
         rendering, written = Rendering(), document.value
         document = document.with_value(rendering.render(document, written, (), scope))
         self.known |= rendering.known
-        errors.extend(rendering.failures.values())
+        errors.extend((*document.errors, *rendering.failures.values()))
+        rendering.failures.update(document.unread)
         broken = {failed[:2] for failed in rendering.failures}
         judged: set[KeyPath] = set()
         for path, error in check(SPECS_SCHEMA, document, rendering):
             errors.append(error)
             judged.add(path)
-            broken.add(path[:2])
+            if not isinstance(error, UnknownKey):
+                broken.add(path[:2])
         for kind, item in _items(document, rendering):
             if kind == "sources":
                 if item.path not in broken:

@@ -76,7 +76,8 @@ def read_header(
     rendering = Rendering()
     document, target, scope = _render(document, arguments, rendering, errors)
     value: Any = document.value if isinstance(document.value, dict) else {}
-    own_errors: list[LancestatError] = [*rendering.failures.values()]
+    own_errors: list[LancestatError] = [*document.errors, *rendering.failures.values()]
+    rendering.failures.update(document.unread)
     judged = check(PROJECT_SCHEMA, document, rendering)
     own_errors += (error for path, error in judged if not _is_left(value, path, target))
     if (refused := _refused_name(document, rendering)) is not None:

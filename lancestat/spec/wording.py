@@ -15,7 +15,7 @@ _OWNERS = {
     "targets": Target.declares.noun,
 }
 # Below these keys lie settings that may be secret, so their values are never shown.
-_SECRET_KEYS = frozenset(
+SECRET_KEYS = frozenset(
     key.path[-1]
     for resource in (Target, KnnSide)
     for declared in key_fields(resource)
@@ -26,7 +26,7 @@ _SECRET_KEYS = frozenset(
 
 def may_be_secret(path: KeyPath, origins: Container[KeyPath]) -> bool:
     """Return whether the value at `path` must not be shown."""
-    return path in origins or bool(_SECRET_KEYS.intersection(path))
+    return path in origins or bool(SECRET_KEYS.intersection(path))
 
 
 def subject(path: KeyPath, root: object, origins: Container[KeyPath] = ()) -> str:

@@ -38,7 +38,7 @@ SECRET = "wJalrXUtnFEMIK7MDENG"
         (("list", "--quiet", "--verbose"), "exclude each other"),
         (("--quiet", "list", "--verbose"), "exclude each other"),
         (("--vars", "[1]", "list"), "is not a YAML mapping"),
-        (("--vars", "a: [", "list"), "--vars:2:1 not YAML: "),
+        (("--vars", "a: [", "list"), "--vars:1:4 this '[' is not closed"),
         (("--vars", "{a: 1, a: 2}", "list"), "--vars:1:8 key 'a' is written twice"),
         (("--vars", "a: !!python/name:os.system", "list"), "--vars:1:4 unknown tag"),
         (("--vars", "a: &b [*b]", "list"), "--vars:1:8 anchor 'b' contains itself"),

@@ -35,5 +35,7 @@ def test_an_unknown_reader_is_refused_with_its_location(load: Load) -> None:
     assert str(refused.value).splitlines() == [
         "LS107 lancestat_project.yml:3:17  'reader' of target 'dev' must be one of 'lancestat', "
         "'connector', found 'conector'",
+        "      3 |   dev: {reader: conector}",
+        "        |                 ^",
         "      hint: did you mean 'connector'?",
     ]

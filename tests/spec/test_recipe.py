@@ -81,7 +81,8 @@ def test_commands_know_a_key_that_is_declared(patched: Path, tmp_path: Path) -> 
     assert valid[0] == 0
     assert wrong[0] == 1
     assert "'link' of table 'orders' must be text that is not empty, found the number 5" in wrong[1]
-    assert "unknown key 'lnk' in table 'orders'\n      hint: did you mean 'link'?" in wrong[1]
+    assert "unknown key 'lnk' in table 'orders'\n      2 | " in wrong[1]
+    assert "^\n      hint: did you mean 'link'?" in wrong[1]
     [node] = json.loads(diff[1])["nodes"]
     assert [change["name"] for change in node["properties"]] == ["link"]
     assert node["properties"][0]["new"] == LINK
