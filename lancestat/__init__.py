@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lancestat import errors
     from lancestat.execution.knn_join import knn_join
     from lancestat.execution.nearest_by import register
     from lancestat.presentation.explanation import explain
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from lancestat.spark.read.relation import read_table
 
 __version__ = "0.1.0"
-__all__ = ["Project", "__version__", "explain", "knn_join", "read_table", "register"]
+__all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_table", "register"]
 
 _PLACES = {
     "Project": "lancestat.project",
@@ -24,8 +25,14 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> object:
-    if name not in _PLACES:
-        raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
     from importlib import import_module
 
+    if name == "errors":
+        return import_module("lancestat.errors")
+    if name not in _PLACES:
+        raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
     return getattr(import_module(_PLACES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

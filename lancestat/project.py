@@ -91,6 +91,9 @@ class Project:
         self._state = state
         redact_logs(spec.redactor)
 
+    def __repr__(self) -> str:
+        return self.spec.summary(self)
+
     @classmethod
     def load(
         cls,
@@ -170,15 +173,22 @@ class Project:
         self,
         select: str | Sequence[str] | None = None,
         exclude: str | Sequence[str] | None = None,
+        *,
+        discover: bool = True,
     ) -> tuple[Node, ...]:
         """The selected nodes in the order of the project, all when nothing is selected.
 
-        Tables of sources are among them once these have been looked up (`discover`).
+        Args:
+            select: Which nodes, all when None.
+            exclude: Which to leave out.
+            discover: Whether sources are looked up for their tables, unless that has been done.
 
         Raises:
             UsageError: a selector is wrong or matches nothing.
             StateError: a selector needs the state, which cannot be reached.
         """
+        if discover:
+            self._discovered()
         return select_nodes(self.spec, select, exclude, states=self._node_states)
 
     def plan(
@@ -486,7 +496,7 @@ class Project:
 
         assessment, changes = self._observer.assess(self._table(table))
         covered = fragment_coverage(assessment, changes.index).columns
-        return table_status(assessment, self._clock(), covered)
+        return table_status(assessment, self._clock(), covered, self.spec.redactor)
 
     def report(
         self,

@@ -154,6 +154,13 @@ class Redactor:
     def __repr__(self) -> str:
         return f"Redactor({len(self.known)} values)"
 
+    def __reduce__(self) -> tuple[type[Redactor], tuple[()]]:
+        # Results are pickled and kept; what they must not show does not go with them.
+        return Redactor, ()
+
+    def __deepcopy__(self, memo: object) -> Redactor:
+        return self
+
     def with_known(self, known: Iterable[KnownValue]) -> Redactor:
         """Return a redactor that looks for more values."""
         more = [*known]

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
 
+from lancestat import display
 from lancestat.errors import InternalError, Location, NodesFailed
 from lancestat.formats import count
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.stages import StageProgress
+from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.state.values import RunRecord, StateReader
 
 
@@ -86,7 +89,10 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that ended; `status` is error when any node's is. `command` is what started it."""
+    """A run that ended; `status` is error when any node's is. `command` is what started it.
+
+    It prints as `lancestat run` does, and has a row per node.
+    """
 
     project: str
     target: str
@@ -95,6 +101,20 @@ class RunResult:
     run_id: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        ends = {Status.ERROR: "failed", Status.SKIPPED: "not run"}
+        counts = Counter(ends.get(node.status, node.action) for node in self.nodes)
+        what = ", ".join(f"{number} {end}" for end, number in counts.items()) or "no nodes"
+        target = f"{self.project}, target {self.target}"
+        return display.summary(self, f"{target}: {self.status.value}, {what}")
+
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
+    to_arrow = display.to_arrow
+    to_pandas = display.to_pandas
+    to_polars = display.to_polars
 
     @property
     def status(self) -> Status:
@@ -157,6 +177,12 @@ class UnfinishedNodes:
     nodes: tuple[str, ...] = ()
     gone: tuple[str, ...] = ()
     full_refresh: bool = False
+
+    def __repr__(self) -> str:
+        nodes = count(len(self.nodes), "node")
+        run = f"of run {self.run.run_id}" if self.run else "and no recorded run"
+        names = f": {', '.join(self.nodes)}" if self.nodes else ""
+        return display.summary(self, f"{nodes} {run}{names}")
 
 
 def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> UnfinishedNodes:

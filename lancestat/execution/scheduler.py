@@ -161,6 +161,7 @@ class Scheduler:
             run_id=self.evaluator.run_id,
             started_at=started_at,
             finished_at=finished_at,
+            redactor=plan.redactor,
         )
         run = RunRecord(
             run_id=result.run_id,

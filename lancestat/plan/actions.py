@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
-from lancestat import codec
+from lancestat import codec, display
 from lancestat.errors import LancestatError
+from lancestat.formats import spoken
 from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.plan.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
+from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
 from lancestat.state.join_counts import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
@@ -128,6 +131,11 @@ class TableVersion:
         return quantile_key(key) if field.name in self.histograms else key
 
 
+def _action_summary(action: Action) -> str:
+    why = action.error.code if action.error else spoken(reason.value for reason in action.reasons)
+    return display.summary(action, f"{action.verb} {action.node}: {why}")
+
+
 @dataclass(frozen=True, slots=True)
 class TableAction:
     """Bring the statistics of a table up to date.
@@ -147,6 +155,8 @@ class TableAction:
     table: TableVersion
     stages: tuple[TableStage, ...]
     notes: tuple[str, ...] = ()
+
+    __repr__ = _action_summary
 
     @property
     def reading(self) -> ReadFragments | None:
@@ -190,6 +200,8 @@ class JoinAction:
     known: Accuracy = UNMEASURED
     notes: tuple[str, ...] = ()
 
+    __repr__ = _action_summary
+
     @property
     def figures(self) -> JoinFigures:
         """The counts that a plan shows."""
@@ -222,6 +234,8 @@ class Deferred:
     dependencies: tuple[str, ...]
     full_refresh: bool = False
 
+    __repr__ = _action_summary
+
     @property
     def notes(self) -> tuple[str, ...]:
         """The joins that it depends on."""
@@ -253,6 +267,8 @@ class Skip:
     notes: tuple[str, ...] = ()
     kind: str = "table"
 
+    __repr__ = _action_summary
+
 
 @dataclass(frozen=True, slots=True)
 class Blocked:
@@ -268,6 +284,8 @@ class Blocked:
     node: str
     kind: str
     error: LancestatError
+
+    __repr__ = _action_summary
 
 
 # All of them have `node`, `kind`, `verb`, `reasons`, `notes`, `stages`, `figures`, `runs_on`,
@@ -295,7 +313,7 @@ class Plan:
     """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does.
 
     `full_refresh` is set where everything is made again on request, `sources` where the project has
-    sources.
+    sources. It prints as `lancestat plan` does, and has a row per action.
     """
 
     project: str
@@ -303,6 +321,19 @@ class Plan:
     actions: tuple[Action, ...]
     full_refresh: bool = False
     sources: SourceFindings | None = None
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        verbs = Counter(action.verb for action in self.actions)
+        counts = [f"{verbs[verb]} {verb}" for verb in get_args(Verb) if verbs[verb]]
+        what = ", ".join(counts) or "no nodes"
+        return display.summary(self, f"{self.project}, target {self.target}: {what}")
+
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
+    to_arrow = display.to_arrow
+    to_pandas = display.to_pandas
+    to_polars = display.to_polars
 
 
 def is_pending(action: Action) -> bool:

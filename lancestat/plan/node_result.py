@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
 
-from lancestat import codec
+from lancestat import codec, display
 from lancestat.errors import LancestatError, Location
 from lancestat.plan.actions import (
     Action,
@@ -58,6 +58,9 @@ class NodeResult:
     place: Location | None = None
     runs_on: str | None = None
     join: JoinFigures | None = None
+
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.name}: {self.action}, {self.status.value}")
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> NodeResult:

@@ -111,7 +111,14 @@ class Observer:
             actions = tuple(pool.map(plan_node, nodes))
         redacted = tuple(map(self._without_secrets, actions))
         sources = source_findings(self.spec, nodes, records, self.state)
-        plan = Plan(self.spec.name, self.spec.target.name, redacted, full_refresh, sources)
+        plan = Plan(
+            self.spec.name,
+            self.spec.target.name,
+            redacted,
+            full_refresh,
+            sources,
+            self.spec.redactor,
+        )
         return ObservedPlan(plan, self.spec, nodes, snapshots, records, made)
 
     def _without_secrets(self, action: Action) -> Action:

@@ -6,8 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from lancestat import display
+from lancestat.formats import count, spoken
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
+from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.statistics.column_type import decoded_size
 
 
@@ -20,7 +23,7 @@ class TableStatus:
     statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
     published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
     state knows it, None where it was not asked. `types` are Spark's, of the columns that can have
-    statistics.
+    statistics. It prints as `lancestat show` does, and has a row per column.
     """
 
     table: str
@@ -45,10 +48,25 @@ class TableStatus:
     changed_rows: float | None
     covered: Mapping[str, int] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        verdict = f"statistics {'used' if self.use else 'refused'}: {spoken([self.reason])}"
+        columns = count(len(self.columns), "column")
+        return display.summary(self, f"{self.table}, version {self.version}, {columns}, {verdict}")
+
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
+    to_arrow = display.to_arrow
+    to_pandas = display.to_pandas
+    to_polars = display.to_polars
 
 
 def table_status(
-    assessment: TableAssessment, now: datetime, covered: Mapping[str, int] | None = None
+    assessment: TableAssessment,
+    now: datetime,
+    covered: Mapping[str, int] | None = None,
+    redactor: Redactor = EMPTY_REDACTOR,
 ) -> TableStatus:
     """Judge a table's statistics under its policy, and gather all that is known of them."""
     statistics = assessment.published
@@ -83,4 +101,5 @@ def table_status(
         changed_rows=assessment.statistics.changed_rows,
         covered=covered,
         types={name: type.spark_type for name, type in assessment.types.items()},
+        redactor=redactor,
     )

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lancestat import display
 from lancestat.errors import InvalidArgument
-from lancestat.formats import escape_commands, visible
+from lancestat.formats import count
+from lancestat.presentation.display import view_of
 from lancestat.presentation.registry import Page, load_format
-from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.views import ExplanationView
 from lancestat.redact import Audience, Redactor, secret_environment
 from lancestat.spark.read.relation import planning_service
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-@dataclass(frozen=True, slots=True, repr=False)
+@dataclass(frozen=True, slots=True)
 class QueryExplanation:
     """The plan of a DataFrame; printed, it is the text of `lancestat sql --explain --verbose`.
 
@@ -28,28 +29,29 @@ class QueryExplanation:
     """
 
     plan: PlanExplanation
-    _redactor: Redactor = field(repr=False)
+    redactor: Redactor = field(repr=False, compare=False)
 
     def to_json(self) -> Mapping[str, object]:
         """Return the object that `lancestat sql --explain --output json` prints."""
-        page = self._page
-        payload = load_format("json").render(ExplanationView(self.plan), page)
-        redacted = self._redactor.json(payload, page.audience)
+        payload = load_format("json").render(ExplanationView(self.plan), Page())
+        redacted = self.redactor.json(payload, Audience.PERSON)
         assert isinstance(redacted, dict)
         return redacted
 
-    def __str__(self) -> str:
-        lines = load_format("text").render(ExplanationView(self.plan), self._page)
-        return "\n".join(
-            visible(escape_commands(unpainted(self._page.redacted(line)))).rstrip()
-            for line in lines
-        )
+    def __repr__(self) -> str:
+        operators = count(len(self.plan.operators), "operator")
+        scans = self.plan.scans
+        known = sum(scan.explanation is not None for scan in scans)
+        what = f"{operators}, {count(len(scans), 'scan')}, {count(known)} of Lance tables"
+        return display.summary(self, what)
 
-    __repr__ = __str__
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
 
-    @property
-    def _page(self) -> Page:
-        return Page(verbose=True, audience=Audience.PERSON, redactor=self._redactor)
+
+@view_of.register
+def _(value: QueryExplanation) -> object:
+    return ExplanationView(value.plan)
 
 
 def explain(frame: DataFrame) -> QueryExplanation:

@@ -112,7 +112,7 @@ def _list(view: ListView, page: Page) -> list[str]:
 def _show(view: ShowView, page: Page) -> list[str]:
     status = view.status
     lines = [f"{paint(status.table, 'title')}  {paint(redact_line(status.uri), 'note')}", ""]
-    lines += table(_facts(view), indent="  ")
+    lines += table(show_facts(view), indent="  ")
     lines += ["", *_columns(status.columns)] if status.columns else []
     if status.missing:
         lines += ["", f"  without statistics: {', '.join(status.missing)}"]
@@ -122,7 +122,8 @@ def _show(view: ShowView, page: Page) -> list[str]:
     return lines
 
 
-def _facts(view: ShowView) -> Iterator[tuple[str, str]]:
+def show_facts(view: ShowView) -> Iterator[tuple[str, str]]:
+    """Yield what is known of a table and its statistics: terms and painted texts."""
     status, figures = view.status, view.figures
     verdict = paint(figures.verdict, "success" if status.use else "error")
     yield "statistics", f"{verdict}, {status.detail}"

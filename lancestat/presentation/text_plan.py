@@ -38,7 +38,7 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
         for text in source_lines(view)
         for line in wrapped(text, max(page.width, 40), indent="")
     ]
-    return [*lines, "", "   ".join(counts), paint(_verdict(view), "title"), *found]
+    return [*lines, "", "   ".join(counts), paint(plan_verdict(view), "title"), *found]
 
 
 def _folded(text: str) -> str:
@@ -89,7 +89,8 @@ def _below_action(action: ActionView, page: Page) -> list[str]:
     return [paint(line, "note") for text in texts for line in indented(text, page.width)]
 
 
-def _verdict(view: PlanView) -> str:
+def plan_verdict(view: PlanView) -> str:
+    """Return what a run would read and compare in all, or that there is nothing to do."""
     if view.pending:
         return view.total
     if view.is_blocked:
@@ -140,7 +141,7 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         lines += [paint(text, "note") for text in below]
     if is_folded:
         lines.append(_folded(f"{count(idle)} unchanged"))
-    return [*lines, "", *_run_totals(view)]
+    return [*lines, "", *run_totals(view)]
 
 
 def _run_cells(node: NodeRunFigures) -> tuple[str, ...]:
@@ -154,26 +155,29 @@ def _run_cells(node: NodeRunFigures) -> tuple[str, ...]:
     if not node.is_done:
         return name, "", "", ""
     elapsed = node.elapsed or duration(0)
-    return name, _compared(node) or node.read or "nothing read", _published(node), elapsed
+    return name, node_read(node), node_published(node), elapsed
 
 
-def _compared(node: NodeRunFigures) -> str | None:
+def node_read(node: NodeRunFigures) -> str:
+    """Return what was read of a table, or what a join compared."""
     join = node.result.join
     if join is None:
-        return None
+        return node.read or "nothing read"
     whole = f"{count(join.counts.left_rows or 0)} x {count(join.counts.right_rows or 0)} rows"
     rows = {"new_left": "new left rows", "new_right": "new right rows"}.get(join.scope or "", whole)
     return f"{join.strategy}, {rows}, {node.pairs}"
 
 
-def _published(node: NodeRunFigures) -> str:
+def node_published(node: NodeRunFigures) -> str:
+    """Return the version that was read and the one that the run has made."""
     read, published = node.result.version_read, node.result.version_published
     if node.result.join is not None:
         return "written" if published is None else f"version {published}"
     return f"version {read}" if published is None else f"version {read} -> {published}"
 
 
-def _run_totals(view: RunView) -> Iterator[str]:
+def run_totals(view: RunView) -> Iterator[str]:
+    """Yield how many nodes were brought up to date, and what was read in all."""
     text = paint(f"{view.updated} brought up to date, {view.unchanged} unchanged", "success")
     if view.not_run:
         text += paint(f", {view.not_run} not run", "note")

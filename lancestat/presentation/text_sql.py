@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, size, spoken, visible
+from lancestat.formats import PAINT, count, size, spoken, visible
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table
 from lancestat.presentation.views import ExplanationView, QueryView
@@ -47,20 +47,22 @@ def explanation_lines(view: ExplanationView, page: Page) -> list[str]:
     """Return operators with estimated rows and bytes, then each scan with its statistics."""
     explanation = view.explanation
     lines = _plan(explanation, page)
-    for join in explanation.nearest_by:
-        what = visible(page.redacted(f"{join.join}: {join.strategy}, since {join.reason}"))
-        lines += ["", f"NEAREST BY {what}"]
-    if not explanation.is_cost_based:
-        note = "spark.sql.cbo.enabled is false: row counts and column statistics are not looked at"
-        lines += ["", paint(note, "error")]
-    if not explanation.reads_lance:
-        lines += [
-            "",
-            "No scan is lancestat's: there are no statistics of Lance tables in this plan.",
-        ]
+    for note in explanation_notes(explanation):
+        lines += ["", visible(page.redacted(note), keep=PAINT)]
     for number, scan in enumerate(explanation.scans, start=1):
         lines += ["", *_scan(number, scan, verbose=page.verbose)]
     return lines
+
+
+def explanation_notes(explanation: PlanExplanation) -> Iterator[str]:
+    """Yield sentences about the whole plan, painted."""
+    for join in explanation.nearest_by:
+        yield f"NEAREST BY {join.join}: {join.strategy}, since {join.reason}"
+    if not explanation.is_cost_based:
+        note = "spark.sql.cbo.enabled is false: row counts and column statistics are not looked at"
+        yield paint(note, "error")
+    if not explanation.reads_lance:
+        yield "No scan is lancestat's: there are no statistics of Lance tables in this plan."
 
 
 def _plan(explanation: PlanExplanation, page: Page) -> list[str]:
@@ -68,14 +70,21 @@ def _plan(explanation: PlanExplanation, page: Page) -> list[str]:
     room = max(40, page.width - 26)
     for operator in explanation.operators:
         # Redacted before it is shortened, which could leave a part of a secret.
-        text = "  " * operator.depth + visible(page.redacted(_text(operator)))
+        text = "  " * operator.depth + visible(page.redacted(operator_text(operator)))
         if len(text) > room:
             text = f"{text[: room - 3]}..."
-        rows.append([_figure(operator.rows), _bytes(operator.size_bytes), text])
+        rows.append([*operator_figures(operator), text])
     return table(rows, head=["rows", "bytes", "operator"], right={0, 1})
 
 
-def _text(operator: Operator) -> str:
+def operator_figures(operator: Operator) -> tuple[str, str]:
+    """Return the estimated rows and bytes of an operator, empty where there is no estimate."""
+    rows = "" if operator.rows is None else count(operator.rows)
+    return rows, "" if operator.size_bytes is None else size(operator.size_bytes)
+
+
+def operator_text(operator: Operator) -> str:
+    """Return an operator with the number of its scan, or the side that its join broadcasts."""
     if operator.scan is not None:
         return f"{operator.text} [{operator.scan}]"
     if operator.join is not None and operator.join.build_side is not None:
@@ -86,10 +95,27 @@ def _text(operator: Operator) -> str:
 
 def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
     explanation = scan.explanation
+    title = f"[{number}] {paint(scan.table, 'title')}"
     if explanation is None:
-        what = "statistics as Spark has them"
-        lines = [f"[{number}] {paint(scan.table, 'title')}", f"    {what}: {_read(scan)}"]
+        lines = [title, f"    {scan_summary(scan)}"]
         return lines if scan.note is None else [*lines, f"    {scan.note}"]
+    lines = [f"{title}, {scan_summary(scan)}"]
+    lines += table(scan_facts(scan, explanation, verbose=verbose), indent="    ")
+    if explanation.columns:
+        head, rows, right = estimates(explanation.columns)
+        lines += table(rows, head=head, right=right, indent="    ")
+    return lines
+
+
+def scan_summary(scan: ScanLine) -> str:
+    """Return the version of a Lance table, or what Spark itself knows of another one."""
+    if scan.explanation is None:
+        return f"statistics as Spark has them: {_read(scan)}"
+    return f"version {scan.explanation.version}"
+
+
+def scan_facts(scan: ScanLine, explanation: Explanation, *, verbose: bool) -> list[tuple[str, str]]:
+    """Return what is known of a scan of a Lance table: terms and painted texts."""
     verdict = explanation.verdict
     tone = "success" if verdict.use else "error"
     word = "used" if verdict.use else "refused"
@@ -102,9 +128,7 @@ def _scan(number: int, scan: ScanLine, *, verbose: bool) -> list[str]:
     facts += _filters(explanation, verbose=verbose)
     if explanation.aggregates is not None:
         facts.append(("aggregates", _aggregates(explanation.aggregates)))
-    lines = [f"[{number}] {paint(scan.table, 'title')}, version {explanation.version}"]
-    lines += table(facts, indent="    ")
-    return [*lines, *_columns(explanation.columns)] if explanation.columns else lines
+    return facts
 
 
 def _filters(explanation: Explanation, *, verbose: bool) -> list[tuple[str, str]]:
@@ -150,7 +174,10 @@ def _truth(explanation: Explanation) -> list[tuple[str, str]]:
     return [("table", f"{count(explanation.table_rows, 'row')} in {fragments}")]
 
 
-def _columns(columns: Mapping[str, ColumnEstimate]) -> list[str]:
+def estimates(
+    columns: Mapping[str, ColumnEstimate],
+) -> tuple[list[str], list[list[str]], list[int]]:
+    """Return the estimates of columns: titles, a row per column, and which are numbers."""
     [first, *_] = columns.values()
     statistics = [statistic for statistic, _ in first.items() if statistic.name not in _NOT_SHOWN]
     head = ["column", *(statistic.label for statistic in statistics), "histogram"]
@@ -162,21 +189,12 @@ def _columns(columns: Mapping[str, ColumnEstimate]) -> list[str]:
         index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound
     }
     used = [i for i in range(len(head)) if i == 0 or any(row[i] for row in rows)]
-    return table(
+    return (
+        [head[i] for i in used],
         [[row[i] for i in used] for row in rows],
-        head=[head[i] for i in used],
-        right=[index for index, i in enumerate(used) if i in numbers],
-        indent="    ",
+        [index for index, i in enumerate(used) if i in numbers],
     )
 
 
 def _bins(column: ColumnEstimate) -> str:
     return count(len(column.histogram.bins), "bin") if column.histogram else ""
-
-
-def _figure(number: int | None) -> str:
-    return "" if number is None else count(number)
-
-
-def _bytes(number: int | None) -> str:
-    return "" if number is None else size(number)

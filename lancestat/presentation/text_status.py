@@ -22,7 +22,7 @@ _INDENT = " " * 11
 
 # Columns by what their cells are, with what they are called above them and in a sentence. Those at
 # the end are the first to go below the line where the page is narrow.
-_COLUMNS = (
+COLUMNS = (
     ("name", "node", ""),
     ("verdict", "statistics", ""),
     ("behind", "behind", ""),
@@ -32,7 +32,7 @@ _COLUMNS = (
     ("rows_age", "data age", "rows of {} ago"),
 )
 _LAST_RUN = "last run"
-_RIGHT = frozenset({"behind", "changed", "columns"})
+RIGHT = frozenset({"behind", "changed", "columns"})
 _KEPT = 5
 
 
@@ -56,9 +56,9 @@ def status_lines(view: StatusView, page: Page) -> list[str]:
 
 def _listed(nodes: Sequence[NodeStatus], width: int) -> list[str]:
     """Return all about a node on its line as far as that has room, the rest below it."""
-    columns = [column for column in _COLUMNS if any(getattr(node, column[0]) for node in nodes)]
+    columns = [column for column in COLUMNS if any(getattr(node, column[0]) for node in nodes)]
     beside = len(columns)
-    least = sum(column in _COLUMNS[:_KEPT] for column in columns)
+    least = sum(column in COLUMNS[:_KEPT] for column in columns)
     while beside > least and _breadth(_table(columns[:beside], nodes)) > width:
         beside -= 1
     head, *lines = _table(columns[:beside], nodes)
@@ -94,7 +94,7 @@ def _beside(line: str, breadth: int, text: str) -> str:
 def _table(columns: Sequence[tuple[str, str, str]], nodes: Sequence[NodeStatus]) -> list[str]:
     head = ["", *(head for _, head, _ in columns)]
     rows = [[_sign(node), *(getattr(node, name) for name, _, _ in columns)] for node in nodes]
-    right = [index for index, (name, _, _) in enumerate(columns, 1) if name in _RIGHT]
+    right = [index for index, (name, _, _) in enumerate(columns, 1) if name in RIGHT]
     return table(rows, head=head, right=right, indent=_MARGIN)
 
 

@@ -134,7 +134,7 @@ class TableReporter:
         assessment = self._assess(table)
         coverage = None if index is None else fragment_coverage(assessment, index)
         covered = coverage.columns if coverage else None
-        status = table_status(assessment, self.now, covered)
+        status = table_status(assessment, self.now, covered, self.observer.spec.redactor)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status),
@@ -309,7 +309,9 @@ def gather(
                 identities = frozenset(table_identity(table.uri) for table in tables_of(some))
                 indexes = state.partial_indexes(identities)
             reports += pool.map(report, some)
-    return ProjectReport(spec.name, spec.target.name, now, tuple(reports), _reads(spec, nodes))
+    return ProjectReport(
+        spec.name, spec.target.name, now, tuple(reports), _reads(spec, nodes), spec.redactor
+    )
 
 
 def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:

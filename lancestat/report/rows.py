@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
-from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
+from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.state.join_counts import Accuracy, JoinCounts
 from lancestat.state.values import NodeOutcome, StateReader
 from lancestat.statistics.column_statistics import BOUNDS_FIRST
@@ -136,15 +136,36 @@ def _result_columns() -> Iterator[tuple[str, CellType]]:
                 yield member.name, _CELLS.get(str(member.type).removesuffix(" | None"), _TEXT)
 
 
+RESULTS = RowShape({"node": _TEXT, "kind": _TEXT, **dict(_result_columns())})
+
 RUNS = RowShape(
     {
         "run_id": _TEXT,
         "command": _TEXT,
         "target": _TEXT,
         "finished_at": _INSTANT,
+        **RESULTS.columns,
+    }
+)
+
+STATUS = RowShape(
+    {
         "node": _TEXT,
         "kind": _TEXT,
-        **dict(_result_columns()),
+        "status": _TEXT,
+        "problems": _TEXTS,
+        "verdict": _TEXT,
+        "reasons": _TEXTS,
+        "computed_at": _INSTANT,
+        "rows": _COUNT,
+        "version": _COUNT,
+        "versions_behind": _COUNT,
+        "changed_rows": _NUMBER,
+        "rows_changed_at": _INSTANT,
+        "columns_covered": _COUNT,
+        "columns_wanted": _COUNT,
+        "last_run_at": _INSTANT,
+        "last_run": _TEXT,
     }
 )
 
@@ -191,22 +212,70 @@ def statistics_rows(status: TableStatus) -> Iterator[Row]:
         }
 
 
+def result_row(result: NodeResult) -> Row:
+    """A node of a plan or a run."""
+    figures = (result.join or JoinFigures()).to_json()
+    return {
+        **figures,
+        **result.to_json(),
+        "place": None if result.place is None else str(result.place),
+        "node": result.name,
+        "kind": result.kind,
+    }
+
+
 def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
     """A row per run of a node."""
     for run in runs:
-        result = run.result
-        figures = (result.join or JoinFigures()).to_json()
         yield {
-            **figures,
-            **result.to_json(),
-            "place": None if result.place is None else str(result.place),
+            **result_row(run.result),
             "run_id": run.run_id,
             "command": run.command,
             "target": run.target,
             "finished_at": run.finished_at,
-            "node": result.name,
-            "kind": result.kind,
         }
+
+
+def status_rows(report: ProjectReport) -> Iterator[Row]:
+    """A row per node; figures that are not known, or that its kind does not have, are null."""
+    for node in report.nodes:
+        last = node.runs[0] if node.runs else None
+        yield {
+            "node": node.spec.name,
+            "kind": node.spec.kind.value,
+            "status": node.health.value,
+            "problems": list(node.problems),
+            "verdict": node.verdict,
+            **(_table_cells(node) if isinstance(node, TableReport) else _join_cells(node)),
+            "last_run_at": last.finished_at if last else None,
+            "last_run": last.result.status.value if last else None,
+        }
+
+
+def _table_cells(table: TableReport) -> Row:
+    cells: Row = {"reasons": [table.reason], "rows_changed_at": table.changed_at}
+    status = table.status
+    if status is None:
+        return cells
+    return {
+        **cells,
+        "computed_at": status.computed_at,
+        "rows": status.rows,
+        "version": status.version,
+        "versions_behind": status.versions_behind,
+        "changed_rows": status.changed_rows,
+        "columns_covered": len(status.columns),
+        "columns_wanted": len(status.columns) + len(status.missing),
+    }
+
+
+def _join_cells(join: JoinReport) -> Row:
+    record = join.record
+    return {
+        "reasons": list(join.reasons),
+        "computed_at": record.finished_at if record else None,
+        "rows": record.result.rows if record else None,
+    }
 
 
 def fragment_rows(table: TableReport) -> Iterator[Row]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum
 
+from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
+from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.spec.model import KnnJoin, Table
 from lancestat.state.values import JoinRecord
 from lancestat.statistics.histogram import Histogram
@@ -33,6 +36,10 @@ class NodeRunReport:
     finished_at: datetime
     result: NodeResult
 
+    def __repr__(self) -> str:
+        done = f"{self.result.name}: {self.result.action}, {self.result.status.value}"
+        return display.summary(self, f"{self.command} {self.run_id}, {done}")
+
 
 @dataclass(frozen=True, slots=True)
 class FragmentReport:
@@ -48,6 +55,11 @@ class FragmentReport:
     files: int
     size_bytes: int | None
     covered: int
+
+
+def _node_summary(node: NodeReport) -> str:
+    what = ", ".join((node.health.value, *node.problems))
+    return display.summary(node, f"{node.spec.name}: {what}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +86,8 @@ class TableReport:
     fragments: tuple[FragmentReport, ...] = ()
     runs: tuple[NodeRunReport, ...] = ()
 
+    __repr__ = _node_summary
+
 
 @dataclass(frozen=True, slots=True)
 class JoinReport:
@@ -94,19 +108,37 @@ class JoinReport:
     runs: tuple[NodeRunReport, ...] = ()
     results: tuple[NodeRunReport, ...] = ()
 
+    __repr__ = _node_summary
+
 
 NodeReport = TableReport | JoinReport
 
 
 @dataclass(frozen=True, slots=True)
 class ProjectReport:
-    """A project under one target, at one moment; `reads` names the nodes that each node reads."""
+    """A project under one target, at one moment; `reads` names the nodes that each node reads.
+
+    It prints as `lancestat status` does, and has a row per node.
+    """
 
     name: str
     target: str
     made_at: datetime
     nodes: tuple[NodeReport, ...]
     reads: Mapping[str, tuple[str, ...]]
+    redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+
+    def __repr__(self) -> str:
+        numbers = Counter(node.health for node in self.nodes)
+        counts = [f"{numbers[health]} {health.value}" for health in Health if numbers[health]]
+        what = ", ".join(counts) or "no nodes"
+        return display.summary(self, f"{self.name}, target {self.target}: {what}")
+
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
+    to_arrow = display.to_arrow
+    to_pandas = display.to_pandas
+    to_polars = display.to_polars
 
     @property
     def health(self) -> Health:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 
+from lancestat import display
 from lancestat.errors import Location
 from lancestat.spec.declaration import Key
 from lancestat.spec.declaration import Risk as Risk
@@ -118,13 +119,18 @@ class NodeDiff:
     risks: tuple[RiskNote, ...] = ()
     notes: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        risks = ", ".join(sorted({note.risk.value for note in self.risks}))
+        return display.summary(self, f"{self.name}: {self.change.value}{risks and f', {risks}'}")
+
 
 @dataclass(frozen=True, slots=True)
 class Diff:
     """Two sides of a project compared under one target.
 
     `settings` are changes of the project and its target. `nodes` holds those that changed in the
-    order of HEAD, then those that BASE alone has; `unchanged` counts the others.
+    order of HEAD, then those that BASE alone has; `unchanged` counts the others. It prints as
+    `lancestat diff` does.
     """
 
     project: str
@@ -137,6 +143,16 @@ class Diff:
     notes: tuple[str, ...] = ()
     base_commit: str | None = None
     head_commit: str | None = None
+
+    def __repr__(self) -> str:
+        counts = [f"{len(list(self.of(change)))} {change.value}" for change in Change]
+        changes = ", ".join(text for text in counts if not text.startswith("0 "))
+        what = changes or ("settings changed" if self.settings else "no changes")
+        sides = f"{self.base} -> {self.head}"
+        return display.summary(self, f"{self.project}, target {self.target}, {sides}: {what}")
+
+    __str__ = display.as_text
+    _repr_html_ = display.as_html
 
     @property
     def risks(self) -> frozenset[Risk]:

@@ -9,6 +9,7 @@ from enum import Enum
 from math import isfinite
 from typing import ClassVar
 
+from lancestat import display
 from lancestat.errors import Location
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
@@ -407,6 +408,9 @@ class KnnJoin:
             ),
         },
     )
+
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.name}, declared at {self.location}")
 
     @property
     def dataset_uri(self) -> str:

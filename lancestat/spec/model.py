@@ -12,7 +12,9 @@ from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
+from lancestat import display
 from lancestat.errors import Location
+from lancestat.formats import count
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
@@ -331,6 +333,19 @@ class ProjectSpec:
                 if table.storage_options
             }
             object.__setattr__(self, "options", UriOptions(target.storage_options, declared))
+
+    def __repr__(self) -> str:
+        return self.summary(self)
+
+    def summary(self, value: object) -> str:
+        """Return the `repr` of a value that is about the whole project."""
+        counts = [
+            count(len(self.tables), "table"),
+            *([count(len(self.joins), "KNN join")] if self.joins else []),
+            *([count(len(self.sources), "source")] if self.sources else []),
+        ]
+        what = f"{self.name}, target {self.target.name}: {', '.join(counts)}"
+        return display.summary(value, what)
 
     @property
     def tables(self) -> tuple[Table, ...]:

@@ -8,6 +8,7 @@ from datetime import timedelta
 from enum import Enum
 from typing import ClassVar
 
+from lancestat import display
 from lancestat.errors import Location
 from lancestat.formats import age, count
 from lancestat.spec.catalog import TABLE_NAME
@@ -377,6 +378,9 @@ class Table:
 
     dataset_format: ClassVar[str] = "lance"
     refs: ClassVar[tuple[str, ...]] = ()
+
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.name}, declared at {self.location}")
 
     @property
     def dataset_uri(self) -> str:

@@ -68,7 +68,11 @@ class FakeProject:
         return self.spec
 
     def nodes(
-        self, select: Sequence[str] | None = None, exclude: Sequence[str] | None = None
+        self,
+        select: Sequence[str] | None = None,
+        exclude: Sequence[str] | None = None,
+        *,
+        discover: bool = True,
     ) -> tuple[Node, ...]:
         return select_nodes(self.spec, select, exclude)
 

@@ -31,7 +31,7 @@ def list_nodes(
         for note in project.spec.source_notes:
             _log.warning("%s", project.spec.redactor.text(note, CONSOLE.audience))
         project.spec = without_stand_ins(project.spec)
-    nodes = project.nodes(any_of(select), any_of(exclude))
+    nodes = project.nodes(any_of(select), any_of(exclude), discover=discover)
     spec = project.spec
     redacted = list(redacted_nodes(spec, nodes, CONSOLE.audience))
     has_sources = bool(spec.sources) and not discover

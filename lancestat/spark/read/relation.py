@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
+from lancestat import display
 from lancestat.errors import (
     ConnectorMissing,
     DataSourcesMissing,
@@ -18,6 +19,7 @@ from lancestat.errors import (
     UnknownReader,
     did_you_mean,
 )
+from lancestat.formats import count
 from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
 from lancestat.optimizer.table import ReadTable, open_table
 from lancestat.spark.read.connector import inner_table
@@ -276,6 +278,14 @@ class Attachment:
     failed: Mapping[str, LancestatError] = field(default_factory=dict)
     catalogs: tuple[str, ...] = ()
     failed_catalogs: Mapping[str, LancestatError] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        parts = [
+            count(len(self.views), "view"),
+            *([count(len(self.catalogs), "catalog")] if self.catalogs else []),
+            *(f"{name} failed" for name in (*self.failed, *self.failed_catalogs)),
+        ]
+        return display.summary(self, ", ".join(parts))
 
 
 def attach_views(

@@ -1,7 +1,14 @@
 "use strict";
 
 (() => {
-  const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  // A canvas knows no light-dark(): the browser resolves it as the colour of an element.
+  const probe = document.createElement("i");
+  probe.hidden = true;
+  document.body.append(probe);
+  const color = (name) => {
+    probe.style.color = `var(${name})`;
+    return getComputedStyle(probe).color;
+  };
   const drawn = new Map();
   const HEIGHT = 164;
   const TALL = 240;
