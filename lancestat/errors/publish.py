@@ -223,3 +223,10 @@ class ForeignState(UsageError):
         "Select without `state:`, or compare sides whose targets have the same `state` and "
         "`storage-options`."
     )
+
+
+class LibraryMissing(UsageError):
+    """A method of the Python API needs a library that lancestat does not depend on."""
+
+    code = "LS670"
+    remedy = "Install the library that the hint names, or use another method."

@@ -49,13 +49,6 @@ class UnknownTarget(UsageError):
     remedy = "Name one of the `targets` in `lancestat_project.yml`."
 
 
-class LibraryMissing(UsageError):
-    """A method of the Python API needs a library that lancestat does not depend on."""
-
-    code = "LS670"
-    remedy = "Install the library that the hint names, or use another method."
-
-
 class UnknownReader(UsageError):
     """The named `reader` does not exist."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.project import Project
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
 
@@ -206,3 +208,26 @@ def test_an_error_names_the_variable(
         assert seen(result.output, hidden) == [], command
         for made in files(folder, "site", "plan.json"):
             assert seen(made.read_bytes().decode("latin-1"), ENVIRONMENT) == [], made
+
+
+def test_values_in_python_show_no_secret_and_in_notebooks_no_value_of_the_environment(
+    folder: Path,
+) -> None:
+    project = Project.load(folder)
+    shown = [
+        project.plan(),
+        project.run(project.plan("orders gone")),
+        project.report(),
+        project.show("orders"),
+        Project.diff(folder, "HEAD~1"),
+    ]
+    for value in (project, project.spec, *project.nodes(), *shown[0].actions, *shown[1].nodes):
+        assert seen(repr(value), SECRET) == []
+    for value in shown:
+        assert seen(f"{value!r}{value}", SECRET) == []
+        assert seen(value._repr_html_(), ENVIRONMENT) == []
+    for value in shown[:4]:
+        assert seen(pickle.dumps(value.redactor).decode("latin-1"), ENVIRONMENT) == []
+    for value in shown[:3]:
+        assert seen(str(value.to_arrow().to_pylist()), SECRET) == []
+    assert "env_var(" in shown[3]._repr_html_()

@@ -1,0 +1,343 @@
+"""Values in Python and in notebooks: one line as `repr`, printed as commands print, as tables."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import re
+import subprocess
+import sys
+from copy import deepcopy
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+import lancestat
+from lancestat.errors import DatasetMissing, LibraryMissing
+from lancestat.execution.result import RunResult, UnfinishedNodes
+from lancestat.manifest.guard import GuardReason, Verdict
+from lancestat.manifest.wire import PublishedColumn
+from lancestat.optimizer.explanation import Explanation
+from lancestat.plan.actions import Plan
+from lancestat.plan.node_result import NodeResult, Status
+from lancestat.presentation.explanation import QueryExplanation
+from lancestat.presentation.html import FORMAT as HTML
+from lancestat.presentation.registry import Page
+from lancestat.presentation.report_views import run_view
+from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
+from lancestat.spark.sql.explain import Operator, PlanExplanation, ScanLine
+from tests.cli.conftest import spec
+from tests.cli.statuses import SHOWN
+from tests.cli.statuses import every_kind as status_report
+from tests.conftest import Golden
+from tests.plan.plans import analyze, blocked, plan, refresh, skip
+from tests.presentation.rendering import as_text
+from tests.review.test_render_markdown import EVIL, diff
+from tests.review.test_render_markdown import node as changed
+
+ROOT = Path(__file__).parents[2]
+SECRET = "qz-secret-91"
+ORDINARY = "qzlake76"
+REDACTOR = Redactor(
+    [KnownValue(SECRET, "{{ env_var('KEY') }}", is_secret=True), KnownValue(ORDINARY, "LAKE")]
+)
+EXPLAINED = PlanExplanation(
+    (
+        Operator("HashAggregate(functions=[count(1)])", 0, 1, 8),
+        Operator("Filter (a < 3)", 1),
+        Operator("Scan orders", 2, 500, 4000, scan=1),
+    ),
+    (
+        ScanLine(
+            "orders",
+            500,
+            4000,
+            Explanation(
+                "orders", 2, 500, 4000, Verdict(True, GuardReason.CURRENT, "as of version 2")
+            ),
+        ),
+        ScanLine("other", None, None, note="of another format"),
+    ),
+    is_cost_based=False,
+)
+
+
+def result(message: str = "LS201  no dataset\n      hint: look elsewhere") -> RunResult:
+    nodes = (
+        NodeResult(
+            "orders",
+            "table",
+            "refresh",
+            ("rows_appended",),
+            Status.SUCCESS,
+            fragments_total=17,
+            fragments_scanned=1,
+            rows_scanned=250_000,
+            version_read=17,
+            version_published=18,
+            elapsed_seconds=1.25,
+        ),
+        NodeResult("part", "table", "skip", ("unchanged",), Status.SUCCESS),
+        NodeResult("gone", "table", "analyze", (), Status.ERROR, message=message, code="LS201"),
+        NodeResult("near", "knn_join", "analyze", ("new",), Status.SKIPPED),
+    )
+    return RunResult("shop", "dev", nodes)
+
+
+VALUES = {
+    "plan": plan(analyze(), refresh(), skip(), blocked()),
+    "run": result(),
+    "status": status_report(),
+    "show": SHOWN,
+    "diff": diff(changed()),
+    "explain": QueryExplanation(EXPLAINED, EMPTY_REDACTOR),
+}
+
+
+class Markup(HTMLParser):
+    """The elements of a page, which have to be closed in order, and its text without its style."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: set[str] = set()
+        self.attributes: set[str] = set()
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.add(tag)
+        self.attributes.update(name for name, _ in attrs)
+        if tag != "br":
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self._open:
+            self.text += data
+
+
+def content(html: str) -> str:
+    return re.sub(r"<style>.*?</style>\n", "", html, flags=re.DOTALL)
+
+
+def test_the_package_lists_its_public_names() -> None:
+    assert dir(lancestat) == sorted(lancestat.__all__)
+    for name in lancestat.__all__:
+        assert getattr(lancestat, name) is not None
+    program = "import lancestat; print(lancestat.errors.LancestatError.__name__)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.strip() == "LancestatError", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "line"),
+    [
+        (plan(analyze(), skip()), "<Plan shop, target dev: 1 analyze, 1 skip>"),
+        (Plan("shop", "dev", ()), "<Plan shop, target dev: no nodes>"),
+        (analyze(), "<TableAction analyze lineitem: new>"),
+        (blocked(), "<Blocked blocked customer: LS201>"),
+        (
+            result(),
+            "<RunResult shop, target dev: error, 1 refresh, 1 skip, 1 failed, 1 not run>",
+        ),
+        (result().nodes[0], "<NodeResult orders: refresh, success>"),
+        (SHOWN, "<TableStatus orders, version 18, 2 columns, statistics used: current>"),
+        (diff(changed()), "<Diff shop, target dev, main -> .: 1 changed>"),
+        (diff(), "<Diff shop, target dev, main -> .: no changes>"),
+        (changed(), "<NodeDiff orders: changed, coverage_lost>"),
+        (spec(), "<ProjectSpec shop, target dev: 2 tables>"),
+        (lancestat.Project(spec()), "<Project shop, target dev: 2 tables>"),
+        (spec().nodes[0], "<Table orders, declared at specs/shop.yml:3:5>"),
+        (UnfinishedNodes(None), "<UnfinishedNodes 0 nodes and no recorded run>"),
+        (VALUES["explain"], "<QueryExplanation 3 operators, 2 scans, 1 of Lance tables>"),
+    ],
+)
+def test_repr_is_one_useful_line(value: object, line: str) -> None:
+    assert repr(value) == line
+
+
+def test_every_report_of_a_node_is_one_line() -> None:
+    report = status_report()
+    assert repr(report).startswith("<ProjectReport shop, target ")
+    for node in report.nodes:
+        assert repr(node).startswith(
+            f"<{type(node).__name__} {node.spec.name}: {node.health.value}"
+        )
+        assert "\n" not in repr(node)
+        assert all("\n" not in repr(run) for run in node.runs)
+
+
+def test_a_repr_shows_control_characters_and_no_credentials() -> None:
+    shown = repr(Plan("a\x1b[31m\n", "https://user:word@host", ()))
+    assert shown == r"<Plan a\x1b[31m , target https://***@host: no nodes>"
+
+
+def test_values_print_as_the_command_line_does(
+    monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    value = VALUES["plan"]
+    assert str(value) == as_text(value).rstrip()
+    for name, shown in VALUES.items():
+        golden(f"display/{name}.txt", f"{shown}\n")
+
+
+@pytest.mark.parametrize("name", VALUES)
+def test_notebooks_get_a_table(name: str, golden: Golden) -> None:
+    html = VALUES[name]._repr_html_()  # type: ignore[attr-defined]
+    assert Markup(html).elements <= {"div", "style", "p", "strong", "span", "br", "table", "thead",
+                                     "tbody", "tr", "th", "td"}  # fmt: skip
+    golden(f"display/{name}.html", content(html))
+
+
+def test_all_that_the_text_says_of_a_run_is_in_its_table() -> None:
+    shown = Markup(VALUES["run"]._repr_html_()).text  # type: ignore[attr-defined]
+    for word in ("1 of 17 fragments, 250,000 rows", "LS201 no dataset", "hint: look elsewhere",
+                 "not run", "unchanged", "1 table brought up to date"):  # fmt: skip
+        assert word in " ".join(shown.split())
+
+
+def test_what_is_unchanged_is_counted_where_it_is_much() -> None:
+    idle = tuple(NodeResult(f"t{n}", "table", "skip", ("unchanged",), Status.SUCCESS)
+                 for n in range(13))  # fmt: skip
+    shown = Markup(RunResult("shop", "dev", idle)._repr_html_()).text
+    assert "t3" not in shown
+    assert "13 unchanged" in shown
+    assert "No nodes selected." in Markup(Plan("shop", "dev", ())._repr_html_()).text
+
+
+def test_strings_of_strangers_are_no_markup() -> None:
+    """Names of columns, bounds, messages, notes and texts of diffs."""
+    evil = f"{EVIL}\u202e\x1b"
+    column = PublishedColumn(0, 1, evil, evil, 8, 8)
+    shown = (
+        deepcopy(SHOWN),
+        result(evil),
+        diff(changed(evil, evil)),
+        plan(blocked(error=DatasetMissing(evil, hint=evil))),
+    )
+    object.__setattr__(shown[0], "columns", {evil: column})
+    object.__setattr__(shown[0], "missing", (evil,))
+    for value in shown:
+        html = value._repr_html_()
+        markup = Markup(html)
+        assert "script" not in markup.elements
+        assert "a" not in markup.elements
+        assert markup.attributes <= {"class", "colspan"}
+        assert "<script>" in markup.text
+        assert "\u202e" not in html
+        assert "\x1b" not in f"{html}{value}"
+
+
+def test_notebooks_show_what_pages_may_show_and_no_output_shows_a_secret(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SOME_TOKEN", "qz-of-the-environment-92")
+    message = f"LS201  {SECRET} at {ORDINARY} and qz-of-the-environment-92"
+    failed = result(message)
+    object.__setattr__(failed, "redactor", REDACTOR)
+    assert SECRET not in f"{failed}{failed._repr_html_()}{failed!r}"
+    assert "qz-of-the-environment" not in f"{failed}{failed._repr_html_()}{failed!r}"
+    assert ORDINARY in str(failed)
+    assert ORDINARY not in failed._repr_html_()
+    assert "LAKE" in failed._repr_html_()
+
+
+def test_a_pickle_holds_no_secrets_and_a_copy_knows_them() -> None:
+    failed = result()
+    object.__setattr__(failed, "redactor", REDACTOR)
+    stored = pickle.dumps(failed)
+    assert SECRET.encode() not in stored
+    assert pickle.loads(stored) == failed
+    assert deepcopy(failed).redactor is REDACTOR
+
+
+def test_paths_in_the_working_folder_are_relative(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    html = result(f"LS201  nothing at {tmp_path}/lake/gone.lance")._repr_html_()
+    assert "nothing at lake/gone.lance" in Markup(html).text
+
+
+def test_outputs_follow_the_theme_of_the_notebook() -> None:
+    html = str(HTML.render(run_view(result()), Page()))
+    for theme in ('[data-jp-theme-light="false"]', ".vscode-dark", '[theme="dark"]'):
+        assert re.search(rf"{re.escape(theme)} \.lancestat[^{{]*{{ color-scheme: dark; }}", html)
+    # The page around it keeps its own colours.
+    rules = re.sub(r"/\*.*?\*/|{[^{}]*}", ";", html.split("</style>")[0].split("<style>")[1])
+    for selector in re.split("[,;]", re.sub(r"\([^()]*\)", "", rules)):
+        assert not selector.strip() or ".lancestat" in selector
+
+
+def test_rows_are_arrow_tables() -> None:
+    rows = result().to_arrow()
+    assert isinstance(rows, pa.Table)
+    assert rows.column("node").to_pylist() == ["orders", "part", "gone", "near"]
+    assert rows.column("code").to_pylist() == [None, None, "LS201", None]
+    assert rows.column("rows_scanned").to_pylist() == [250_000, None, None, None]
+    planned = plan(analyze(), skip()).to_arrow()
+    assert planned.schema == rows.schema
+    assert planned.column("action").to_pylist() == ["analyze", "skip"]
+    columns = SHOWN.to_arrow().to_pylist()
+    assert [row["column"] for row in columns] == list(SHOWN.columns)
+    assert columns[0]["max"] == "4250000"
+
+
+def test_a_status_has_a_row_for_every_node() -> None:
+    report = status_report()
+    rows = report.to_arrow().to_pylist()
+    assert [row["node"] for row in rows] == [node.spec.name for node in report.nodes]
+    assert [row["status"] for row in rows] == [node.health.value for node in report.nodes]
+    assert [tuple(row["problems"]) for row in rows] == [node.problems for node in report.nodes]
+    assert any(row["columns_covered"] is not None for row in rows)
+    assert any(row["kind"] == "knn_join" and row["rows"] is not None for row in rows)
+
+
+def test_rows_are_polars_frames() -> None:
+    frame = result().to_polars()
+    assert frame.columns == result().to_arrow().column_names
+    assert frame["status"].to_list() == ["success", "success", "error", "skipped"]
+
+
+def test_without_pandas_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(LibraryMissing, match=r"LS670 .*pandas") as caught:
+        result().to_pandas()
+    assert "pip install 'pandas" in str(caught.value)
+
+
+def test_rows_are_pandas_frames() -> None:
+    """In a process that has pandas, which is installed with Spark Connect's client."""
+    program = (
+        "from tests.presentation.test_display import result\n"
+        "frame = result().to_pandas()\n"
+        "print(type(frame).__name__, list(frame['node']), frame['rows_scanned'].sum())"
+    )
+    path = os.pathsep.join([str(ROOT), str(Path(sys.prefix) / "connect")])
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": path},
+    )
+    assert done.stdout == "DataFrame ['orders', 'part', 'gone', 'near'] 250000.0\n", done.stderr
+
+
+def test_a_traceback_ends_with_the_message_the_place_and_the_hint() -> None:
+    program = (
+        "from lancestat.errors import Location, UnknownTable\n"
+        "raise UnknownTable('no table', location=Location('a.yml', 3, 5), hint='look again')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.splitlines()[-2:] == [
+        "lancestat.errors.usage.UnknownTable: LS404 a.yml:3:5  no table",
+        "      hint: look again",
+    ]
