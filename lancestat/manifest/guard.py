@@ -12,7 +12,6 @@ from lancestat.manifest.wire import (
     PublishedStatistics,
     Unreadable,
     decode_statistics,
-    spelled,
 )
 from lancestat.spec.model import StaleBounds
 from lancestat.statistics.column_type import ColumnType
@@ -91,8 +90,7 @@ def judge(
     if isinstance(statistics, Unreadable):
         return Verdict(False, GuardReason(statistics.flaw.value), statistics.detail)
     if statistics.schema_hash is None or statistics.schema_hash != schema_hash:
-        published = spelled(statistics.schema_hash)
-        detail = f"{SCHEMA_HASH} is {published}, the schema that is read has '{schema_hash}'"
+        detail = f"their {SCHEMA_HASH} is not that of the table's columns"
         return Verdict(False, GuardReason.SCHEMA_CHANGED, detail)
     tag = statistics.version_tag
     if tag == version:

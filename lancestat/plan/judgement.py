@@ -8,12 +8,13 @@ planner. A second place that looked at tags, policies or histories could answer 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
 from lancestat.errors import LakeError
+from lancestat.formats import count
 from lancestat.lake.changed_rows import rows_changed_between
 from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
 from lancestat.lake.history import History
@@ -31,6 +32,8 @@ from lancestat.state.values import TableRecord
 from lancestat.statistics.column_type import ColumnType, column_type
 
 _log = logging.getLogger("lancestat.read")
+
+_NAMES_LISTED = 5
 
 # A table as it was at an earlier version, None when that version is gone, and the commits since.
 LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
@@ -162,6 +165,8 @@ class TableStatistics:
         """
         allowed = self.allow_stale if allow_stale is None else allow_stale
         verdict = self._judge(now, allowed, None, enabled)
+        if verdict.reason is GuardReason.SCHEMA_CHANGED:
+            return replace(verdict, detail=self._schema_change() or verdict.detail)
         if verdict.reason is GuardReason.STALE and _counts_rows(allowed):
             # Only this bound, and the proof below, need the table's history.
             assert self.published is not None, "statistics that are stale can be read"
@@ -171,6 +176,23 @@ class TableStatistics:
             what = f"nothing proves that the statistics of version {self.described_version} are"
             return Verdict(False, GuardReason.STALE, f"{what} this table's: that version is gone")
         return verdict
+
+    def accepts_distance(self, now: datetime) -> bool:
+        """Whether the policy accepts how far the table has moved on, whatever its columns are."""
+        if self.published is None:
+            return False
+        versions = self.snapshot.version - self.published.version_tag
+        rows = self.changed_rows if _counts_rows(self.allow_stale) else None
+        distance = Distance(versions, changed_rows=rows)
+        known_hash = self.published.schema_hash or ""
+        return self._judge(now, self.allow_stale, distance, schema_hash=known_hash).use
+
+    def _schema_change(self) -> str | None:
+        """Return how the columns have changed since they were read, None if it is not known."""
+        base, _ = self._base_and_history
+        if base is None or not self._is_of(base):
+            return None
+        return schema_change(base.fields, self.snapshot.fields)
 
     @property
     def _is_proven(self) -> bool:
@@ -187,11 +209,13 @@ class TableStatistics:
         allow_stale: bool | StaleBounds,
         distance: Distance | None,
         enabled: bool = True,
+        *,
+        schema_hash: str | None = None,
     ) -> Verdict:
         return judge(
             self.entries,
             version=self.snapshot.version,
-            schema_hash=self.schema_hash,
+            schema_hash=self.schema_hash if schema_hash is None else schema_hash,
             now=now,
             allow_stale=allow_stale,
             distance=distance,
@@ -217,6 +241,40 @@ class TableStatistics:
             return self.record.describes(base.pin)
         # A release that stored no manifest: equal content is the same.
         return digest_of_names(base, frozenset(self.record.columns)) == self.record.content_digest
+
+
+def schema_change(before: Sequence[Field], now: Sequence[Field]) -> str | None:
+    """Return in words how columns differ, such as `column price2 was added`, None for no way."""
+    old, new = {field.name: field for field in before}, {field.name: field for field in now}
+    gone = {field.id: field for name, field in old.items() if name not in new}
+    # An overwritten table counts its fields from 0 again.
+    renamed = {
+        name: gone[field.id].name
+        for name, field in new.items()
+        if name not in old and field.id in gone and _type(gone[field.id]) == _type(field)
+    }
+    former = set(renamed.values())
+    changes = (
+        ("added", [name for name in new if name not in old and name not in renamed]),
+        ("removed", [field.name for field in gone.values() if field.name not in former]),
+        ("renamed", [f"{was} (now {name})" for name, was in renamed.items()]),
+        ("changed in type", [n for n, f in new.items() if n in old and _type(old[n]) != _type(f)]),
+    )
+    parts = [_changed(names, how) for how, names in changes if names]
+    if not parts and list(old) != list(new):
+        return "the columns have another order"
+    return " and ".join(parts) or None
+
+
+def _type(field: Field) -> tuple[object, bool]:
+    return field.spark_type or field.type, field.nullable
+
+
+def _changed(names: Sequence[str], how: str) -> str:
+    shown = ", ".join(names[:_NAMES_LISTED])
+    more = f" and {count(len(names) - _NAMES_LISTED)} more" if len(names) > _NAMES_LISTED else ""
+    is_one = len(names) == 1
+    return f"{'column' if is_one else 'columns'} {shown}{more} {'was' if is_one else 'were'} {how}"
 
 
 def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:

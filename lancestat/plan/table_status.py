@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from lancestat import display
 from lancestat.formats import count, spoken
+from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
 from lancestat.redact import EMPTY_REDACTOR, Redactor
@@ -23,7 +24,9 @@ class TableStatus:
     statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
     published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
     state knows it, None where it was not asked. `types` are Spark's, of the columns that can have
-    statistics. It prints as `lancestat show` does, and has a row per column.
+    statistics. `is_tolerated` is set if the policy would accept the statistics of a table whose
+    columns have changed, which no reader uses. It prints as `lancestat show` does, and has a row
+    per column.
     """
 
     table: str
@@ -48,6 +51,7 @@ class TableStatus:
     changed_rows: float | None
     covered: Mapping[str, int] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
+    is_tolerated: bool = False
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -78,13 +82,14 @@ def table_status(
     known = {name: length for name, length in lengths.items() if length is not None}
     snapshot = assessment.snapshot
     computed_at = statistics.computed_at if statistics else None
+    has_changed = verdict.reason is GuardReason.SCHEMA_CHANGED
     return TableStatus(
         table=assessment.spec.name,
         uri=assessment.spec.uri,
         version=snapshot.version,
         use=verdict.use,
         reason=verdict.reason.value,
-        detail=verdict.detail,
+        detail=f"{verdict.detail}; the next run refreshes" if has_changed else verdict.detail,
         policy=assessment.spec.policy.name,
         rows=snapshot.rows,
         fragments=len(snapshot.fragments),
@@ -102,4 +107,5 @@ def table_status(
         covered=covered,
         types={name: type.spark_type for name, type in assessment.types.items()},
         redactor=redactor,
+        is_tolerated=has_changed and assessment.statistics.accepts_distance(now),
     )

@@ -54,12 +54,15 @@ def refused(status: TableStatus) -> list[Problem]:
         return []
     if status.reason == "absent":
         return [problem(Health.ERROR, "it has no statistics yet")]
+    if status.reason == "schema_changed":
+        health = Health.WARN if status.is_tolerated else Health.ERROR
+        return [problem(health, status.detail)]
     return [problem(Health.ERROR, f"readers refuse its statistics: {status.detail}")]
 
 
 def uncovered(status: TableStatus) -> list[Problem]:
-    """Wanted columns without statistics, where others have them."""
-    if not status.missing or not status.columns:
+    """Wanted columns without statistics, where others have them and no change explains it."""
+    if not status.missing or not status.columns or status.reason == "schema_changed":
         return []
     names, more = ", ".join(status.missing[:_NAMES_LISTED]), len(status.missing) - _NAMES_LISTED
     listed = f"{names} and {count(more)} more" if more > 0 else names

@@ -19,7 +19,7 @@ from lancestat.statistics.histogram import Histogram
 
 
 class Health(str, Enum):
-    """Whether a node is within its policy; `error` is outside of it."""
+    """Whether a node is well; `error` is outside of its policy, failed or unreadable."""
 
     OK = "ok"
     WARN = "warn"

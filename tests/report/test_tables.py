@@ -113,6 +113,54 @@ def test_the_number_of_changed_rows_is_unknown_after_a_cleanup(
     assert gathering.report(policy=Policy(allow_stale=True)).health is Health.OK
 
 
+@pytest.mark.parametrize(
+    ("policy", "health"),
+    [
+        (False, Health.ERROR),
+        (True, Health.WARN),
+        (StaleBounds(max_versions=5), Health.WARN),
+        (StaleBounds(max_changed_rows=0.1), Health.WARN),
+        (StaleBounds(max_versions=0), Health.ERROR),
+    ],
+)
+@pytest.mark.parametrize("publish", Publish)
+def test_an_added_column_is_named_and_as_severe_as_the_policy_says(
+    gathering: Gathering, policy: bool | StaleBounds, health: Health, publish: Publish
+) -> None:
+    gathering.world.publish = publish
+    gathering.world.run()
+    gathering.world.dataset.add_columns({"price2": "o_total * 2"})
+    report = gathering.report(policy=Policy(allow_stale=policy), publish=publish)
+    assert (report.verdict, report.reason) == ("refuse", "schema_changed")
+    assert report.problems == ("Column price2 was added; the next run refreshes.",)
+    assert report.health is health
+    gathering.world.run()
+    assert gathering.report(publish=publish).problems == ()
+
+
+def test_each_change_of_columns_has_its_words(gathering: Gathering) -> None:
+    gathering.world.run()
+    dataset = gathering.world.dataset
+    dataset.add_columns({f"c{number}": "o_id" for number in range(7)})
+    dataset.drop_columns(["o_status"])
+    dataset.alter_columns({"path": "o_total", "name": "o_sum"}, {"path": "o_id", "nullable": True})
+    assert gathering.report().problems == (
+        "Columns c0, c1, c2, c3, c4 and 2 more were added and column o_status was removed and "
+        "column o_total (now o_sum) was renamed; the next run refreshes.",
+    )
+
+
+def test_a_change_of_columns_that_cannot_be_looked_up_is_said_in_general(
+    gathering: Gathering,
+) -> None:
+    gathering.world.run()
+    gathering.world.dataset.add_columns({"price2": "o_total * 2"})
+    gathering.world.dataset.cleanup_old_versions(older_than=timedelta(0))
+    assert gathering.report().problems == (
+        "Their lance.stats.schemaHash is not that of the table's columns; the next run refreshes.",
+    )
+
+
 def test_selected_columns_without_statistics_are_a_warning(gathering: Gathering) -> None:
     gathering.world.columns = only("o_id")
     gathering.world.run()

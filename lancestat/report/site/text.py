@@ -94,7 +94,7 @@ def sentence(text: str) -> str:
 HEALTH = {
     Health.OK: "within policy",
     Health.WARN: "needs attention",
-    Health.ERROR: "outside policy",
+    Health.ERROR: "has an error",
 }
 
 
