@@ -593,7 +593,11 @@ class Project:
         from lancestat.plan.observe import Observer
         from lancestat.scratch.layouts import LayoutStore
         from lancestat.spark.knn.scratch_root import known_roots
-        from lancestat.spark.session.choice import in_process_bytes, joins_by_nearest_by
+        from lancestat.spark.session.choice import (
+            in_process_bytes,
+            joins_by_nearest_by,
+            start_seconds,
+        )
 
         target = self.spec.target
         # The first is the one that a run of this target uses.
@@ -605,6 +609,7 @@ class Project:
             in_process_bytes=in_process_bytes(target) if session is None else 0,
             has_nearest_by_join=joins_by_nearest_by(target, session),
             layouts=LayoutStore(roots[0], target.storage_options) if roots else None,
+            spark_start_seconds=start_seconds(target) if session is None else 0.0,
         )
 
     @property

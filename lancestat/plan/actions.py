@@ -313,7 +313,9 @@ class Plan:
     """Ordered, frozen actions; what `lancestat plan` prints is what `lancestat run` does.
 
     `full_refresh` is set where everything is made again on request, `sources` where the project has
-    sources. It prints as `lancestat plan` does, and has a row per action.
+    sources. `spark_start_seconds` estimates how long Spark takes to start, 0 where a run starts
+    none, None where that is not known. It prints as `lancestat plan` does, and has a row per
+    action.
     """
 
     project: str
@@ -322,6 +324,15 @@ class Plan:
     full_refresh: bool = False
     sources: SourceFindings | None = None
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+    spark_start_seconds: float | None = field(default=0.0, compare=False)
+
+    @property
+    def join_seconds(self) -> float | None:
+        """The estimated time of all joins, None if that of one is not known."""
+        joins = [join_figures(action) for action in self.actions if _runs_join(action)]
+        estimates = [None if join is None else join.estimated_seconds for join in joins]
+        known = [seconds for seconds in estimates if seconds is not None]
+        return sum(known) if len(known) == len(estimates) else None
 
     def __repr__(self) -> str:
         verbs = Counter(action.verb for action in self.actions)
@@ -339,6 +350,15 @@ class Plan:
 def is_pending(action: Action) -> bool:
     """Whether a run would do something."""
     return not isinstance(action, Skip | Blocked)
+
+
+def _runs_join(action: Action) -> bool:
+    return is_join(action) and is_pending(action)
+
+
+def needs_spark(action: Action) -> bool:
+    """Whether a run would do something for which Spark has to be there."""
+    return _runs_join(action) or action.runs_on is RunsOn.SPARK
 
 
 def table_figures(action: Action) -> Figures | None:

@@ -13,7 +13,7 @@ from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
 from lancestat.lake.open import REPLACED, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
-from lancestat.plan.actions import Action, Blocked, Plan, deferred, is_pending
+from lancestat.plan.actions import Action, Blocked, Plan, deferred, is_pending, needs_spark
 from lancestat.plan.assessment import TableAssessment, TableChanges, assess
 from lancestat.plan.coverage import Rewritten
 from lancestat.plan.discover import source_findings
@@ -60,7 +60,8 @@ class Observer:
 
     Less than `in_process_bytes` of a table is read in this process, and the rest on Spark, of which
     `has_nearest_by_join` says whether it can join vectors. `layouts` are those that earlier runs
-    of joins have kept in scratch, None where that cannot be known.
+    of joins have kept in scratch, None where that cannot be known. `spark_start_seconds` is how
+    long Spark takes to start where a plan needs it, 0 where it runs, None where that is not known.
     """
 
     spec: ProjectSpec
@@ -70,6 +71,7 @@ class Observer:
     in_process_bytes: int = 0
     has_nearest_by_join: bool = True
     layouts: LayoutStore | None = None
+    spark_start_seconds: float | None = 0.0
 
     def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
         """Plan nodes in their order; one that cannot be observed is blocked, alone.
@@ -118,6 +120,7 @@ class Observer:
             full_refresh,
             sources,
             self.spec.redactor,
+            self.spark_start_seconds if any(map(needs_spark, redacted)) else 0.0,
         )
         return ObservedPlan(plan, self.spec, nodes, snapshots, records, made)
 

@@ -152,6 +152,8 @@ def _plan(view: PlanView, page: Page) -> Payload:
         target=view.target,
         status="error" if view.is_blocked else "planned",
         nodes=[action.result.to_json() for action in view.actions],
+        estimated_seconds=view.estimated_seconds,
+        spark_start_seconds=view.spark_start_seconds,
         **_sources(view.sources),
     )
 

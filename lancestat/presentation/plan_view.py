@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
 from typing_extensions import assert_never
@@ -56,10 +56,12 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
         plan.target,
         tuple(_action(action, policies.get(action.node)) for action in plan.actions),
         tuple((SYMBOLS[verb], verb, verbs[verb]) for verb in SYMBOLS if verbs[verb]),
-        _total(plan.actions),
+        " ".join((_total(plan.actions), *_times(plan))),
         any(action.error for action in plan.actions),
         any(map(join_figures, plan.actions)),
         plan.sources,
+        _estimated_seconds(plan),
+        plan.spark_start_seconds,
     )
 
 
@@ -238,3 +240,24 @@ def _total(actions: Sequence[Action]) -> str:
         )
         sentences.append(f"Runs {count(len(joins), 'join')}{pairs}.")
     return " ".join(sentences) or "Reads no data."
+
+
+def _estimated_seconds(plan: Plan) -> float | None:
+    """Return the estimated time of a plan that only runs joins, None where it is not known."""
+    tables = [figures for figures in map(table_figures, plan.actions) if figures is not None]
+    reads_tables = any(figures.fragments_scanned for figures in tables)
+    joins, start = plan.join_seconds, plan.spark_start_seconds
+    return None if joins is None or start is None or reads_tables else joins + start
+
+
+def _times(plan: Plan) -> Iterator[str]:
+    """Yield a sentence about the time that joins and the start of Spark take, where it is known."""
+    start, joins = plan.spark_start_seconds, plan.join_seconds
+    if start is None or not (start or joins):
+        return
+    of_it = f", {start:.0f} s of it Spark's start" if start else ""
+    if joins:
+        subject = "Takes" if _estimated_seconds(plan) is not None else "The joins take"
+        yield f"{subject} about {duration(joins + start)}{of_it}."
+    elif start:
+        yield f"Spark takes about {start:.0f} s to start."

@@ -130,7 +130,8 @@ class ActionView(NamedTuple):
 class PlanView(NamedTuple):
     """The actions that a run would take: `counts` has a symbol, a verb and how many have it.
 
-    `sources` is what the sources of a project have.
+    `sources` is what the sources of a project have. Of the `estimated_seconds`, which are those of
+    joins alone, Spark takes `spark_start_seconds` to start.
     """
 
     project: str
@@ -141,6 +142,8 @@ class PlanView(NamedTuple):
     is_blocked: bool
     has_joins: bool
     sources: SourceFindings | None = None
+    estimated_seconds: float | None = None
+    spark_start_seconds: float | None = None
 
     @property
     def pending(self) -> int:

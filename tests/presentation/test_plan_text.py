@@ -22,7 +22,7 @@ from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines
 from tests.conftest import Golden
 from tests.plan.joins import every_join
 from tests.plan.plans import KEYS, analyze, blocked, every_action, plan, refresh, restamp, skip
-from tests.presentation.rendering import as_text
+from tests.presentation.rendering import as_json, as_text
 
 
 def test_every_action_is_a_line_with_its_reads_and_reason(golden: Golden) -> None:
@@ -130,3 +130,26 @@ def test_with_unchanged_joins_everything_is_up_to_date() -> None:
     idle = [action for action in every_join().actions if action.verb == "skip"]
     last = as_text(plan(*idle)).splitlines()[-1]
     assert last == "Nothing to do: everything is up to date."
+
+
+def test_the_estimated_time_includes_the_start_of_spark() -> None:
+    joins = [action for action in every_join().actions if action.node in ("first", "more_left")]
+    made = plan(*joins)
+    times = [action.figures.estimated_seconds for action in joins]
+    assert times == [4.2, 1.5]
+    starting = replace(made, spark_start_seconds=6.0)
+    assert as_text(starting).endswith("Takes about 12 s, 6 s of it Spark's start.")
+    assert as_text(made).endswith("Takes about 5.7 s.")
+    assert as_text(replace(made, spark_start_seconds=None)).endswith("pairs.")
+    json_of = as_json(starting)
+    assert (json_of["estimated_seconds"], json_of["spark_start_seconds"]) == (11.7, 6.0)
+
+
+def test_the_time_of_tables_is_not_estimated() -> None:
+    joins = [action for action in every_join().actions if action.node == "first"]
+    both = replace(plan(refresh(), *joins), spark_start_seconds=6.0)
+    assert as_text(both).endswith("The joins take about 10 s, 6 s of it Spark's start.")
+    assert as_json(both)["estimated_seconds"] is None
+    table = replace(plan(refresh()), spark_start_seconds=6.0)
+    assert as_text(table).endswith("Spark takes about 6 s to start.")
+    assert as_text(plan(refresh())).endswith("12 MB.")

@@ -16,7 +16,7 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.spark.analyze.in_process import ProcessScanner
 from lancestat.spark.analyze.scan_task import RangePartials, ScanTask
 from lancestat.spark.analyze.work import ScanRange
-from lancestat.spark.session.choice import in_process_bytes
+from lancestat.spark.session.choice import in_process_bytes, start_seconds
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS
 from lancestat.statistics.kernel import analyze
@@ -293,3 +293,26 @@ def test_only_a_local_spark_that_is_not_running_is_spared(
     monkeypatch.setattr("lancestat.spark.session.choice.running_session", lambda: None)
     target = Target("dev", "state", spark_master=master, spark_min_bytes=7)
     assert in_process_bytes(target) == expected
+
+
+@pytest.mark.parametrize(
+    ("master", "environment", "expected"),
+    [
+        ("local[*]", {}, 6.0),
+        ("local[*]", {"PYSPARK_GATEWAY_PORT": "1"}, 0.0),
+        ("yarn", {}, None),
+        (None, {"SPARK_REMOTE": "sc://host"}, 0.0),
+    ],
+)
+def test_only_a_local_spark_has_an_estimated_start(
+    master: str | None,
+    environment: dict[str, str],
+    expected: float | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in SPARK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("lancestat.spark.session.choice.running_session", lambda: None)
+    assert start_seconds(Target("dev", "state", spark_master=master)) == expected
