@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from lancestat.execution.execute import Execution
     from lancestat.execution.result import Progress, RunResult, UnfinishedNodes
+    from lancestat.execution.unpublish import UnpublishResult
     from lancestat.optimizer.table import DeclaredTables
     from lancestat.plan.actions import Plan
     from lancestat.plan.observe import Observer
@@ -554,6 +555,31 @@ class Project:
             ),
             runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
+
+    def unpublish(
+        self,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
+        *,
+        dry_run: bool = False,
+    ) -> UnpublishResult:
+        """Remove the statistics that lancestat published from tables, each in one commit.
+
+        Statistics of other writers stay, and so does the state: the next run publishes those of
+        tables with `publish: manifest` again, from what the state has stored.
+
+        Args:
+            select: Which tables, all when None.
+            exclude: Which to leave out.
+            dry_run: Only return what would be removed.
+
+        Raises:
+            UsageError: a selector is wrong or matches nothing.
+        """
+        from lancestat.execution.unpublish import unpublish
+
+        self.discover()
+        return unpublish(self.spec, self.nodes(select, exclude), dry_run=dry_run)
 
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         """Remove state of nodes that are no longer declared, and what killed processes have left.

@@ -36,6 +36,9 @@ COMMANDS = {
     "gc": Entry(
         "lancestat.cli.commands.gc:gc", "Remove state and scratch that are no longer needed."
     ),
+    "unpublish": Entry(
+        "lancestat.cli.commands.unpublish:unpublish", "Remove published statistics from tables."
+    ),
     "package": Entry("lancestat.cli.commands.package:package", "Pack what Spark's workers need."),
     "jar": Entry(
         "lancestat.cli.commands.jar:jar", "Write the jar that lets sessions run NEAREST BY."

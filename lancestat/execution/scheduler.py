@@ -221,7 +221,7 @@ class Scheduler:
         except Exception as error:
             if self.fail_fast:
                 stop.set()
-            shown = self.recorder.messages.shown(action.node, _known(error))
+            shown = self.recorder.messages.shown(action.node, known_error(error))
             failure = failed(planned(action), shown)
             place = failure.place or self.evaluator.locations.get(action.node)
             return NodeEnded(_timed(replace(failure, place=place), started))
@@ -251,7 +251,7 @@ def _size(action: Action) -> TableProgress | None:
     return TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
 
 
-def _known(error: Exception) -> LancestatError:
+def known_error(error: Exception) -> LancestatError:
     """Return the error as users see it; one that is not ours is a defect, and goes to the log."""
     if isinstance(error, LancestatError):
         return error

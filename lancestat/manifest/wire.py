@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -248,6 +248,49 @@ def written_revision(config: Mapping[str, str]) -> int | None:
 def newest_fragment(config: Mapping[str, str]) -> str | None:
     """Return the digest of the newest fragment that statistics name, None where they name none."""
     return None if written_revision(config) is None else config.get(NEWEST_FRAGMENT)
+
+
+class Writer(str, Enum):
+    """What wrote the statistics of a config; their spelling is a contract."""
+
+    NOBODY = "nobody"
+    LANCESTAT = "lancestat"
+    NEWER_LANCESTAT = "newer_lancestat"
+    OTHER = "other"
+
+
+def writer_of(config: Mapping[str, str]) -> Writer:
+    """Return what wrote the statistics of a config.
+
+    A newer release counts as such where this one does not know its format.
+    """
+    if not published_entries(config):
+        return Writer.NOBODY
+    revision = written_revision(config)
+    if revision is None:
+        return Writer.OTHER
+    is_known = revision <= REVISION or config.get(VERSION) == FORMAT_VERSION
+    return Writer.LANCESTAT if is_known else Writer.NEWER_LANCESTAT
+
+
+def own_keys(config: Mapping[str, str]) -> frozenset[str]:
+    """Return the keys of the entries that lancestat wrote, in a format that this release knows.
+
+    Beside statistics of another writer these are the marks that it left behind.
+    """
+    match writer_of(config):
+        case Writer.LANCESTAT:
+            return frozenset(published_entries(config))
+        case Writer.OTHER:
+            return frozenset((WRITER, NEWEST_FRAGMENT)) & config.keys()
+        case _:
+            return frozenset()
+
+
+def column_count(keys: Iterable[str]) -> int:
+    """Return how many columns have entries among some keys."""
+    columns = (key[len(COLUMN_PREFIX) :] for key in keys if key.startswith(COLUMN_PREFIX))
+    return len({name.rpartition(".")[0] for name in columns})
 
 
 def tagged(encoded: Mapping[str, str], version: int) -> dict[str, str]:

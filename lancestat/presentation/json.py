@@ -36,6 +36,7 @@ from lancestat.presentation.views import (
     ShowView,
     SiteView,
     StatusView,
+    UnpublishView,
     ValidationView,
 )
 
@@ -384,6 +385,19 @@ def _garbage(view: GarbageView, page: Page) -> Payload:
     counts = asdict(view.report)
     dry_run = view.is_dry_run
     return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)
+
+
+@FORMAT.renders(UnpublishView)
+def _unpublish(view: UnpublishView, page: Page) -> Payload:
+    result = view.result
+    return _object(
+        "unpublish",
+        project=result.project,
+        target=result.target,
+        dry_run=result.is_dry_run,
+        status=result.status.value,
+        nodes=[node.to_json() for node in result.nodes],
+    )
 
 
 @FORMAT.renders(CommentView)

@@ -13,6 +13,7 @@ from lancestat.presentation.text_diff import diff_lines
 from lancestat.presentation.text_plan import plan_lines, run_lines
 from lancestat.presentation.text_sql import explanation_lines, query_lines
 from lancestat.presentation.text_status import status_lines
+from lancestat.presentation.text_unpublish import unpublish_lines
 from lancestat.presentation.views import (
     ChecksView,
     CommentView,
@@ -31,6 +32,7 @@ from lancestat.presentation.views import (
     ShowView,
     SiteView,
     StatusView,
+    UnpublishView,
     ValidationView,
 )
 from lancestat.redact import redact_line
@@ -51,6 +53,7 @@ FORMAT.renders(PlanView)(plan_lines)
 FORMAT.renders(RunView)(run_lines)
 FORMAT.renders(DiffView)(diff_lines)
 FORMAT.renders(StatusView)(status_lines)
+FORMAT.renders(UnpublishView)(unpublish_lines)
 FORMAT.renders(QueryView)(query_lines)
 FORMAT.renders(ExplanationView)(explanation_lines)
 

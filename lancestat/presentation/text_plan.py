@@ -31,7 +31,7 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
     for line, action in zip(_action_lines(actions, page.width), actions, strict=True):
         lines += [*line, *_below_action(action, page)]
     if is_folded:
-        lines.append(_folded(f"{count(idle)} {'more unchanged' if actions else 'unchanged'}"))
+        lines.append(folded(f"{count(idle)} {'more unchanged' if actions else 'unchanged'}"))
     counts = [paint(f"{symbol} {number} {verb}", verb) for symbol, verb, number in view.counts]
     found = [
         paint(line, "note")
@@ -41,8 +41,9 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
     return [*lines, "", "   ".join(counts), paint(plan_verdict(view), "title"), *found]
 
 
-def _folded(text: str) -> str:
-    return paint(f"  {SYMBOLS['skip']} skip     {text} (--verbose lists them)", "skip")
+def folded(text: str, width: int = 8) -> str:
+    """Return the line for nodes that are left out, below verbs of a width."""
+    return paint(f"  {SYMBOLS['skip']} {'skip':<{width}} {text} (--verbose lists them)", "skip")
 
 
 def _action_lines(actions: Sequence[ActionView], width: int) -> list[list[str]]:
@@ -108,18 +109,18 @@ def source_lines(view: PlanView) -> Iterator[str]:
     if sources.found or not answered:
         yield f"The sources{answered} have {count(sources.found, 'table')}."
     if sources.new:
-        yield f"New since the last run: {_named(sources.new)}."
+        yield f"New since the last run: {named(sources.new)}."
     if sources.gone is None:
         yield "Whether tables are gone is not known, since a source could not be looked up."
     elif sources.gone:
-        yield f"Gone since the last run: {_named(sources.gone)}; 'lancestat gc' drops their state."
+        yield f"Gone since the last run: {named(sources.gone)}; 'lancestat gc' drops their state."
     yield from sources.notes
 
 
 _MOST_NAMED = 10
 
 
-def _named(names: Sequence[str]) -> str:
+def named(names: Sequence[str]) -> str:
     rest = len(names) - _MOST_NAMED
     return ", ".join(names[:_MOST_NAMED]) + (f" and {count(rest)} more" if rest > 0 else "")
 
@@ -140,7 +141,7 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         below = indented(", ".join(node.quality), page.width)
         lines += [paint(text, "note") for text in below]
     if is_folded:
-        lines.append(_folded(f"{count(idle)} unchanged"))
+        lines.append(folded(f"{count(idle)} unchanged"))
     return [*lines, "", *run_totals(view)]
 
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lancestat.errors import LancestatError
+    from lancestat.execution.unpublish import UnpublishResult
     from lancestat.plan.actions import SourceFindings
     from lancestat.plan.node_result import NodeResult
     from lancestat.plan.table_status import TableStatus
@@ -258,6 +259,16 @@ class GarbageView(NamedTuple):
     target: str
     report: GarbageReport
     is_dry_run: bool
+
+
+class UnpublishView(NamedTuple):
+    """The statistics that were removed from tables, or would be."""
+
+    result: UnpublishResult
+
+    @property
+    def is_failed(self) -> bool:
+        return any(node.error for node in self.result.nodes)
 
 
 class CommentView(NamedTuple):
