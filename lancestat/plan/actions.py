@@ -51,7 +51,11 @@ Verb = Literal["analyze", "refresh", "restamp", "skip", "blocked"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The counts that a plan shows for a table."""
+    """The figures that a plan shows for a table.
+
+    `still_published` is set where statistics that lancestat published earlier are in the table,
+    and its declaration says `publish: none`.
+    """
 
     fragments_total: int
     fragments_scanned: int
@@ -60,6 +64,7 @@ class Figures:
     rows_scanned: int
     bytes_scanned: int
     version_read: int
+    still_published: bool = False
 
 
 @dataclass(frozen=True, slots=True)

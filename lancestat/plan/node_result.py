@@ -35,8 +35,9 @@ class NodeResult:
 
     `message` is all that there is to say of a node that failed or was not run. A failure has the
     error's `code` and `hint`, and as `place` that of the error or else of the node's declaration.
-    `runs_on` is where a table is read, `process` or `spark`. `join` is set for joins alone, whose
-    objects have its fields too.
+    `still_published` is set where a table holds statistics of earlier runs, though its declaration
+    says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `join` is set
+    for joins alone, whose objects have its fields too.
     """
 
     name: str
@@ -51,6 +52,7 @@ class NodeResult:
     rows_scanned: int | None = None
     version_read: int | None = None
     version_published: int | None = None
+    still_published: bool | None = None
     elapsed_seconds: float | None = None
     message: str | None = None
     code: str | None = None
@@ -142,4 +144,5 @@ def planned(action: Action) -> NodeResult:
         rows_total=figures.rows_total,
         rows_scanned=figures.rows_scanned,
         version_read=figures.version_read,
+        still_published=figures.still_published,
     )

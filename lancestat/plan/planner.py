@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.history import Effect
 from lancestat.manifest.guard import GuardReason
-from lancestat.manifest.wire import published_entries, same_statistics
+from lancestat.manifest.wire import own_keys, published_entries, same_statistics
 from lancestat.plan.actions import Action, Figures, Reason, Skip, TableAction, TableVersion
 from lancestat.plan.assessment import TableAssessment, TableChanges
 from lancestat.plan.coverage import Coverage, cover
@@ -315,4 +315,6 @@ def _figures(assessment: TableAssessment, scans: tuple[Scan, ...]) -> Figures:
         rows_scanned=sum(rows.values()),
         bytes_scanned=sum(scan.size_bytes for scan in scans),
         version_read=assessment.snapshot.version,
+        still_published=assessment.spec.publish is Publish.NONE
+        and bool(own_keys(assessment.snapshot.config)),
     )

@@ -35,7 +35,7 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
     counts = [paint(f"{symbol} {number} {verb}", verb) for symbol, verb, number in view.counts]
     found = [
         paint(line, "note")
-        for text in source_lines(view)
+        for text in (*source_lines(view), *leftovers(view.still_published))
         for line in wrapped(text, max(page.width, 40), indent="")
     ]
     return [*lines, "", "   ".join(counts), paint(plan_verdict(view), "title"), *found]
@@ -117,6 +117,16 @@ def source_lines(view: PlanView) -> Iterator[str]:
     yield from sources.notes
 
 
+def leftovers(tables: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence on tables with `publish: none` that hold statistics published earlier."""
+    if tables:
+        arguments = " ".join(tables) if len(tables) <= _MOST_NAMED else "NAME..."
+        yield (
+            f"Statistics published earlier are still in {named(tables)}; "
+            f"'lancestat unpublish {arguments}' removes them."
+        )
+
+
 _MOST_NAMED = 10
 
 
@@ -142,7 +152,12 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         lines += [paint(text, "note") for text in below]
     if is_folded:
         lines.append(folded(f"{count(idle)} unchanged"))
-    return [*lines, "", *run_totals(view)]
+    left = [
+        paint(line, "note")
+        for text in leftovers(view.still_published)
+        for line in wrapped(text, max(page.width, 40), indent="")
+    ]
+    return [*lines, "", *run_totals(view), *left]
 
 
 def _run_cells(node: NodeRunFigures) -> tuple[str, ...]:

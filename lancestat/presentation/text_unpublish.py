@@ -43,9 +43,11 @@ def _cells(node: UnpublishedNode) -> tuple[str, ...]:
     """Return symbol, action and name; what goes, and the versions before and after."""
     action = "failed" if node.error else node.action
     head = paint(f"{_SYMBOLS[node.action]} {action:<9}", _TONES[node.action])
-    reason = _KEPT.get(node.reason.value, "") if node.reason else ""
+    if node.reason is None:
+        return f"{head} {node.name}", ""
+    reason = _KEPT.get(node.reason.value, "")
     if node.action != "unpublish":
-        return f"{head} {node.name}", paint(reason, "note"), ""
+        return f"{head} {node.name}", paint(reason, "note")
     what = count(node.entries or 0, "entry", "entries")
     what += f" of {count(node.columns, 'column')}" if node.columns else f"; {reason}"
     landed = node.version_committed

@@ -151,6 +151,11 @@ class PlanView(NamedTuple):
         """The number of nodes that a run would change."""
         return sum(action.is_pending for action in self.actions)
 
+    @property
+    def still_published(self) -> tuple[str, ...]:
+        """The tables with `publish: none` that hold statistics published earlier."""
+        return tuple(action.node for action in self.actions if action.result.still_published)
+
 
 class RunView(NamedTuple):
     """The results of a run, and their sum in words; `command` is what started it."""
@@ -172,6 +177,11 @@ class RunView(NamedTuple):
     @property
     def is_failed(self) -> bool:
         return self.status == "error"
+
+    @property
+    def still_published(self) -> tuple[str, ...]:
+        """The tables with `publish: none` that hold statistics published earlier."""
+        return tuple(node.name for node in self.nodes if node.result.still_published)
 
 
 class ShowView(NamedTuple):

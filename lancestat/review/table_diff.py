@@ -312,8 +312,15 @@ def _consequences(change: TableChange) -> Iterator[str]:
     if new is None:
         if old.publish is Publish.MANIFEST:
             yield "what is published stays in the table's manifest, where readers may find it"
+            yield f"'lancestat unpublish {old.name}' removes it, while the table is declared"
         yield "'lancestat gc' drops what the state knows of the table"
-    elif old.name != new.name:
+        return
+    if old.publish is Publish.MANIFEST and new.publish is Publish.NONE:
+        yield (
+            "statistics published earlier stay in the table; "
+            f"'lancestat unpublish {new.name}' removes them"
+        )
+    if old.name != new.name:
         yield f"queries that say '{old.name}' must say '{new.name}'"
 
 

@@ -58,6 +58,24 @@ def test_a_commit_past_the_catalog_is_refused(shop: Shop) -> None:
     assert shop.lancestat("run").exit_code == 0
 
 
+def test_statistics_are_removed_through_the_catalog_alone(shop: Shop) -> None:
+    uri = shop.location("sales", "orders")
+    shop.declare(ORDERS)
+    assert shop.lancestat("run").exit_code == 0
+    published = shop.read("sales", "orders")
+    for publish in ("manifest", "none"):
+        shop.declare({"name": "orders", "uri": uri, "publish": publish})
+        result = shop.lancestat("unpublish")
+        assert result.exit_code == 1
+        assert "LS213 specs/shop.yml:2" in result.output, result.output
+        assert lance.dataset(uri).version == published.version
+    shop.declare(ORDERS)
+    result = shop.lancestat("unpublish", "orders")
+    assert result.exit_code == 0, result.output
+    assert shop.published("sales", "orders") == {}
+    assert shop.read("sales", "orders").version == published.version + 1
+
+
 def test_a_result_past_the_catalog_is_refused(shop: Shop) -> None:
     shop.declare_joins(nearest={"lance": shop.announce("sales", "nearest")})
     result = shop.lancestat("plan")

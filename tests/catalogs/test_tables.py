@@ -81,7 +81,16 @@ def test_every_command_takes_tables_of_catalogs(
     shop.create(*names)
     shop.declare({"name": "orders", "table": ".".join(("lake", *names))})
     assert shop.lancestat("run").exit_code == 0
-    for command in ("validate", "plan", "show orders", "status", "gc", "docs", "debug"):
+    for command in (
+        "validate",
+        "plan",
+        "show orders",
+        "status",
+        "gc",
+        "docs",
+        "debug",
+        "unpublish orders",
+    ):
         result = shop.lancestat(*command.split())
         assert result.exit_code == 0, (command, result.output)
     page = (shop.folder / ".lancestat/docs/tables/orders.html").read_text()

@@ -30,6 +30,8 @@ PERSONAL = (
     ("show", "orders", "--output", "csv"),
     ("show", "gone"),
     ("gc", "--dry-run"),
+    ("unpublish",),
+    ("unpublish", "--output", "json"),
     ("retry",),
 )
 PUBLIC = (

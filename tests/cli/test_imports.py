@@ -100,15 +100,16 @@ def shop(tmp_path: Path) -> Path:
 
 def test_only_runs_and_queries_load_spark_or_search_libraries(shop: Path) -> None:
     """Validating does not even load Lance."""
-    validated, planned, shown, judged, written, collected = loaded_after_each(
+    validated, planned, shown, judged, written, collected, removed = loaded_after_each(
         ("validate",),
         ("plan",),
         ("show", "l"),
         ("status",),
         ("docs", "--out", "pages"),
         ("gc",),
+        ("unpublish",),
         folder=shop,
-        codes=[0, 0, 0, 1, 0, 0],
+        codes=[0, 0, 0, 1, 0, 0, 0],
     )
     assert validated.isdisjoint({"lance", "pyarrow", "numpy"})
     assert "lancestat.plan.join_planner" in planned
@@ -116,4 +117,6 @@ def test_only_runs_and_queries_load_spark_or_search_libraries(shop: Path) -> Non
     assert "lancestat.report.gather" in judged
     assert "lancestat.report.site.build" in written
     assert "lancestat.state.garbage_collection" in collected
+    assert "lancestat.execution.unpublish" in removed
+    assert removed.isdisjoint({"faiss", "pyspark", "py4j", "polars"})
     assert collected.isdisjoint({"faiss", "pyspark", "py4j", "polars"})

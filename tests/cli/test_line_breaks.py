@@ -102,6 +102,7 @@ def folder(tmp_path: Path) -> Path:
         ("plan", "--out", f"x/y{EVIL[:60]}"),
         ("docs", "--out", f"specs/shop.yml{EVIL[:0]}"),
         ("gc", "--dry-run"),
+        ("unpublish",),
     ],
     ids=lambda command: " ".join(command)[:30].encode("unicode_escape").decode(),
 )
@@ -116,7 +117,8 @@ def test_texts_with_line_breaks_start_no_line(
 
 
 @pytest.mark.parametrize(
-    "command", [("list",), ("plan",), ("status",), ("show", "all"), ("diff", "main")]
+    "command",
+    [("list",), ("plan",), ("status",), ("unpublish",), ("show", "all"), ("diff", "main")],
 )
 def test_json_with_line_breaks_is_one_value(
     folder: Path, lancestat: Lancestat, command: tuple[str, ...]
