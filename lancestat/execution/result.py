@@ -142,19 +142,20 @@ class RunResult:
         Raises:
             NodesFailed: Nodes failed; the message has the first line of each failure.
         """
-        failures = self.failures
-        if not failures:
-            return
-        lines = [f"{len(failures)} of {count(len(self.nodes), 'node')} failed"]
-        for failure in failures[:_FAILURES_NAMED]:
-            [first, *_] = failure.message.splitlines() or [""]
-            lines.append(f"{failure.node}: {failure.code}  {first}")
-        if more := [failure.node for failure in failures[_FAILURES_NAMED:]]:
-            lines.append(f"and {', '.join(more)}")
-        raise NodesFailed(
-            "\n      ".join(lines),
-            hint="`failures` of the result has all of each; `Project.retry` runs them again",
-        )
+        hint = "`failures` of the result has all of each; `Project.retry` runs them again"
+        if self.failures:
+            raise nodes_failed(self.failures, len(self.nodes), hint)
+
+
+def nodes_failed(failures: Sequence[NodeFailure], nodes: int, hint: str) -> NodesFailed:
+    """Return the error for failures, of so many nodes in all."""
+    lines = [f"{len(failures)} of {count(nodes, 'node')} failed"]
+    for failure in failures[:_FAILURES_NAMED]:
+        [first, *_] = failure.message.splitlines() or [""]
+        lines.append(f"{failure.node}: {failure.code}  {first}")
+    if more := [failure.node for failure in failures[_FAILURES_NAMED:]]:
+        lines.append(f"and {', '.join(more)}")
+    return NodesFailed("\n      ".join(lines), hint=hint)
 
 
 # Failures that the message of an exception quotes.

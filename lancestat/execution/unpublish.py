@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LakeError, LancestatError, TableKeepsChanging
+from lancestat.errors import LakeError, TableKeepsChanging
 from lancestat.execution.evaluator import MAX_ATTEMPTS
+from lancestat.execution.result import NodeFailure, nodes_failed
 from lancestat.execution.scheduler import THREADS, known_error
 from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.observe import observe_snapshots
@@ -20,7 +21,6 @@ from lancestat.plan.locate import located, require_sole_writer
 from lancestat.plan.node_result import Status
 from lancestat.plan.unpublish import UnpublishedNode, blocked, plan_removal, skip_join
 from lancestat.redact import Audience
-from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
 
 
@@ -39,6 +39,30 @@ class UnpublishResult:
         if any(node.error for node in self.nodes):
             return Status.ERROR
         return Status.PLANNED if self.is_dry_run else Status.SUCCESS
+
+    @property
+    def ok(self) -> bool:
+        """Whether no node failed."""
+        return self.status is not Status.ERROR
+
+    @property
+    def failures(self) -> tuple[NodeFailure, ...]:
+        """The nodes that failed, each with the code, message, hint and place of its error."""
+        return tuple(
+            NodeFailure(node.name, error.code, error.message, error.hint, error.location)
+            for node in self.nodes
+            if (error := node.error) is not None
+        )
+
+    def raise_for_status(self) -> None:
+        """Do nothing if no node failed.
+
+        Raises:
+            NodesFailed: Nodes failed; the message has the first line of each failure.
+        """
+        hint = "`failures` of the result has all of each; what was removed stays removed"
+        if not self.ok:
+            raise nodes_failed(self.failures, len(self.nodes), hint)
 
 
 def unpublish(spec: ProjectSpec, nodes: Sequence[Node], *, dry_run: bool) -> UnpublishResult:
@@ -77,7 +101,7 @@ class _Unpublishing:
                     assert_never(node)
         except Exception as error:
             shown = self.spec.redactor.error(known_error(error), Audience.PERSON)
-            return blocked(node, shown)
+            return blocked(node, shown.placed(node.location))
         if self.dry_run:
             return done
         elapsed = round(time.monotonic() - started, 3)
@@ -92,10 +116,13 @@ class _Unpublishing:
         removed: UnpublishedNode | None = None
         observed = self.snapshots[table.uri]
         for _ in range(MAX_ATTEMPTS):
-            node, removal = plan_removal(table, _readable(table, observed))
+            if isinstance(observed, LakeError):
+                raise observed
+            node, removal = plan_removal(table, observed)
             if not removal.keys:
                 return removed or node
-            self._require_sole_writer(table)
+            # Also to a table of which runs write nothing.
+            require_sole_writer(self.spec, replace(table, publish=Publish.MANIFEST))
             if self.dry_run:
                 return node
             outcome = remove(removal, storage_options=self.spec.options.of(table.uri))
@@ -115,17 +142,3 @@ class _Unpublishing:
             f"the table changed during each of {MAX_ATTEMPTS} attempts to remove its statistics",
             hint="run again when the table is quieter",
         )
-
-    def _require_sole_writer(self, table: Table) -> None:
-        """Refuse to write past a catalog, also to a table of which runs write nothing."""
-        try:
-            require_sole_writer(self.spec, replace(table, publish=Publish.MANIFEST))
-        except LancestatError as error:
-            raise error.placed(table.location) from None
-
-
-def _readable(table: Table, observed: Snapshot | LakeError) -> Snapshot:
-    if not isinstance(observed, LakeError):
-        return observed
-    is_located = table_name_of(table.uri) is None
-    raise observed if is_located else observed.placed(table.location)

@@ -32,6 +32,7 @@ ARGUMENTS: dict[str, tuple[str, ...]] = {
     "sql": ("select 1 from orders",),
     "comment": ("--body-file", "occupied"),
     "gc": (),
+    "unpublish": (),
     "package": ("--out", "occupied"),
     "jar": ("--out", "occupied"),
     "schema": (),

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat import Project
+from lancestat.errors import NodesFailed
 from lancestat.execution.unpublish import UnpublishResult
 from lancestat.manifest.wire import published_entries
 from tests.execution.world import orders, write_project
@@ -323,7 +324,17 @@ def test_a_missing_table_does_not_stop_others(folder: Path) -> None:
     assert result.status == "error"
     assert outcome(result) == {"orders": ("unpublish", "published"), "returns": ("blocked", None)}
     failed = result.nodes[1].to_json()
-    assert (failed["status"], failed["code"]) == ("error", "LS201")
+    place = {"file": "specs/shop.yml", "line": 3, "column": 12}
+    assert (failed["status"], failed["code"], failed["place"]) == ("error", "LS201", place)
+    [failure] = result.failures
+    assert (failure.node, failure.code, str(failure.place)) == (
+        "returns",
+        "LS201",
+        "specs/shop.yml:3:12",
+    )
+    assert not result.ok
+    with pytest.raises(NodesFailed, match=r"1 of 2 nodes failed\n +returns: LS201  there is no"):
+        result.raise_for_status()
     assert not entries(folder)
 
 
