@@ -71,6 +71,7 @@ class CellType(str, Enum):
     TEXTS = "array<string>"
     COUNT = "bigint"
     NUMBER = "double"
+    FLAG = "boolean"
     INSTANT = "timestamp"
 
 
@@ -89,6 +90,7 @@ class RowShape:
             CellType.TEXTS: pa.list_(pa.string()),
             CellType.COUNT: pa.int64(),
             CellType.NUMBER: pa.float64(),
+            CellType.FLAG: pa.bool_(),
             CellType.INSTANT: pa.timestamp("us", "UTC"),
         }
         schema = pa.schema([pa.field(name, types[type]) for name, type in self.columns.items()])
@@ -96,7 +98,7 @@ class RowShape:
 
 
 _TEXT, _TEXTS, _COUNT = CellType.TEXT, CellType.TEXTS, CellType.COUNT
-_NUMBER, _INSTANT = CellType.NUMBER, CellType.INSTANT
+_NUMBER, _FLAG, _INSTANT = CellType.NUMBER, CellType.FLAG, CellType.INSTANT
 
 STATISTICS = RowShape(
     {
@@ -124,7 +126,13 @@ STATISTICS = RowShape(
 # What a run's row begins with, and what only plans have.
 _MEASURES = {"counts": JoinCounts, "accuracy": Accuracy}
 _ELSEWHERE = frozenset({"name", "kind", "join", "why", "estimated_seconds"})
-_CELLS = {"int": _COUNT, "Rows": _COUNT, "float": _NUMBER, "tuple[str, ...]": _TEXTS}
+_CELLS = {
+    "int": _COUNT,
+    "Rows": _COUNT,
+    "float": _NUMBER,
+    "bool": _FLAG,
+    "tuple[str, ...]": _TEXTS,
+}
 
 
 def _result_columns() -> Iterator[tuple[str, CellType]]:
