@@ -64,7 +64,8 @@ lowest: machine-check install browser ## Run tests that start no JVM with the ol
 	@$(BIN)/uv pip compile --quiet --resolution lowest-direct --python $(BIN)/python --no-header \
 	    --no-annotate --no-emit-index-url --output-file $(VENV)-lowest/lowest.txt pyproject.toml
 	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --requirements $(VENV)-lowest/lowest.txt
-	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt --group test
+	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --constraints $(VENV)-lowest/lowest.txt \
+	    --group test --group docs --group release
 	@$(BIN)/uv pip install --quiet --python $(VENV)-lowest --no-deps --editable .
 	@$(VENV)-lowest/bin/python -m pytest -q -n $(WORKERS) --hypothesis-profile=quick \
 	    --ignore tests/cli --ignore tests/ci --ignore tests/spark -m "not spark and not fault and not s3"
@@ -99,6 +100,15 @@ golden: install ## Rewrite tests/golden; read the difference before you commit i
 	@$(BIN)/python -m pytest -q -m "not spark and not fault and not s3" --update-golden
 	@git --no-pager diff --stat -- tests/golden
 
+.PHONY: site
+site: install ## Build the documentation as a site in site/, which opens from disk and needs no network
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+	@echo "open site/index.html, or run: make site-serve"
+
+.PHONY: site-serve
+site-serve: install ## Serve the documentation at http://127.0.0.1:8000, and build it again as files change
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
+
 .PHONY: bench
 bench: install ## List the benchmarks and how to run them
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \
@@ -109,14 +119,15 @@ bench: install ## List the benchmarks and how to run them
 lock: install ## Resolve requirements-dev.lock and requirements-connect.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet uv
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --group test \
-	    --no-emit-index-url --no-header --output-file requirements-dev.lock pyproject.toml
+	    --group docs --group release --no-emit-index-url --no-header \
+	    --output-file requirements-dev.lock pyproject.toml
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.10 --extra connect \
 	    --constraint requirements-dev.lock --no-annotate --no-emit-index-url --no-header pyproject.toml \
 	    | grep -vFf <(grep -v '^ ' requirements-dev.lock) > requirements-connect.lock
 
 .PHONY: clean
 clean: ## Remove what the other targets made, .venv too
-	@rm -rf $(VENV) $(VENV)-lowest build dist examples/project/warehouse examples/project/.lancestat examples/catalog/.lancestat examples/duplicates/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	@rm -rf $(VENV) $(VENV)-lowest build dist site examples/project/warehouse examples/project/.lancestat examples/catalog/.lancestat examples/duplicates/.lancestat .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # pip is the venv's own: nothing on the machine but Python is needed.

@@ -1,0 +1,19 @@
+"""The wheel and the environment that the tests of documents share."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.documents.clean import CleanEnvironment, Distributions, build, install
+
+
+@pytest.fixture(scope="session")
+def distributions(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="session")
+def clean(
+    distributions: Distributions, tmp_path_factory: pytest.TempPathFactory
+) -> CleanEnvironment:
+    return install(distributions.wheel, tmp_path_factory.mktemp("clean") / "venv")

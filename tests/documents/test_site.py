@@ -1,0 +1,91 @@
+"""The documentation as a site: every link leads somewhere, and nothing comes from other hosts."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.documents.clean import ROOT
+from tests.report.site.browser import launched, visit
+
+_LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"([^\"]*)\"")
+
+
+def mkdocs(config: Path, site: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(site)],
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    ended = mkdocs(ROOT / "mkdocs.yml", folder)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return folder
+
+
+def test_every_page_is_on_the_site(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        assert (site / page.relative_to(ROOT / "docs").with_suffix(".html")).exists()
+
+
+def test_files_outside_the_documentation_have_pages(site: Path) -> None:
+    declared = (site / "specs" / "tables.yml.html").read_text("utf-8")
+    assert "<h1" in declared and "customers" in declared
+    assert "tables.yml.html" in (site / "specs" / "folder.html").read_text("utf-8")
+    assert "../specs/knn_joins.yml.html" in (site / "how-to" / "knn-joins.html").read_text("utf-8")
+
+
+def test_nothing_is_loaded_from_other_hosts(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = [url for url in _LOADED.findall(page.read_text("utf-8")) if "//" in url]
+        assert not loaded, page
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?https?:", style.read_text("utf-8")), style
+
+
+def test_the_api_is_what_the_package_offers(site: Path) -> None:
+    import lancestat
+
+    page = (site / "reference" / "api.html").read_text("utf-8")
+    for name in set(lancestat.__all__) - {"__version__"}:
+        assert re.search(rf'id="lancestat\.(\w+\.)*{name}"', page), name
+
+
+def test_the_site_is_searched_from_disk(site: Path) -> None:
+    with launched() as browser, visit(browser, site) as visitor:
+        page = visitor.open("index.html")
+        page.fill("input.md-search__input", "histograms")
+        page.wait_for_selector(".md-search-result__item a")
+        found = page.eval_on_selector_all(
+            ".md-search-result__item a", "links => links.map(link => link.href)"
+        )
+    assert any("/explanation/statistics.html" in link for link in found), found
+
+
+@pytest.mark.parametrize(
+    ("link", "complaint"),
+    [("absent.md", "'absent.md'"), ("index.md#absent", "'index.md#absent'"), ("/other", "/other")],
+)
+def test_a_link_that_leads_nowhere_fails_the_build(
+    link: str, complaint: str, tmp_path: Path
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "index.md").write_text(f"# Page\n\n[here]({link})\n", "utf-8")
+    config = tmp_path / "mkdocs.yml"
+    config.write_text(
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nhooks: []\nplugins: []\nnav: [index.md]\n",
+        "utf-8",
+    )
+    ended = mkdocs(config, tmp_path / "site")
+    assert ended.returncode == 1
+    assert complaint in ended.stderr
