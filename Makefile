@@ -109,6 +109,10 @@ site: install ## Build the documentation as a site in site/, which opens from di
 site-serve: install ## Serve the documentation at http://127.0.0.1:8000, and build it again as files change
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
 
+.PHONY: pictures
+pictures: machine-test install browser ## Draw the pictures of README again, from real output
+	@$(BIN)/python docs/pictures.py
+
 .PHONY: bench
 bench: install ## List the benchmarks and how to run them
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \

@@ -18,7 +18,7 @@ from mkdocs.structure.files import File, Files, InclusionLevel
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 _LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?\))")
-_FENCE = re.compile(r"^ *(```+)\w*\n.*?^ *\1$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ *(```+)[^\n`]*\n.*?^ *\1$", re.MULTILINE | re.DOTALL)
 _LANGUAGES = {".yml": "yaml", ".py": "python", ".json": "json", ".java": "java", ".patch": "diff"}
 _NOT_SEARCHED = "---\nsearch: {exclude: true}\n---\n"
 _IMAGES = {".svg", ".png"}

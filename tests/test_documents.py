@@ -43,7 +43,10 @@ PAGES = sorted(
 # Pages about the repository's own files; others are also about users' files.
 OF_THE_CODE = [page for page in PAGES if page[0].isupper() or page.startswith("docs/")]
 
-_FENCE = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+# Declarations with a mistake, which the page goes on to correct; tests/documents runs them.
+MISTAKES = {"docs/tutorials/first-project.md": "colums:"}
+
+_FENCE = re.compile(r"^ *```(\w*)(?: title=[^\n]*)?\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 _SPAN = re.compile(r"`([^`\n]+)`")
 _OWN_FOLDERS = ("lancestat", "tests", "docs", "examples", "schemas", "benchmarks", "ci", ".ci")
@@ -136,6 +139,8 @@ def test_targets_of_make_that_are_named_exist(page: str) -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_yaml_that_is_shown_is_valid(page: str) -> None:
     for block in blocks(page, "yaml"):
+        if page in MISTAKES and MISTAKES[page] in block:
+            continue
         document = yaml.safe_load(block)
         kind = "project" if "targets" in document else "specs"
         if "repos" not in document:

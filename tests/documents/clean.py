@@ -45,7 +45,10 @@ class CleanEnvironment:
         return {
             **kept,
             **short_lived(),
-            "PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}",
+            # Programs of the tests, such as tpchgen-cli, come last.
+            "PATH": os.pathsep.join(
+                (str(self.folder / "bin"), os.environ["PATH"], str(Path(sys.executable).parent))
+            ),
             "HOME": str(home),
             "COLUMNS": "100",
             "PYTHONIOENCODING": "utf-8",

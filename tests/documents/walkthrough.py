@@ -168,8 +168,7 @@ def rewrite(page: Path, results: list[tuple[Command, Printed]], folder: Path) ->
     text = page.read_text("utf-8")
     position = 0
     for command, printed in results:
-        last = command.text.splitlines()[-1]
-        position = text.index("\n", text.index(last, position)) + 1
+        position = text.index("\n", text.index(f"$ {command.text}", position)) + 1
         if not command.shown or any(line.strip() == ELLIPSIS for line in command.shown):
             continue
         old = "".join(f"{line}\n" for line in command.shown)
