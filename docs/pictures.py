@@ -1,8 +1,8 @@
 """Draws the pictures of README from real output: `make pictures`.
 
-`images/explain-before.svg` and `images/explain-after.svg` are the plans of one query without and with
-statistics, over the tables of the tutorial about joins. `images/pages.png` is the overview that
-`lancestat docs` writes, in headless Chromium.
+`images/explain-before.svg` and `images/explain-after.svg` are the plans of one query without and
+with statistics, over the tables of the tutorial about joins. `images/pages.png` is the page of a
+table that `lancestat docs` writes, in headless Chromium.
 """
 
 from __future__ import annotations
@@ -25,6 +25,17 @@ _CHARACTER = 7.83
 # What stands out in each picture.
 _BAD = re.compile(r"SortMergeJoin|^ *[\d,]{16,}|[\d,]+ PB")
 _GOOD = re.compile(r"BroadcastHashJoin")
+
+_STYLE = """
+text { font: 13px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; }
+text { fill: #24292f; white-space: pre; } rect { fill: #f6f8fa; stroke: #d0d7de; }
+.title { fill: #57606a; } .bad { fill: #b42318; } .good { fill: #116329; }
+.bad, .good { font-weight: bold; }
+@media (prefers-color-scheme: dark) {
+text { fill: #e6edf3; } rect { fill: #161b22; stroke: #30363d; }
+.title { fill: #8b949e; } .bad { fill: #ff7b72; } .good { fill: #56d364; }
+}
+"""
 
 
 def main() -> None:
@@ -64,28 +75,17 @@ def _draw(name: str, title: str, output: str, marked: re.Pattern[str], kind: str
     width = round(2 * _MARGIN + _CHARACTER * max(map(len, lines)))
     rows = [f'<tspan class="title">$ lancestat sql --explain "..."   # {title}</tspan>', ""]
     rows += [_marked(line, marked, kind) for line in lines]
-    text = "".join(
-        f'<text xml:space="preserve" x="{_MARGIN}" y="{_MARGIN + _LINE * number + _SIZE}">{row}</text>\n'
-        for number, row in enumerate(rows)
-        if row
-    )
-    (IMAGES / f"{name}.svg").write_text(
-        f"""<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">
-<style>
-text {{ font: {_SIZE}px ui-monospace, "DejaVu Sans Mono", Menlo, Consolas, monospace; fill: #24292f; white-space: pre; }}
-rect {{ fill: #f6f8fa; stroke: #d0d7de; }}
-.title {{ fill: #57606a; }} .bad {{ fill: #b42318; font-weight: bold; }} .good {{ fill: #116329; font-weight: bold; }}
-@media (prefers-color-scheme: dark) {{
-text {{ fill: #e6edf3; }} rect {{ fill: #161b22; stroke: #30363d; }}
-.title {{ fill: #8b949e; }} .bad {{ fill: #ff7b72; }} .good {{ fill: #56d364; }}
-}}
-</style>
-<title>The plan of one query {title}, with the rows that Spark expects of each operator</title>
-<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="6"/>
-{text}</svg>
-""",
-        "utf-8",
-    )
+    size = f'width="{width}" height="{height}"'
+    drawn = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" {size}>',
+        f"<title>The plan of a query {title}, with the rows that Spark expects</title>",
+        f"<style>{_STYLE}</style>",
+        f'<rect x="0.5" y="0.5" width="{width - 1}" height="{height - 1}" rx="6"/>',
+    ]
+    for number, row in enumerate(rows):
+        place = f'x="{_MARGIN}" y="{_MARGIN + _LINE * number + _SIZE}"'
+        drawn.append(f'<text xml:space="preserve" {place}>{row}</text>')
+    (IMAGES / f"{name}.svg").write_text("\n".join([*drawn, "</svg>", ""]), "utf-8")
 
 
 def _marked(line: str, marked: re.Pattern[str], kind: str) -> str:

@@ -46,7 +46,7 @@ def _expand(item: Any, named: set[str]) -> Any:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for each file outside `docs/` that a page links to, and those that these link to."""
+    """Add a page for each file outside `docs/` that a page links to, directly or by others."""
     waiting = [DOCS / file.src_uri for file in files.documentation_pages()]
     waiting += [ROOT / page for page in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")]
     waiting += [ROOT / "benchmarks" / "README.md"]
@@ -71,7 +71,7 @@ def on_page_markdown(markdown: str, page: Any, **_: object) -> str:
 
     def rewritten(match: re.Match[str]) -> str:
         target = _target(path, match[2])
-        if target is None or path.is_relative_to(DOCS) and target.is_relative_to(DOCS):
+        if target is None or (path.is_relative_to(DOCS) and target.is_relative_to(DOCS)):
             return match[0]
         return f"{match[1]}{os.path.relpath(_src_uri(target), here)}{match[3]}"
 
@@ -130,7 +130,10 @@ def _generated(path: Path, config: MkDocsConfig) -> File:
     if path.suffix == ".md":
         content = path.read_text("utf-8")
     elif path.is_dir():
-        names = [os.path.relpath(_src_uri(child), _src_uri(path).rpartition("/")[0]) for child in _targets(path)]
+        names = [
+            os.path.relpath(_src_uri(child), _src_uri(path).rpartition("/")[0])
+            for child in _targets(path)
+        ]
         content = title + "".join(f"- [{name.removesuffix('.md')}]({name})\n" for name in names)
     else:
         language = _LANGUAGES.get(path.suffix, "text")

@@ -87,7 +87,9 @@ def install(wheel: Path, folder: Path) -> CleanEnvironment:
         ]
     )
     [site_packages] = folder.glob("lib/python3*/site-packages")
-    borrowed = [path for path in sys.path if path.endswith("-packages") or ".spark-versions" in path]
+    borrowed = [
+        path for path in sys.path if path.endswith("-packages") or ".spark-versions" in path
+    ]
     (site_packages / "dependencies.pth").write_text("\n".join(borrowed) + "\n", "utf-8")
     return clean
 

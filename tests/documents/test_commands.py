@@ -1,4 +1,4 @@
-"""Every command that a page shows runs with the wheel, or is listed here with the reason why not."""
+"""Every command that a page shows runs with the wheel, or is listed with the reason why not."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ git switch --quiet --create change && sed -i 's/columns: all/columns: [order_id]
     "docs/how-to/knn-joins.md": f"{STARTER} && mv specs/knn_joins.yml.example specs/knn_joins.yml",
     "docs/how-to/operations.md": STARTER,
     "docs/how-to/spark.md": TPCH,
-    "examples/project/README.md": f"{TPCH} cd ../.. && mkdir -p .venv/bin && touch .venv/bin/activate",
+    # The environment is that of the tests, so there is nothing to activate.
+    "examples/project/README.md": f"{TPCH} cd ../.. && mkdir -p .venv/bin && :> .venv/bin/activate",
 }
 WITH_SPARK = {"docs/how-to/spark.md", "examples/project/README.md", "README.md"}
 

@@ -18,7 +18,10 @@ def test_the_wheel_holds_the_package_its_schemas_and_the_starter(
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lancestat").rglob("*.py")}
     sources = {path.relative_to(ROOT).as_posix() for path in (ROOT / "lancestat").rglob("*.java")}
     assert sources and modules | sources <= names
-    assert {"lancestat/schemas/lancestat_specs.schema.json", "lancestat/templates/specs/tables.yml"} <= names
+    assert {
+        "lancestat/schemas/lancestat_specs.schema.json",
+        "lancestat/templates/specs/tables.yml",
+    } <= names
     assert not [name for name in names if not name.startswith("lancestat")]
 
 

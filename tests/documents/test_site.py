@@ -83,7 +83,8 @@ def test_a_link_that_leads_nowhere_fails_the_build(
     (tmp_path / "docs" / "index.md").write_text(f"# Page\n\n[here]({link})\n", "utf-8")
     config = tmp_path / "mkdocs.yml"
     config.write_text(
-        f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\nhooks: []\nplugins: []\nnav: [index.md]\n",
+        f"INHERIT: {ROOT / 'mkdocs.yml'}\ndocs_dir: docs\n"
+        "hooks: []\nplugins: []\nnav: [index.md]\n",
         "utf-8",
     )
     ended = mkdocs(config, tmp_path / "site")

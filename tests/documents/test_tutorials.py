@@ -16,7 +16,9 @@ WITHOUT_SPARK = {"first-project"}
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, id=page.stem, marks=[] if page.stem in WITHOUT_SPARK else pytest.mark.spark)
+        pytest.param(
+            page, id=page.stem, marks=[] if page.stem in WITHOUT_SPARK else pytest.mark.spark
+        )
         for page in TUTORIALS
     ],
 )

@@ -1,9 +1,8 @@
 """Runs the commands that a page shows, as its reader would, and compares what they print.
 
-A page is a sequence of blocks. A block with a title is a file: ```` ```yaml title="specs/a.yml" ````
-is written to that path. A `console` block has commands after `$`, continued on lines that are
-indented by four or more blanks, and below each what it prints. A block of `text` right after a
-console block that prints nothing continues it. Other blocks are only read.
+A page is a sequence of blocks. A block with a title (`yaml title="specs/a.yml"`) is a file, and is
+written to that path. A `console` block has commands after `$`, which go on for lines that are
+indented while a quotation is open, and below each what it prints. Other blocks are only read.
 """
 
 from __future__ import annotations
@@ -116,7 +115,9 @@ def run(
         timeout=timeout_seconds,
     )
     parts = ended.stdout.split(_ENDED)
-    printed = [Printed(text, int(code)) for text, code in zip(parts[::2], parts[1::2], strict=False)]
+    printed = [
+        Printed(text, int(code)) for text, code in zip(parts[::2], parts[1::2], strict=False)
+    ]
     return list(zip((s for s in steps if isinstance(s, Command)), printed, strict=True))
 
 
