@@ -152,3 +152,8 @@ def escape_json_commands(text: str) -> str:
     return "".join(
         char if char.isprintable() or char == "\n" else json.dumps(char)[1:-1] for char in spelled
     )
+
+
+def escape_non_ascii(text: str) -> str:
+    """A JSON text that is the same value, in ASCII."""
+    return "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)

@@ -11,6 +11,7 @@ from lancestat import __version__
 from lancestat.cli.command import ENVIRONMENT, Invocation, shared_options
 from lancestat.cli.failure import ExitCode
 from lancestat.cli.group import Entry, RootGroup
+from lancestat.presentation.terminal import replace_what_has_no_code
 
 COMMANDS = {
     "init": Entry("lancestat.cli.commands.init:init", "Create a working project."),
@@ -104,6 +105,7 @@ def main() -> None:
     if not sys.warnoptions:
         # Warnings of libraries are for developers, who ask for them with -W or PYTHONWARNINGS.
         warnings.simplefilter("ignore")
+    replace_what_has_no_code()
     try:
         cli(prog_name="lancestat", obj=Invocation(ends_process=True))
     except KeyboardInterrupt:

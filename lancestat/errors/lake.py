@@ -181,3 +181,13 @@ class FoundTableMissing(LakeError):
         "Correct the name, declare the table, or make a source find it: `lancestat list "
         "--discover` shows what sources find."
     )
+
+
+class NameNotEncodable(LakeError):
+    """Python's encoding of file names lacks a character of a folder or a file.
+
+    It is ASCII in the locale `C` where `PYTHONUTF8=0` is set, or an older encoding of the locale.
+    """
+
+    code = "LS219"
+    remedy = "Set `PYTHONUTF8=1`, or a locale of UTF-8 such as `LC_ALL=C.UTF-8`."

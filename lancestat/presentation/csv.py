@@ -9,10 +9,9 @@ import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
 
-import click
-
 from lancestat.formats import format_instant
 from lancestat.presentation.registry import Format, Page
+from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import QueryView, ShowView
 
 _ROWS_AT_ONCE = 1000
@@ -31,8 +30,7 @@ def _write(lines: Iterable[str]) -> None:
 
 def _flush(lines: list[str]) -> None:
     if lines:
-        # A value keeps its escape characters, which click would take for colours.
-        click.echo("\n".join(lines), color=True)
+        CONSOLE.csv("\n".join(lines))
         lines.clear()
 
 

@@ -6,15 +6,23 @@ an escape sequence in a text is always somebody else's.
 
 from __future__ import annotations
 
+import io
 import os
 import shutil
+import sys
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import click
 
-from lancestat.formats import PAINT, escape_commands, escape_json_commands, visible
+from lancestat.formats import (
+    PAINT,
+    escape_commands,
+    escape_json_commands,
+    escape_non_ascii,
+    visible,
+)
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 
 _TONES: dict[str, dict[str, object]] = {
@@ -106,9 +114,15 @@ class Console:
             click.echo(self._line(line, ZERO_WIDTH_SPACE))
 
     def json(self, text: str) -> None:
-        """Print a result in JSON, the one document of the command."""
+        """Print a result in JSON, the one document of the command, the same in every encoding."""
         self.has_document = True
-        click.echo(escape_json_commands(text))
+        escaped = escape_json_commands(text)
+        click.echo(escaped if _can_encode(escaped) else escape_non_ascii(escaped))
+
+    def csv(self, text: str) -> None:
+        """Print lines of CSV: as they are for programs, and so that nothing controls a terminal."""
+        # Without colours, click would take escape sequences out of values.
+        click.echo(visible(text, keep="\n\t") if sys.stdout.isatty() else text, color=True)
 
     def err(self, *lines: str) -> None:
         """Print lines to stderr."""
@@ -120,6 +134,25 @@ class Console:
 
 
 CONSOLE = Console()
+
+
+def replace_what_has_no_code() -> None:
+    """Let stdout and stderr spell out characters that their encoding does not have.
+
+    Such an encoding is Latin-1, and no encoding has the letters by which Python writes bytes of a
+    file's name that are no text. Where the encoding is ASCII, click prints UTF-8.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _can_encode(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def table(

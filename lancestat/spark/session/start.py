@@ -79,6 +79,7 @@ def start_jvm(
             **({} if shutil.which("java") == str(java.path) else {"JAVA_HOME": str(java.home)}),
             JDK_JAVA_OPTIONS=options or None,
             SPARK_SUBMIT_OPTS=" ".join(filter(None, submit_options)) or None,
+            **utf8_locale(os.environ),
             PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
             # `workers_python` runs on the driver too, to plan reads of Python data sources.
             PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
@@ -97,6 +98,16 @@ def start_jvm(
             printed = log.read().decode(errors="replace") or str(error)
             raise not_started(printed, conf) from None
     SparkContext._ensure_initialized(gateway=gateway)
+
+
+def utf8_locale(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what has to change in an environment for Java to find files by any name.
+
+    Java takes the encoding of file names from the locale, and that of `C` is ASCII. Python uses
+    UTF-8 there, and where only LANG says `C`, it has corrected that for what it starts.
+    """
+    is_ascii = environment.get("LC_ALL") in ("C", "POSIX")
+    return {"LC_ALL": "C.UTF-8"} if is_ascii else {}
 
 
 def not_started(output: str, conf: Mapping[str, str]) -> RunError:
