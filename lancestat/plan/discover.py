@@ -47,7 +47,7 @@ def discovered(spec: ProjectSpec, threads: int = 8) -> ProjectSpec:
         return spec
     catalogs = {**spec.target.catalogs, **_folders(spec)}
     spec = replace(spec, target=replace(spec.target, catalogs=catalogs))
-    listed = _listed(spec, spec.sources, threads)
+    listed = listed_places(spec, spec.sources, threads)
     listings = [_matched(source, listed[source.catalog_name]) for source in spec.sources]
     spec = replace(spec, source_notes=tuple(_pattern_notes(spec, listed)))
     found = _assigned(spec.sources, listings)
@@ -65,21 +65,55 @@ def discovered(spec: ProjectSpec, threads: int = 8) -> ProjectSpec:
     return merger.project([*errors, *merger.name_errors()])
 
 
-def list_sources(
-    spec: ProjectSpec, sources: Sequence[Source], threads: int = 8
-) -> list[list[TableName] | LakeError]:
-    """Return the tables that each source matches, or why they cannot be listed.
+@dataclass(frozen=True, slots=True)
+class FoundTable:
+    """A table that a source makes a node: `place` is the same for all spellings of its dataset."""
 
-    A catalog is asked once, whichever sources have it.
+    source: Source
+    table: TableName
+    node: str
+    place: str
+
+
+def found_tables(
+    spec: ProjectSpec, listed: Mapping[str, list[TableName] | LakeError]
+) -> list[FoundTable]:
+    """Return the tables that the sources of a project make nodes; no catalog is asked for one.
+
+    Declared tables, and those that get no usable name, are not among them.
+
+    Args:
+        spec: A project, whose sources have not been looked up.
+        listed: What catalogs and folders have, by name; sources of others find nothing.
     """
-    listed = _listed(spec, sources, threads)
-    return [_matched(source, listed[source.catalog_name]) for source in sources]
+    listings = [_matched(source, listed.get(source.catalog_name, [])) for source in spec.sources]
+    found = _assigned(spec.sources, listings)
+    folders = {**spec.target.catalogs, **_folders(spec)}
+    in_folders = [table for table, source in found.items() if source.catalog is None]
+    places = locate(in_folders, folders, lambda name: spec.options.declared(name.uri))
+    merger = _Merger(spec, places, asks_catalogs=False)
+    for table, source in found.items():
+        merger.add(table, source)
+    return [
+        FoundTable(source, table, name, _place(table, places.get(table)))
+        for name, table, source in merger.usable()
+    ]
 
 
-def _listed(
-    spec: ProjectSpec, sources: Sequence[Source], threads: int
+def _place(table: TableName, place: LocatedTable | LakeError | None) -> str:
+    return canonical_uri(place.uri) if isinstance(place, LocatedTable) else table.uri
+
+
+def listed_places(
+    spec: ProjectSpec, sources: Sequence[Source], threads: int = 8
 ) -> dict[str, list[TableName] | LakeError]:
-    """Return all tables of the sources' catalogs, or why they cannot be listed."""
+    """Return all tables of the sources' catalogs and folders by name, or why there are none.
+
+    Args:
+        spec: The project whose declarations of catalogs and storage options are used.
+        sources: Sources of the project, or of another one over the same places.
+        threads: How many are listed at once.
+    """
     catalogs = {**spec.target.catalogs, **_folders(spec)}
     names = list(dict.fromkeys(source.catalog_name for source in sources))
     with ThreadPoolExecutor(max(1, min(threads, len(names)))) as pool:
@@ -215,6 +249,7 @@ class _Merger:
 
     spec: ProjectSpec
     places: Mapping[TableName, LocatedTable | LakeError]
+    asks_catalogs: bool = True
     owners: dict[str, Node] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
     named: dict[str, list[tuple[str, TableName, Source]]] = field(default_factory=dict)
@@ -224,7 +259,9 @@ class _Merger:
     def __post_init__(self) -> None:
         declared = {node.dataset_uri for node in self.spec.nodes}
         # Where no found table has been located, none is compared by its place.
-        uris = located_uris(self.spec, declared) if self.places else {uri: uri for uri in declared}
+        uris = {uri: uri for uri in declared}
+        if self.places and self.asks_catalogs:
+            uris = located_uris(self.spec, declared)
         for node in self.spec.nodes:
             for uri in (node.dataset_uri, uris[node.dataset_uri]):
                 self.owners[self._key(uri)] = node
@@ -295,15 +332,18 @@ class _Merger:
                 names = " and ".join(str(table) for _, table, _ in tables)
                 yield source, f"{names} would all be called '{name}'"
 
+    def usable(self) -> Iterator[tuple[str, TableName, Source]]:
+        """Yield the tables whose names no declared node and no other table has."""
+        declared = {folded(node.name) for node in self.spec.nodes}
+        for spelled, tables in self.named.items():
+            if spelled not in declared and len(tables) == 1:
+                yield tables[0]
+
     def project(self, errors: Iterable[tuple[Source, LakeError]]) -> ProjectSpec:
         """The project with the nodes of tables, and those that stand for errors."""
         spec, origins = self.spec, dict(self.spec.origins)
-        declared = {folded(node.name) for node in spec.nodes}
         nodes: list[Node] = [self._of_source(node) for node in spec.nodes]
-        for spelled, tables in self.named.items():
-            if spelled in declared or len(tables) > 1:
-                continue
-            name, table, source = tables[0]
+        for name, table, source in self.usable():
             nodes.append(self._located(source.node(name, table), table))
             if source.origins:
                 origins[name] = source.origins

@@ -10,7 +10,7 @@ from lancestat.review.source import WORK_TREE
 from lancestat.review.values import NO_CHANGES, Change, Diff, NodeDiff, PropertyChange, Risk
 
 _SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
-_KINDS = {"table": "table", "knn_join": "KNN join"}
+_KINDS = {"table": "table", "source": "source", "knn_join": "KNN join"}
 
 
 def diff_view(diff: Diff) -> DiffView:
@@ -39,7 +39,7 @@ def _node(node: NodeDiff) -> NodeDiffView:
         node.name,
         _SYMBOLS[node.change],
         node.change.value,
-        _KINDS[node.kind.value],
+        _KINDS[node.kind_word],
         f"{node.location.file}:{node.location.line}",
         node.owners,
         () if node.change is Change.REMOVED else tuple(map(_property, node.properties)),
@@ -47,6 +47,7 @@ def _node(node: NodeDiff) -> NodeDiffView:
         tuple((note.risk.value, note.sentence) for note in node.risks),
         node.notes,
         size(node.cost_bytes) if node.cost_bytes else None,
+        node.tables,
     )
 
 

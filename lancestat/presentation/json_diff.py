@@ -10,7 +10,7 @@ risks           the words of all nodes, each once, sorted
 cost_bytes      what the first run reads for all changes together; null where some cannot be told
 settings        changes of the project and its target: a list of properties as below
 nodes           those that changed
-  name, kind    `table` or `knn_join`
+  name, kind    `table`, `knn_join`, or `source` for the tables of a source
   previous_name the name on BASE where it is another, else null
   change        `added`, `removed` or `changed`
   file, line    where it is declared, on HEAD if it is there
@@ -22,6 +22,9 @@ nodes           those that changed
                 "max_changed_rows"} with the bounds that are given; spans are in seconds
   columns       {"resolved", "gained", "lost"} or null where none gain or lose statistics; names
                 where `resolved`, else patterns
+  tables        of a source {"known", "gained", "lost", "renamed": [{"old", "new"}]} or null where
+                no table comes, goes or gets another name; names of nodes, and all that there is
+                where `known`
   cost_bytes    of this node
   risks         [{"risk": word, "message": sentence}]
   notes         sentences
@@ -37,7 +40,13 @@ from typing import TYPE_CHECKING
 from lancestat.presentation.views import DiffView
 
 if TYPE_CHECKING:
-    from lancestat.review.values import ColumnsChange, NodeDiff, Property, PropertyChange
+    from lancestat.review.values import (
+        ColumnsChange,
+        NodeDiff,
+        Property,
+        PropertyChange,
+        TablesChange,
+    )
 
 Payload = Mapping[str, object]
 
@@ -62,7 +71,7 @@ def diff_members(view: DiffView) -> dict[str, object]:
 def _node_diff(node: NodeDiff) -> Payload:
     return {
         "name": node.name,
-        "kind": node.kind.value,
+        "kind": node.kind_word,
         "previous_name": node.previous_name,
         "change": node.change.value,
         "file": node.location.file,
@@ -70,9 +79,19 @@ def _node_diff(node: NodeDiff) -> Payload:
         "owners": list(node.owners),
         "properties": [_property(change) for change in node.properties],
         "columns": None if node.columns is None else _columns_change(node.columns),
+        "tables": None if node.tables is None else _tables_change(node.tables),
         "cost_bytes": node.cost_bytes,
         "risks": [{"risk": note.risk.value, "message": note.sentence} for note in node.risks],
         "notes": list(node.notes),
+    }
+
+
+def _tables_change(tables: TablesChange) -> Payload:
+    return {
+        "known": tables.is_known,
+        "gained": list(tables.gained),
+        "lost": list(tables.lost),
+        "renamed": [{"old": old, "new": new} for old, new in tables.renamed],
     }
 
 

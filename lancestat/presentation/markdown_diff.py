@@ -17,7 +17,7 @@ from lancestat.presentation.text_diff import NOTHING
 from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
 
 if TYPE_CHECKING:
-    from lancestat.review.values import ColumnsChange
+    from lancestat.review.values import ColumnsChange, TablesChange
 
 MAX_CHARACTERS = 65_000
 """Below what GitHub takes in one comment, so that a marker fits too."""
@@ -121,6 +121,8 @@ def _node(node: NodeDiffView) -> Iterator[str]:
     yield from _properties(node.properties, is_new=node.change == "added")
     if node.columns is not None:
         yield from _columns(node.columns)
+    if node.tables is not None:
+        yield from _tables(node.tables)
     if node.cost:
         yield f"- first run reads about {node.cost}"
     yield from (f"- {prose(note)}" for note in node.notes)
@@ -131,6 +133,12 @@ def _columns(columns: ColumnsChange) -> Iterator[str]:
     for verb, names in (("gain", columns.gained), ("lose", columns.lost)):
         if names:
             yield f"- {what} that {verb} statistics: {_listed(names)}"
+
+
+def _tables(tables: TablesChange) -> Iterator[str]:
+    for words, names in (("come", tables.gained), ("are lost", tables.lost)):
+        if names:
+            yield f"- tables that {words}: {_listed(names)}"
 
 
 def _properties(changes: Sequence[PropertyView], *, is_new: bool) -> Iterator[str]:

@@ -12,6 +12,7 @@ from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
 NOTHING = "nothing"
 _TONES = {"added": "analyze", "changed": "refresh", "removed": "error"}
 _INDENT = " " * 13
+_NAMED = 30
 
 
 def diff_lines(view: DiffView, page: Page) -> list[str]:
@@ -54,6 +55,9 @@ def _node(node: NodeDiffView, width: int) -> Iterator[str]:
         how = "" if node.columns.are_names else " by pattern"
         yield from _columns(f"gains{how}", node.columns.gained, "analyze", width)
         yield from _columns(f"loses{how}", node.columns.lost, "error", width)
+    if node.tables is not None:
+        yield from _columns("gains", _cut(node.tables.gained), "analyze", width)
+        yield from _columns("loses", _cut(node.tables.lost), "error", width)
     for risk, sentence in node.risks:
         yield from _begun(f"! {risk}", f": {sentence}", "refresh", width)
     for note in node.notes:
@@ -87,6 +91,13 @@ def _lines(change: PropertyView, width: int) -> Iterator[str]:
 def _columns(word: str, names: Sequence[str], tone: str, width: int) -> Iterator[str]:
     if names:
         yield from _begun(word, f" {', '.join(names)}", tone, width)
+
+
+def _cut(names: Sequence[str]) -> Sequence[str]:
+    """Return names, of many only the first."""
+    if len(names) <= _NAMED:
+        return names
+    return (*names[:_NAMED], f"and {count(len(names) - _NAMED)} more")
 
 
 def _begun(word: str, rest: str, tone: str, width: int) -> Iterator[str]:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
     from lancestat.review.comment import CommentResult
-    from lancestat.review.values import ColumnsChange, Diff, PropertyChange
+    from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
     from lancestat.spark.sql.explain import PlanExplanation
     from lancestat.spec.model import Node
     from lancestat.state.garbage_collection import GarbageReport
@@ -348,6 +348,7 @@ class NodeDiffView(NamedTuple):
     risks: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
     cost: str | None
+    tables: TablesChange | None = None
 
 
 class DiffView(NamedTuple):

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from lancestat.errors import ForeignState
+from lancestat.plan.discover import without_stand_ins
 from lancestat.review.evidence import (
     Evidence,
     gather,
@@ -26,12 +27,22 @@ from lancestat.review.properties import (
     without_flags,
 )
 from lancestat.review.source import Side, Sides, find_sides
-from lancestat.review.sources import match_notes, pattern_changes, with_sources
+from lancestat.review.sources import (
+    SourceChange,
+    SourceTables,
+    Taken,
+    compare_tables,
+    named_sources,
+    source_properties,
+    stands_for_source,
+    with_sources,
+    without_defaults,
+)
 from lancestat.review.table_diff import TableChange
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.model import KnnJoin, Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.selection import select_on_either
 from lancestat.state.identity import canonical_uri
 from lancestat.state.store import open_state
@@ -91,7 +102,7 @@ def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
     return {identity: node for identity, node in alone.items() if node is not None}
 
 
-NodeChange = TableChange | JoinChange
+NodeChange = TableChange | JoinChange | SourceChange
 
 _FELT_BY_READERS = frozenset((Risk.DATASET_MOVED, Risk.OUTPUT_MOVED, Risk.JOIN_MEANING_CHANGED))
 
@@ -124,7 +135,18 @@ class Comparison:
             now: An aware instant.
         """
         pairs = [pair for pair in pair_nodes(self.base, self.head) if pair.names & names]
-        changed = [(pair, change) for pair in pairs if (change := self._changed(pair)) is not None]
+        one_sided = [pair.node for pair in pairs if pair.old is None or pair.new is None]
+        tables = compare_tables(
+            without_stand_ins(self.base),
+            without_stand_ins(self.head),
+            self.mask,
+            is_opened=state is not None,
+            has_moved=any(node.kind is NodeKind.TABLE for node in one_sided),
+        )
+        pairs = [_completed(pair, tables) for pair in pairs]
+        changed = [
+            (pair, change) for pair in pairs if (change := self._changed(pair, tables)) is not None
+        ]
         evidence = self._evidence((change for _, change in changed), state, now)
         settings = changes(
             *(
@@ -132,8 +154,6 @@ class Comparison:
                 for spec in (self.base, self.head)
             )
         )
-        settings = (*settings, *pattern_changes(self.base, self.head, self.mask))
-        matched = match_notes(self.base, self.head, self.mask) if state is not None else ()
         return Diff(
             project=self.mask.line(self.head.name),
             target=self.mask.line(self.head.target.name),
@@ -142,20 +162,29 @@ class Comparison:
             nodes=tuple(self._node(pair, change, evidence) for pair, change in changed),
             unchanged=len(pairs) - len(changed),
             settings=settings,
-            notes=(*_moved_state(settings), *evidence.notes, *matched),
+            notes=(*_moved_state(settings), *evidence.notes),
             base_commit=self.commits[0],
             head_commit=self.commits[1],
         )
 
-    def _changed(self, pair: NodePair) -> NodeChange | None:
+    def _changed(self, pair: NodePair, tables: SourceTables) -> NodeChange | None:
         old, new = pair.old, pair.new
-        before = {} if old is None else node_properties(old, _origins(self.base, old), self.mask)
-        after = {} if new is None else node_properties(new, _origins(self.head, new), self.mask)
+        before = {} if old is None else self._properties(self.base, old, tables)
+        after = {} if new is None else self._properties(self.head, new, tables)
         if old is None or new is None:
             before, after = without_flags(before), without_flags(after)
+            if stands_for_source(pair.node):
+                before, after = without_defaults(before), without_defaults(after)
         changed = changes(before, after)
         if old is not None and new is not None and old.name != new.name:
             changed = (_renamed(old, new), *changed)
+        if stands_for_source(pair.node):
+            assert not isinstance(old, KnnJoin) and not isinstance(new, KnnJoin)
+            given, unknown = tables.of(pair.node.name)
+            taken = tuple(self._taken(pair.node.name, tables))
+            if not changed and given.is_empty and not taken:
+                return None
+            return SourceChange(TableChange(old, new, changed), given, unknown, taken)
         if not changed:
             return None
         match old, new:
@@ -165,6 +194,27 @@ class Comparison:
                 return JoinChange(old, new, changed)
             case _:
                 raise AssertionError(f"nodes of two kinds: {old}, {new}")
+
+    def _taken(self, name: str, tables: SourceTables) -> Iterator[Taken]:
+        """Yield the tables that a source of HEAD takes from other sources of BASE."""
+        for giver, names in tables.taken.get(name, {}).items():
+            old, new = self.base.node(giver), self.head.node(name)
+            assert isinstance(old, Table) and isinstance(new, Table)
+            before = node_properties(old, _origins(self.base, old), self.mask)
+            after = node_properties(new, _origins(self.head, new), self.mask)
+            changed = tuple(change for change in changes(before, after) if change.name != "uri")
+            yield Taken(
+                giver, tuple(sorted(names)), TableChange(replace(old, uri=new.uri), new, changed)
+            )
+
+    def _properties(
+        self, spec: ProjectSpec, node: Node, tables: SourceTables
+    ) -> dict[str, Property]:
+        origins = tables.origins.get(id(node), _origins(spec, node))
+        stated = node_properties(node, origins, self.mask)
+        if not stands_for_source(node):
+            return stated
+        return source_properties(named_sources(spec)[node.name], stated, self.mask)
 
     def _evidence(
         self,
@@ -202,6 +252,8 @@ class Comparison:
             owners=mask.lines(dict.fromkeys(self._owners(pair))),
             properties=change.changed,
             columns=findings.columns,
+            tables=findings.tables,
+            is_source=isinstance(change, SourceChange),
             cost_bytes=findings.cost_bytes,
             risks=tuple(RiskNote(note.risk, mask.line(note.sentence)) for note in findings.risks),
             notes=mask.lines((*findings.notes, *readers)),
@@ -220,6 +272,15 @@ class Comparison:
         readers = [reader for reader, reads in dependencies(self.head).items() if name in reads]
         if readers:
             yield f"read by {', '.join(readers)}"
+
+
+def _completed(pair: NodePair, tables: SourceTables) -> NodePair:
+    """Return a pair with what a source makes of a table that only one side declares."""
+    if pair.old is None:
+        return replace(pair, old=tables.partner(pair.node, is_new=True))
+    if pair.new is None:
+        return replace(pair, new=tables.partner(pair.node, is_new=False))
+    return pair
 
 
 def _moved_state(settings: Iterable[PropertyChange]) -> Iterator[str]:

@@ -1,22 +1,35 @@
-"""Sources in a diff: the keys of their tables, their patterns, and what these match."""
+"""Sources in a diff: the keys of their tables, their patterns, and the tables that they give."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 
 from lancestat.errors import LakeError
 from lancestat.formats import count
-from lancestat.plan.discover import list_sources
-from lancestat.review.evidence import has_same_options
+from lancestat.plan.discover import FoundTable, found_tables, listed_places
+from lancestat.plan.locate import located_uris
+from lancestat.redact import Origin
+from lancestat.review.evidence import Evidence, has_same_options
 from lancestat.review.mask import Mask
-from lancestat.review.values import Property, PropertyChange
+from lancestat.review.properties import Properties
+from lancestat.review.table_diff import TableChange
+from lancestat.review.values import (
+    Findings,
+    Property,
+    PropertyChange,
+    Risk,
+    RiskNote,
+    TablesChange,
+)
+from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import TableName
-from lancestat.spec.model import ProjectSpec, Source, Table
+from lancestat.spec.model import Node, ProjectSpec, Source, Table
+from lancestat.spec.source import DEFAULT_NAME, is_source
+from lancestat.state.identity import canonical_uri
 
-_MOST_NAMED = 10
-
-Named = Mapping[str, Source]
+_NAMED = 8
+_MEANING = ("catalog", "uri", "include", "exclude", "name")
 
 
 def with_sources(spec: ProjectSpec) -> ProjectSpec:
@@ -45,76 +58,309 @@ def named_sources(spec: ProjectSpec) -> dict[str, Source]:
     return named
 
 
-def pattern_changes(base: ProjectSpec, head: ProjectSpec, mask: Mask) -> Iterator[PropertyChange]:
-    """Yield what changes in the patterns and the names of sources."""
-    old, new = named_sources(base), named_sources(head)
-    for name in dict.fromkeys((*old, *new)):
-        before, after = old.get(name), new.get(name)
-        for key in ("include", "exclude", "name"):
-            sides = [_property(source, key, mask) for source in (before, after)]
-            values = [None if side is None else side.value for side in sides]
-            if values[0] != values[1]:
-                yield PropertyChange(f"{name}.{key}", *sides)
+def stands_for_source(node: Node | None) -> bool:
+    """Whether a node is one of `with_sources`."""
+    return isinstance(node, Table) and is_source(node)
 
 
-def _property(source: Source | None, key: str, mask: Mask) -> Property | None:
-    if source is None:
-        return None
+def source_properties(source: Source, properties: Properties, mask: Mask) -> dict[str, Property]:
+    """Return what a source declares: where it looks, its patterns, then keys of its tables."""
+    stated = {key: _property(source, key, mask) for key in _MEANING}
+    return {
+        **{key: stated for key, stated in stated.items() if stated is not None},
+        **{key: stated for key, stated in properties.items() if key != "uri"},
+    }
+
+
+def without_defaults(properties: Properties) -> dict[str, Property]:
+    """Return properties less the pattern and the template that sources have if they name none."""
+    plain = {"include": ["*"], "name": DEFAULT_NAME}
+    return {name: stated for name, stated in properties.items() if plain.get(name) != stated.value}
+
+
+def _property(source: Source, key: str, mask: Mask) -> Property | None:
     value = getattr(source, key)
-    if key == "name":
+    if not value:
+        return None
+    if isinstance(value, str):
         return Property(value, mask.text(value), mask.text(value))
     texts = [mask.text(text) for text in value]
-    return Property(list(value), ", ".join(texts), list(texts)) if value else None
+    return Property(list(value), ", ".join(texts), list(texts))
 
 
-def match_notes(base: ProjectSpec, head: ProjectSpec, mask: Mask) -> Iterator[str]:
-    """Yield sentences on the tables that sources of HEAD match and those of BASE do not.
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Tables that another source gave on BASE, and what changes with the keys of the new one."""
 
-    Only catalogs and folders are asked of which BASE has a source, with BASE's own options.
+    giver: str
+    names: tuple[str, ...]
+    change: TableChange
+
+    @property
+    def note(self) -> str:
+        """Which tables these are, and which of their keys differ."""
+        keys = ", ".join(changed.name for changed in self.change.changed) or "nothing"
+        return f"takes {_listed(self.names)} from {self.giver}; what changes for them: {keys}"
+
+    def placed(self, risk: RiskNote) -> RiskNote:
+        """Return a risk of these tables with their names."""
+        return RiskNote(risk.risk, f"{risk.sentence} (tables from {self.giver})")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """A source on both sides: the keys of its tables, and the tables themselves.
+
+    `unknown` says why it is not known what a side gives; `taken` are tables that other sources of
+    BASE gave.
     """
-    old = named_sources(base)
+
+    defaults: TableChange
+    tables: TablesChange
+    unknown: str | None = None
+    taken: tuple[Taken, ...] = ()
+
+    @property
+    def changed(self) -> tuple[PropertyChange, ...]:
+        """The properties that differ."""
+        return self.defaults.changed
+
+    def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        """Return the datasets that tell about the change: none, since tables are listed only."""
+        return ()
+
+    def judge(self, evidence: Evidence) -> Findings:
+        """Return what the tables lose and gain."""
+        old, new = self.defaults.old, self.defaults.new
+        is_both = old is not None and new is not None
+        findings = self.defaults.judge(evidence) if is_both else Findings()
+        more = _much_more(self, is_new=old is None)
+        taken = [(part, part.change.judge(evidence)) for part in self.taken]
+        costs = [findings.cost_bytes, *(found.cost_bytes for _, found in taken)]
+        costs_more = bool(more) or None in costs
+        return replace(
+            findings,
+            tables=None if self.tables.is_empty else self.tables,
+            cost_bytes=None if costs_more else findings.cost_bytes,
+            risks=(
+                *findings.risks,
+                *(part.placed(note) for part, found in taken for note in found.risks),
+                *_lost(self, is_gone=new is None),
+                *more,
+                *_unknown(self),
+            ),
+            notes=(*findings.notes, *(part.note for part in self.taken), *_consequences(self)),
+        )
+
+
+def _lost(change: SourceChange, *, is_gone: bool) -> Iterator[RiskNote]:
+    lost = change.tables.lost
+    whose = f"{count(len(lost), 'table')}: {_listed(lost)}" if lost else "its tables"
+    if lost or (is_gone and not change.tables.is_known):
+        sentence = f"nothing refreshes the statistics of {whose}"
+        yield RiskNote(Risk.COVERAGE_LOST, sentence)
+
+
+def _much_more(change: SourceChange, *, is_new: bool) -> tuple[RiskNote, ...]:
+    gained = change.tables.gained
+    if not gained and not (is_new and not change.tables.is_known):
+        return ()
+    what = f"{count(len(gained), 'table')}: {_listed(gained)}" if gained else "its tables"
+    sentence = f"the first run reads an unknown amount more for {what}"
+    return (RiskNote(Risk.COST_INCREASED, sentence),)
+
+
+def _unknown(change: SourceChange) -> Iterator[RiskNote]:
+    if not change.tables.is_known:
+        sentence = f"which tables come and go is not known: {change.unknown}"
+        yield RiskNote(Risk.EFFECT_UNKNOWN, sentence)
+
+
+def _consequences(change: SourceChange) -> Iterator[str]:
+    if change.tables.lost:
+        yield "what is published stays in the manifests of these tables, where readers may find it"
+        yield "'lancestat gc' drops what the state knows of them"
+    if change.tables.renamed:
+        names = tuple(f"{old} is now {new}" for old, new in change.tables.renamed)
+        yield f"queries and selections need other names: {_listed(names)}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+@dataclass(slots=True)
+class SourceTables:
+    """What sources of two sides give, by what a diff calls them.
+
+    `before` and `after` are all tables by their places, `taken` those that another source of BASE
+    gave, by both sources' names, `origins` those of the values of partners by `id`. Only catalogs
+    and folders are listed of which BASE has a source, by BASE's own declarations.
+    """
+
+    changes: dict[str, TablesChange] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    before: dict[str, FoundTable] = field(default_factory=dict)
+    after: dict[str, FoundTable] = field(default_factory=dict)
+    taken: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    origins: dict[int, Mapping[str, Origin]] = field(default_factory=dict)
+
+    def of(self, name: str) -> tuple[TablesChange, str | None]:
+        """Return what changes of the tables of a source, and why that may not be all."""
+        reason = self.unknown.get(name)
+        change = self.changes.get(name, TablesChange())
+        return replace(change, is_known=reason is None), reason
+
+    def partner(self, node: Node, *, is_new: bool) -> Table | None:
+        """Return the node that a source makes of the same table on the other side, None for none.
+
+        Args:
+            node: One that a side declares, and the other does not.
+            is_new: Whether HEAD declares it.
+        """
+        if not isinstance(node, Table) or is_source(node):
+            return None
+        found = (self.before if is_new else self.after).get(_place(node.uri))
+        if found is None:
+            return None
+        made = replace(found.source.node(found.node, found.table), uri=node.uri)
+        self.origins[id(made)] = found.source.origins
+        return made
+
+
+def compare_tables(
+    base: ProjectSpec, head: ProjectSpec, mask: Mask, *, is_opened: bool, has_moved: bool
+) -> SourceTables:
+    """Compare the tables that the sources of both sides give, as catalogs and folders are now.
+
+    Args:
+        base: A project without nodes for its sources.
+        head: Likewise.
+        mask: Redacts names and reasons.
+        is_opened: Whether catalogs and folders may be listed at all.
+        has_moved: Whether a side declares a table that a source of the other may give.
+    """
+    old, new = named_sources(base), named_sources(head)
+    changed = [
+        name
+        for name in dict.fromkeys((*new, *old))
+        if not _gives_same(base, old.get(name), head, new.get(name))
+    ]
+    tables = SourceTables()
+    if not changed and not (has_moved and (old or new)):
+        return tables
+    listed, refused = _look_up(base, head, is_opened=is_opened)
+    for name in changed:
+        for source in filter(None, (new.get(name), old.get(name))):
+            if source.catalog_name in refused:
+                tables.unknown.setdefault(name, mask.line(refused[source.catalog_name]))
+    before, after = found_tables(base, listed), found_tables(head, listed)
+    names = {id(source): name for side in (old, new) for name, source in side.items()}
+    tables.before, tables.after = ({found.place: found for found in one} for one in (before, after))
+    _compare(tables, base, head, names, mask)
+    return tables
+
+
+def _gives_same(
+    base: ProjectSpec, before: Source | None, head: ProjectSpec, after: Source | None
+) -> bool:
+    """Whether a source asks the same place for the same tables, by the same names."""
+    if before is None or after is None:
+        return False
+    catalogs = [
+        None if source.catalog is None else spec.target.catalogs.get(source.catalog)
+        for spec, source in ((base, before), (head, after))
+    ]
+    is_same = all(getattr(before, key) == getattr(after, key) for key in _MEANING)
+    return is_same and catalogs[0] == catalogs[1]
+
+
+def _look_up(
+    base: ProjectSpec, head: ProjectSpec, *, is_opened: bool
+) -> tuple[Mapping[str, list[TableName] | LakeError], dict[str, str]]:
+    """List what may be listed; return that, and why others are not."""
     trusted = {source.catalog_name for source in base.sources}
-    for name, source in named_sources(head).items():
-        before = old.get(name)
-        if before is not None and _matches_same(before, source):
-            continue
-        if source.catalog_name not in trusted or not has_same_options(base, head):
-            reason = "BASE has no source there, or other options or catalogs"
-            yield f"what {mask.line(name)} matches is not looked up: {reason}"
-            continue
-        yield from _compared(base, name, before, source, mask)
-    for name in old.keys() - named_sources(head).keys():
-        yield f"the tables of {mask.line(name)} are nodes no more, unless they are declared"
+    refused: dict[str, str] = {}
+    for name in {source.catalog_name for source in (*base.sources, *head.sources)}:
+        if not is_opened:
+            refused[name] = "it is not looked up with --no-datasets"
+        elif not has_same_options(base, head):
+            refused[name] = (
+                "it is not looked up, since the storage options or the catalogs are not those of "
+                "BASE"
+            )
+        elif name not in trusted:
+            refused[name] = "it is not looked up, since BASE has no source there"
+    asked = [source for source in base.sources if source.catalog_name not in refused]
+    listed = listed_places(base, asked) if asked else {}
+    for name, tables in listed.items():
+        if isinstance(tables, LakeError):
+            refused[name] = f"it cannot be looked up: {tables.code} {tables.message}"
+    return {name: tables for name, tables in listed.items() if name not in refused}, refused
 
 
-def _matches_same(before: Source, after: Source) -> bool:
-    keys = ("catalog", "uri", "include", "exclude")
-    return all(getattr(before, key) == getattr(after, key) for key in keys)
+def _compare(
+    tables: SourceTables,
+    base: ProjectSpec,
+    head: ProjectSpec,
+    names: Mapping[int, str],
+    mask: Mask,
+) -> None:
+    then, now = tables.before, tables.after
+    declared_then, declared_now = _declared(base), _declared(head)
+    lost = [found for place, found in then.items() if place not in now.keys() | declared_now]
+    lost = _not_declared_elsewhere(base, lost, declared_now - declared_then)
+    gained = [found for place, found in now.items() if place not in then.keys() | declared_then]
+    renamed = [
+        (then[place], found)
+        for place, found in now.items()
+        if place in then and then[place].node != found.node
+    ]
+    for name in dict.fromkeys(names.values()):
+        change = TablesChange(
+            gained=_names(gained, name, names, mask),
+            lost=_names(lost, name, names, mask),
+            renamed=tuple(
+                (mask.line(old.node), mask.line(new.node))
+                for old, new in renamed
+                if names[id(new.source)] == name
+            ),
+        )
+        if not change.is_empty:
+            tables.changes[name] = change
+    for place, found in now.items():
+        if place in then and names[id(then[place].source)] != names[id(found.source)]:
+            givers = tables.taken.setdefault(names[id(found.source)], {})
+            givers.setdefault(names[id(then[place].source)], []).append(mask.line(found.node))
 
 
-def _compared(
-    base: ProjectSpec, name: str, before: Source | None, after: Source, mask: Mask
-) -> Iterator[str]:
-    sources = [after] if before is None else [after, before]
-    listings = list_sources(base, sources)
-    tables: list[set[TableName]] = []
-    for listing in listings:
-        if isinstance(listing, LakeError):
-            message = mask.line(listing.message)
-            yield f"{mask.line(name)} cannot be looked up: {listing.code} {message}"
-            return
-        tables.append(set(listing))
-    now, then = tables[0], tables[1] if len(tables) > 1 else set[TableName]()
-    yield (
-        f"{mask.line(name)} matches {count(len(now), 'table')}{_named(', new', now - then, mask)}"
-        f"{_named(', no longer', then - now, mask)}"
+def _names(
+    found: Iterable[FoundTable], name: str, names: Mapping[int, str], mask: Mask
+) -> tuple[str, ...]:
+    return tuple(
+        sorted(mask.line(table.node) for table in found if names[id(table.source)] == name)
     )
 
 
-def _named(what: str, tables: set[TableName], mask: Mask) -> str:
-    if not tables:
-        return ""
-    names = sorted(".".join(table.identifier) for table in tables)
-    rest = len(names) - _MOST_NAMED
-    more = f" and {count(rest)} more" if rest > 0 else ""
-    return f"{what}: {mask.line(', '.join(names[:_MOST_NAMED]))}{more}"
+def _declared(spec: ProjectSpec) -> frozenset[str]:
+    """The places of declared tables, as `FoundTable` has them."""
+    return frozenset(_place(node.dataset_uri) for node in spec.nodes)
+
+
+def _place(uri: str) -> str:
+    return uri if uri.startswith(CATALOG_SCHEME) else canonical_uri(uri)
+
+
+def _not_declared_elsewhere(
+    base: ProjectSpec, lost: list[FoundTable], declared: frozenset[str]
+) -> list[FoundTable]:
+    """Return tables less those that HEAD declares by the URIs that BASE's catalogs have them at."""
+    uris = {place for place in declared if not place.startswith(CATALOG_SCHEME)}
+    asked = [found.place for found in lost if found.place.startswith(CATALOG_SCHEME)]
+    if not uris or not asked:
+        return lost
+    located = located_uris(base, asked)
+    return [
+        found for found in lost if canonical_uri(located.get(found.place, found.place)) not in uris
+    ]

@@ -80,6 +80,25 @@ class ColumnsChange:
 
 
 @dataclass(frozen=True, slots=True)
+class TablesChange:
+    """The tables that a source gives to the project on HEAD and not on BASE, or the other way.
+
+    `renamed` are pairs of names of nodes. `is_known` is false where a side was not looked up: what
+    the others say is then not all.
+    """
+
+    gained: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
+    renamed: tuple[tuple[str, str], ...] = ()
+    is_known: bool = True
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the source is known to give the same tables by the same names."""
+        return self == TablesChange()
+
+
+@dataclass(frozen=True, slots=True)
 class RiskNote:
     """A risk of one node, and a sentence about it."""
 
@@ -92,6 +111,7 @@ class Findings:
     """The consequences of a change of a node."""
 
     columns: ColumnsChange | None = None
+    tables: TablesChange | None = None
     cost_bytes: int | None = 0
     risks: tuple[RiskNote, ...] = ()
     notes: tuple[str, ...] = ()
@@ -104,7 +124,7 @@ class NodeDiff:
     `previous_name` is set where it has another name. `owners` are those of both sides, `location`
     is on the side where the node is, HEAD before BASE. `cost_bytes` is what the first run reads for
     the change, None where it is not known. `notes` are what follows, and what could not be found
-    out.
+    out. `is_source` tells that it stands for a source, which may change `tables`.
     """
 
     name: str
@@ -118,6 +138,13 @@ class NodeDiff:
     cost_bytes: int | None = 0
     risks: tuple[RiskNote, ...] = ()
     notes: tuple[str, ...] = ()
+    tables: TablesChange | None = None
+    is_source: bool = False
+
+    @property
+    def kind_word(self) -> str:
+        """The kind as commands call it."""
+        return "source" if self.is_source else self.kind.value
 
     def __repr__(self) -> str:
         risks = ", ".join(sorted({note.risk.value for note in self.risks}))

@@ -29,6 +29,7 @@ class Risk(str, Enum):
     OUTPUT_MOVED = "output_moved"
     JOIN_MEANING_CHANGED = "join_meaning_changed"
     COST_INCREASED = "cost_increased"
+    EFFECT_UNKNOWN = "effect_unknown"
 
 
 class Role(Enum):

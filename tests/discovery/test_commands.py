@@ -205,13 +205,19 @@ def test_a_diff_compares_patterns_and_what_they_match(
 ) -> None:
     write(f"{LAKE}    include: ['sales.*']\n    defaults: {{policy: {{allow.stale: true}}}}\n")
     diff = payload(lancestat, "diff", "HEAD")
-    [setting] = diff["settings"]
-    assert setting["name"] == "source:lake.include"
-    assert (setting["old"], setting["new"]) == (["*"], ["sales.*"])
-    assert diff["risks"] == ["staleness_loosened"]
-    assert diff["notes"] == ["source:lake matches 1 table, no longer: crm.customers"]
+    [node] = diff["nodes"]
+    assert (node["name"], node["kind"], node["change"]) == ("source:lake", "source", "changed")
+    include = node["properties"][0]
+    assert (include["name"], include["old"], include["new"]) == ("include", ["*"], ["sales.*"])
+    assert diff["risks"] == ["coverage_lost", "staleness_loosened"]
+    assert node["tables"] == {
+        "known": True,
+        "gained": [],
+        "lost": ["crm_customers"],
+        "renamed": [],
+    }
     failing = lancestat("diff", "HEAD", "--fail-on", "staleness_loosened", "--no-datasets")
-    assert failing.exit_code == 3 and "crm.customers" not in failing.stdout
+    assert failing.exit_code == 3 and "crm" not in failing.stdout
 
 
 def test_a_diff_asks_no_place_that_base_does_not_have(
@@ -220,11 +226,18 @@ def test_a_diff_asks_no_place_that_base_does_not_have(
     write_catalog(committed / "paging", "a.x")
     (committed / "paging" / "denied").touch()
     write(BOTH)
-    [note] = payload(lancestat, "diff", "HEAD")["notes"]
-    assert note.startswith("what source:paging matches is not looked up")
+    [node] = payload(lancestat, "diff", "HEAD")["nodes"]
+    assert node["name"] == "source:paging"
+    assert "BASE has no source there" in node["risks"][-1]["message"]
     write(f"{LAKE}    include: ['sales.*']\n", PROJECT.replace("root: lake", "root: elsewhere"))
-    [note] = payload(lancestat, "diff", "HEAD")["notes"]
-    assert note.startswith("what source:lake matches is not looked up")
+    [node] = payload(lancestat, "diff", "HEAD")["nodes"]
+    assert node["risks"] == [
+        {
+            "risk": "effect_unknown",
+            "message": "which tables come and go is not known: it is not looked up, since the "
+            "storage options or the catalogs are not those of BASE",
+        }
+    ]
 
 
 def test_sources_are_looked_up_once_per_command(

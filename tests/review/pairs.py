@@ -140,6 +140,11 @@ RISKY = {
         _table("columns: [a, b_*]", uri="gone"),
         frozenset({Risk.COST_INCREASED}),
     ),
+    "effect_unknown": Pair(
+        "sources: [{uri: gone}]\n",
+        "sources: [{uri: gone, exclude: ['*_tmp']}]\n",
+        frozenset({Risk.EFFECT_UNKNOWN}),
+    ),
     "added": Pair(
         {"specs/a.yml": "tables: []"},
         {

@@ -248,3 +248,34 @@ def test_the_state_of_base_is_opened(change: Change, store: Store) -> None:
             project(header, orders()), project(header, orders("x.lance")), select="state:new"
         )
     assert any("prefix=state" in request for request in store.requests)
+
+
+SOURCE = "sources:\n  - uri: s3://lake/tables\n"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "sources:\n  - uri: s3://evil/tables\n",
+        "sources:\n  - uri: s3://lake/tables/../evil\n",
+        "sources:\n  - uri: \"s3://lake/{{ env_var('AWS_SECRET_ACCESS_KEY') }}\"\n",
+        f"{SOURCE}  - uri: s3://lake/evil\n",
+    ],
+)
+def test_a_folder_of_which_base_has_no_source_is_not_listed(
+    change: Change, store: Store, head: str
+) -> None:
+    diff = change.diff(project(TO_STORE, SOURCE), project(TO_STORE, head))
+    assert "effect_unknown" in {risk.value for risk in diff.risks}
+    assert any("tables" in request for request in store.requests)
+    assert not any("evil" in request for request in store.requests)
+    for text in (*store.requests, as_text(diff), as_markdown(diff), str(as_json(diff))):
+        assert f"/{SECRET}" not in text
+
+
+def test_no_folder_is_listed_with_other_storage_options(change: Change, store: Store) -> None:
+    diff = change.diff(
+        project(ELSEWHERE, SOURCE), project(TO_STORE, f"{SOURCE}    exclude: ['*_tmp']\n")
+    )
+    assert store.requests == []
+    assert {risk.value for risk in diff.risks} == {"effect_unknown"}
