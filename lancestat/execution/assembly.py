@@ -156,8 +156,9 @@ ScanTable = Callable[[str, TableVersion, ReadFragments], ScannedPartials]
 class TableWorkspace:
     """The intermediate results that the stages of one table share.
 
-    `scan` reads fragments. `is_new` says that the state had nothing of use for the table. `landed`
-    is the version that the statistics stand for once they are published.
+    `scan` reads fragments. `is_new` says that the state had nothing of use for the table.
+    `on_stored` receives how many more fragments have been read and are in the state. `landed` is
+    the version that the statistics stand for once they are published.
     """
 
     node: str
@@ -168,6 +169,7 @@ class TableWorkspace:
     run_id: str
     clock: Callable[[], datetime]
     is_new: bool = False
+    on_stored: Callable[[int], None] = lambda fragments: None
     assembly: Assembly = field(default_factory=Assembly)
     coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
     scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = field(default_factory=dict)
@@ -193,6 +195,7 @@ class TableWorkspace:
             for scanned in batch:
                 self.assembly.add_scanned(scanned.partials)
             self.state.add_partials(self.table.identity, batch)
+            self.on_stored(len(batch))
             if are_few:
                 self.scanned.update({one.fingerprints[0]: one.partials for one in batch})
 
@@ -319,12 +322,18 @@ def _batches(
     """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
     batch: list[StoredPartials] = []
     count = 0
-    for scan, partials in results:
-        batch.append(StoredPartials((scan.fingerprint,), partials))
-        count += weight(scan.fields)
-        if count >= PARTIALS_PER_COMMIT:
+    try:
+        for scan, partials in results:
+            batch.append(StoredPartials((scan.fingerprint,), partials))
+            count += weight(scan.fields)
+            if count >= PARTIALS_PER_COMMIT:
+                yield batch
+                batch, count = [], 0
+    except Exception:
+        # What was read before reading failed or was cancelled is not read again.
+        if batch:
             yield batch
-            batch, count = [], 0
+        raise
     if batch:
         yield batch
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Protocol
 
@@ -280,6 +280,7 @@ class Evaluator:
         digests: The digests of the nodes' meanings.
         locations: Where the nodes are declared.
         on_stage: Receives the stages that nodes reach, and how far they are in them.
+        stored: By table, how many fragments this run has read and stored.
     """
 
     state: StateWriter
@@ -294,6 +295,7 @@ class Evaluator:
     digests: Mapping[str, str]
     locations: Mapping[str, Location]
     on_stage: Callable[[str, StageProgress], None]
+    stored: Counter[str] = field(default_factory=Counter)
 
     def run(self, action: Action) -> NodeEnded:
         """Evaluate one action; the elapsed time of the result is not set yet.
@@ -355,6 +357,7 @@ class Evaluator:
             self.run_id,
             self.clock,
             is_new=action.verb == "analyze",
+            on_stored=lambda fragments: self.stored.update({action.node: fragments}),
         )
         for stage in action.stages:
             self.on_stage(action.node, StageProgress(stage))

@@ -45,6 +45,10 @@ class Progress(Protocol):
         """A node ended, well or not."""
         ...
 
+    def cancelling(self) -> None:
+        """The run was interrupted, and stops what goes on."""
+        ...
+
 
 class SilentProgress:
     """Progress that is not shown."""
@@ -59,6 +63,9 @@ class SilentProgress:
         pass
 
     def finished(self, result: NodeResult) -> None:
+        pass
+
+    def cancelling(self) -> None:
         pass
 
 
@@ -104,7 +111,7 @@ class RunResult:
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        ends = {Status.ERROR: "failed", Status.SKIPPED: "not run"}
+        ends = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
         counts = Counter(ends.get(node.status, node.action) for node in self.nodes)
         what = ", ".join(f"{number} {end}" for end, number in counts.items()) or "no nodes"
         target = f"{self.project}, target {self.target}"
@@ -118,13 +125,14 @@ class RunResult:
 
     @property
     def status(self) -> Status:
-        """`error` when any node failed, else `success`."""
-        failed = any(node.status is Status.ERROR for node in self.nodes)
-        return Status.ERROR if failed else Status.SUCCESS
+        """`interrupted` when the run was, `error` when any node failed, else `success`."""
+        statuses = {node.status for node in self.nodes}
+        worst = (Status.INTERRUPTED, Status.ERROR)
+        return next((status for status in worst if status in statuses), Status.SUCCESS)
 
     @property
     def ok(self) -> bool:
-        """Whether no node failed."""
+        """Whether no node failed, and none was interrupted."""
         return self.status is Status.SUCCESS
 
     @property
@@ -158,10 +166,40 @@ def nodes_failed(failures: Sequence[NodeFailure], nodes: int, hint: str) -> Node
     return NodesFailed("\n      ".join(lines), hint=hint)
 
 
+class RunInterrupted(KeyboardInterrupt):
+    """A run was interrupted, and has been recorded as far as it got.
+
+    `result` has the nodes that ended and those that did not. The text says what was kept.
+    """
+
+    def __init__(self, result: RunResult) -> None:
+        super().__init__(kept_of(result))
+        self.result = result
+
+
+def kept_of(result: RunResult) -> str:
+    """Return what is kept of an interrupted run, and how it goes on."""
+    done = sum(node.status is Status.SUCCESS and node.action != "skip" for node in result.nodes)
+    parts = [count(done, "node")] if done else []
+    read = [
+        (node.name, node.fragments_scanned)
+        for node in result.nodes
+        if node.status is Status.INTERRUPTED and node.fragments_scanned
+    ]
+    parts += [f"{count(fragments, 'fragment')} of {name}" for name, fragments in read[:_NAMED]]
+    if more := read[_NAMED:]:
+        fragments = sum(number for _, number in more)
+        parts.append(f"{count(fragments, 'fragment')} of {count(len(more), 'other table')}")
+    if not parts:
+        return "nothing was stored yet; lancestat retry begins again"
+    return f"kept: {', '.join(parts)}; lancestat retry goes on"
+
+
+_NAMED = 3
 # Failures that the message of an exception quotes.
 _FAILURES_NAMED = 5
 
-_LEFT = frozenset({Status.ERROR.value, Status.SKIPPED.value})
+_LEFT = frozenset({Status.ERROR.value, Status.SKIPPED.value, Status.INTERRUPTED.value})
 # How many of the newest runs are read, one attempt after the other: targets may share a state.
 _LIMITS = (1, 10, 100, 1000)
 

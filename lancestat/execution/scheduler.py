@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from queue import SimpleQueue
+from datetime import datetime
+from queue import Empty, SimpleQueue
 
 from lancestat.errors import (
     InternalError,
@@ -18,7 +19,7 @@ from lancestat.errors import (
     StateError,
 )
 from lancestat.execution.evaluator import Evaluator, NodeEnded
-from lancestat.execution.result import Progress, RunResult, TableProgress
+from lancestat.execution.result import Progress, RunInterrupted, RunResult, TableProgress
 from lancestat.plan.actions import (
     Action,
     Plan,
@@ -26,12 +27,16 @@ from lancestat.plan.actions import (
     is_pending,
     table_figures,
 )
-from lancestat.plan.node_result import NodeResult, Status, failed, planned
+from lancestat.plan.node_result import NodeResult, Status, failed, interrupted, planned
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 THREADS = 8
+
+# How long an interrupted run waits for what it has cancelled.
+_SECONDS_TO_STOP = 1.5
+_KILLED = "the process that ran it was killed"
 
 _log = logging.getLogger("lancestat.run")
 
@@ -83,8 +88,30 @@ class RunRecorder:
     digests: Mapping[str, str]
     messages: NodeMessages = NodeMessages()
 
-    def record(self, plan: Plan, run: RunRecord, ended: Sequence[NodeEnded]) -> None:
-        """Record a run, but for its nodes, and these; expire old state.
+    def begin(self, plan: Plan, run: RunRecord) -> None:
+        """Remember that a run with something to do has begun, so that its kill is noticed."""
+        if not any(map(is_pending, plan.actions)):
+            return
+        nodes = tuple(
+            self._node(NodeEnded(interrupted(planned(action), _KILLED)), plan.full_refresh)
+            for action in plan.actions
+            if is_pending(action)
+        )
+        try:
+            self.state.begin_run(replace(run, status=Status.INTERRUPTED.value, nodes=nodes))
+        except StateError as error:
+            # Only what is known of the run is less, should it be killed.
+            _log.warning("that the run has begun is not recorded: %s", error)
+
+    def record(
+        self,
+        plan: Plan,
+        run: RunRecord,
+        ended: Sequence[NodeEnded],
+        *,
+        is_interrupted: bool = False,
+    ) -> None:
+        """Record a run, but for its nodes, and these; expire old state unless interrupted.
 
         The results are published already. A run that found nothing to do, as most scheduled ones
         do, is not recorded.
@@ -97,7 +124,8 @@ class RunRecorder:
         }
         try:
             self.state.add_run(replace(run, nodes=nodes))
-            self.state.expire(live)
+            if not is_interrupted:
+                self.state.expire(live)
         except StateError as error:
             # The results are published: without its record the next run is slower, not wrong.
             _log.warning("the run is not recorded: %s", error)
@@ -146,86 +174,132 @@ class Scheduler:
         is recorded as that of `command`.
         """
         started_at = self.evaluator.clock()
+        self.recorder.begin(plan, self._record(plan, command, started_at, started_at, "running"))
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
         joins = [action.node for action in plan.actions if is_join(action) and is_pending(action)]
         self.progress.started(tables, joins)
-        ended = self._run_all(plan.actions)
-        in_order = [ended[action.node] for action in plan.actions]
-        results = tuple(node.result for node in in_order)
+        ended: dict[str, NodeEnded] = {}
+        interruption: KeyboardInterrupt | None = None
+        try:
+            self._run_all(plan.actions, ended)
+        except KeyboardInterrupt as interrupt:
+            interruption = interrupt
+        in_order = [ended.get(action.node) or self._left(action) for action in plan.actions]
         finished_at = self.evaluator.clock()
         result = RunResult(
             plan.project,
             plan.target,
-            results,
+            tuple(node.result for node in in_order),
             command,
             run_id=self.evaluator.run_id,
             started_at=started_at,
             finished_at=finished_at,
             redactor=plan.redactor,
         )
-        run = RunRecord(
-            run_id=result.run_id,
-            command=command,
-            target=plan.target,
-            started_at=started_at,
-            finished_at=finished_at,
-            status=result.status.value,
-            nodes=(),
-        )
-        self.recorder.record(plan, run, in_order)
+        run = self._record(plan, command, started_at, finished_at, result.status.value)
+        is_interrupted = interruption is not None
+        self.recorder.record(plan, run, in_order, is_interrupted=is_interrupted)
+        if is_interrupted:
+            raise RunInterrupted(result) from interruption
         return result
 
-    def _run_all(self, actions: Sequence[Action]) -> dict[str, NodeEnded]:
-        ended: dict[str, NodeEnded] = {}
-        stop = threading.Event()
+    def _record(
+        self, plan: Plan, command: str, started_at: datetime, finished_at: datetime, status: str
+    ) -> RunRecord:
+        """The record of the run without its nodes."""
+        run_id = self.evaluator.run_id
+        return RunRecord(run_id, command, plan.target, started_at, finished_at, status, ())
+
+    def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded]) -> None:
+        """Run every action, and add what ended by its node, also when this is interrupted."""
+        stop = _Stop()
         # Light ones first: they are published while heavy ones keep all cores busy to the end.
         waiting = sorted(actions, key=_weight)
         names = {action.node for action in actions}
         done: SimpleQueue[Future[NodeEnded]] = SimpleQueue()
         running = 0
-        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+        pool = ThreadPoolExecutor(max_workers=self.threads)
+        try:
+            while waiting or running:
+                ready = [
+                    action
+                    for action in waiting
+                    if names.intersection(action.dependencies) <= ended.keys()
+                ]
+                # Joins that depend on each other in a cycle would never be ready.
+                ready = ready or ([] if running else waiting)
+                begun = {action.node for action in ready}
+                waiting = [action for action in waiting if action.node not in begun]
+                for action in ready:
+                    needed = _failed_before(action, ended)
+                    future = pool.submit(self._run_one, action, needed, stop)
+                    future.add_done_callback(done.put)
+                running += len(ready)
+                finished = done.get().result()
+                running -= 1
+                ended[finished.result.name] = finished
+                self.progress.finished(finished.result)
+        except BaseException as error:
+            stop.is_interrupted = isinstance(error, KeyboardInterrupt)
+            stop.is_set = True
             try:
-                while waiting or running:
-                    ready = [
-                        action
-                        for action in waiting
-                        if names.intersection(action.dependencies) <= ended.keys()
-                    ]
-                    # Joins that depend on each other in a cycle would never be ready.
-                    ready = ready or ([] if running else waiting)
-                    begun = {action.node for action in ready}
-                    waiting = [action for action in waiting if action.node not in begun]
-                    for action in ready:
-                        needed = _failed_before(action, ended)
-                        future = pool.submit(self._run_one, action, needed, stop)
-                        future.add_done_callback(done.put)
-                    running += len(ready)
-                    finished = done.get().result()
-                    running -= 1
-                    ended[finished.result.name] = finished
-                    self.progress.finished(finished.result)
-            except BaseException:
-                stop.set()
+                self.progress.cancelling()
+            finally:
                 self.cancel()
-                raise
-        return ended
+            if stop.is_interrupted:
+                self._wait_briefly(done, running, ended)
+            raise
+        finally:
+            pool.shutdown(wait=not stop.is_interrupted, cancel_futures=stop.is_interrupted)
 
-    def _run_one(self, action: Action, needed: str | None, stop: threading.Event) -> NodeEnded:
+    def _wait_briefly(
+        self, done: SimpleQueue[Future[NodeEnded]], running: int, ended: dict[str, NodeEnded]
+    ) -> None:
+        """Wait for nodes that stop soon; the threads of others go on until the process ends."""
+        end = time.monotonic() + _SECONDS_TO_STOP
+        with suppress(Empty):
+            for _ in range(running):
+                future = done.get(timeout=max(0.0, end - time.monotonic()))
+                if not future.cancelled():
+                    finished = future.result()
+                    ended[finished.result.name] = finished
+
+    def _left(self, action: Action) -> NodeEnded:
+        """The end of a node that an interrupted run did not come to, or did not wait for."""
+        if action.verb == "skip":
+            return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+        stored = self.evaluator.stored[action.node]
+        return NodeEnded(interrupted(planned(action), "the run was interrupted", stored))
+
+    def _run_one(self, action: Action, needed: str | None, stop: _Stop) -> NodeEnded:
         if needed is not None:
             return _not_run(action, f"it reads the result of '{needed}', which failed")
-        if stop.is_set():
+        if stop.is_interrupted:
+            return self._left(action)
+        if stop.is_set:
             return _not_run(action, "another node failed first")
         started = time.monotonic()
         try:
             done = self.evaluator.run(action)
         except Exception as error:
+            if stop.is_interrupted:
+                left = self._left(action)
+                return replace(left, result=_timed(left.result, started))
             if self.fail_fast:
-                stop.set()
+                stop.is_set = True
             shown = self.recorder.messages.shown(action.node, known_error(error))
             failure = failed(planned(action), shown)
             place = failure.place or self.evaluator.locations.get(action.node)
             return NodeEnded(_timed(replace(failure, place=place), started))
         return replace(done, result=_timed(done.result, started))
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Whether nodes that have not begun are left, and whether that is since the run ends."""
+
+    is_set: bool = False
+    is_interrupted: bool = False
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:

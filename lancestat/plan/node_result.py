@@ -9,6 +9,7 @@ from enum import Enum
 
 from lancestat import codec, display
 from lancestat.errors import LancestatError, Location
+from lancestat.formats import count
 from lancestat.plan.actions import (
     Action,
     JoinAction,
@@ -27,6 +28,7 @@ class Status(str, Enum):
     SUCCESS = "success"
     ERROR = "error"
     SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,25 @@ class NodeResult:
         del members["join"]
         is_join = self.kind == JoinAction.kind
         return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
+
+
+def interrupted(result: NodeResult, why: str, fragments_stored: int = 0) -> NodeResult:
+    """Return the result of a node that its run did not end.
+
+    Of what was read of a table, so many fragments are in the state, and are not read again.
+    """
+    is_table = result.fragments_scanned is not None
+    kept = ""
+    if fragments_stored and is_table:
+        planned = max(result.fragments_scanned or 0, fragments_stored)
+        kept = f"; {count(fragments_stored)} of {count(planned, 'fragment')} to read are stored"
+    return replace(
+        result,
+        status=Status.INTERRUPTED,
+        message=f"{why}{kept}",
+        fragments_scanned=fragments_stored if is_table else None,
+        rows_scanned=None,
+    )
 
 
 _CODE = re.compile(r"LS\d{3}\b")

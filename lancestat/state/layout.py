@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cached_property
@@ -123,6 +124,14 @@ class StateFolder:
             storage = storage_at(self.uri, self.options)
             for path in sorted(paths):
                 storage.remove_file(f"{location.path}/{path}")
+        except BaseException as error:
+            raise self._error(error) from None
+
+    @contextmanager
+    def reached(self) -> Iterator[None]:
+        """Raise `StateUnreachable` for what Lance or the storage raises in the block."""
+        try:
+            yield
         except BaseException as error:
             raise self._error(error) from None
 

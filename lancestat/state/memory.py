@@ -30,6 +30,7 @@ class MemoryState:
     def __init__(self) -> None:
         self._partials: dict[str, list[StoredPartials]] = {}
         self._runs: list[RunRecord] = []
+        self._running: dict[str, RunRecord] = {}
         self._summaries: dict[str, TableSummary] = {}
         self._blocks: dict[str, dict[BlockKey, SummaryBlock]] = {}
 
@@ -54,6 +55,9 @@ class MemoryState:
 
     def runs(self, limit: int) -> list[RunRecord]:
         return self._newest()[:limit]
+
+    def running(self) -> list[RunRecord]:
+        return list(self._running.values())[::-1]
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         return self._outcomes(target, limit, lambda node: True)
@@ -110,7 +114,11 @@ class MemoryState:
         ]
         self._partials.setdefault(table, []).extend(added)
 
+    def begin_run(self, run: RunRecord) -> None:
+        self._running[run.run_id] = run
+
     def add_run(self, run: RunRecord) -> None:
+        self._running.pop(run.run_id, None)
         self._runs.append(run)
 
     def summary(self, table: str) -> TableSummary | None:

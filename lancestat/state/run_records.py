@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat import codec
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Record = TypeVar("Record")
+Ended = TypeVar("Ended", RunRecord, NodeOutcome)
 
 _log = logging.getLogger("lancestat.state")
 
@@ -60,6 +61,41 @@ def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
     if not len(positions):
         return []
     return runs_of(dataset.take(positions.tolist()).to_pylist())[::-1]
+
+
+def read_run_ids(dataset: LanceDataset) -> frozenset[str]:
+    """The ids of all runs."""
+    import pyarrow.compute as pc
+
+    rows = dataset.to_table(columns=["run_id"])
+    return frozenset(pc.unique(rows.column("run_id")).to_pylist())
+
+
+def newest_first(recorded: Sequence[Ended], interrupted: Iterable[Ended]) -> list[Ended]:
+    """Put interrupted runs among recorded ones, of which the newest is the first."""
+    runs = list(recorded)
+    for run in sorted(interrupted, key=lambda run: run.finished_at):
+        later = (place for place, other in enumerate(runs) if other.finished_at <= run.finished_at)
+        runs.insert(next(later, len(runs)), run)
+    return runs
+
+
+def with_interrupted(
+    recorded: Mapping[str, tuple[NodeOutcome, ...]],
+    interrupted: Iterable[RunRecord],
+    target: str,
+    limit: int,
+) -> Mapping[str, tuple[NodeOutcome, ...]]:
+    """Add the outcomes of interrupted runs under a target to those by node, up to a limit each."""
+    outcomes = dict(recorded)
+    for run in interrupted:
+        for node in run.nodes if run.target == target else ():
+            outcome = NodeOutcome(
+                run.run_id, run.command, target, run.finished_at, node.node, node.kind, node.result
+            )
+            runs = newest_first(outcomes.get(node.node, ()), [outcome])
+            outcomes[node.node] = tuple(runs[:limit])
+    return outcomes
 
 
 def read_digests(dataset: LanceDataset) -> dict[str, str]:

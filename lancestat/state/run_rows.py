@@ -95,17 +95,18 @@ def _node_row(node: NodeRun) -> dict[str, object]:
 
 def runs_of(rows: Iterable[Mapping[str, object]]) -> list[RunRecord]:
     """Return runs from those of their rows that decode, in the order in which they first appear."""
-    runs: dict[str, tuple[_RunColumns, list[NodeRun]]] = {}
+    runs: dict[str, tuple[_RunColumns, dict[str, NodeRun]]] = {}
     for row in rows:
         try:
             head = codec.convert(row, _RunColumns)
             node = None if row["node"] is None else _node(codec.convert(row, _NodeColumns))
         except ValueError:
             continue
-        _, nodes = runs.setdefault(head.run_id, (head, []))
+        _, nodes = runs.setdefault(head.run_id, (head, {}))
         if node is not None:
-            nodes.append(node)
-    return [RunRecord(**asdict(head), nodes=tuple(nodes)) for head, nodes in runs.values()]
+            # Two that record a killed run at the same time each append it.
+            nodes.setdefault(node.node, node)
+    return [RunRecord(**asdict(head), nodes=tuple(nodes.values())) for head, nodes in runs.values()]
 
 
 def _node(row: _NodeColumns) -> NodeRun:

@@ -22,13 +22,17 @@ from lancestat.state.partials import (
 )
 from lancestat.state.retention import compact, expire_partials, expire_runs, expire_summaries
 from lancestat.state.run_records import (
+    newest_first,
     read_digests,
     read_joins,
     read_outcomes,
     read_records,
+    read_run_ids,
     read_runs,
+    with_interrupted,
 )
 from lancestat.state.run_rows import run_batch, run_schema
+from lancestat.state.running import RunMarks
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summaries import read_summary, stream_blocks, summary_batches, summary_schema
 from lancestat.state.values import (
@@ -82,6 +86,7 @@ class LanceState:
         self.folder = folder
         self.retention = retention
         self.writers = Writers(folder)
+        self.run_marks = RunMarks(folder)
         self.partial_table = StoredTable(
             folder, Kind.PARTIALS, partial_schema(), _PARTIALS_PER_FILE
         )
@@ -129,7 +134,20 @@ class LanceState:
             return read_runs(dataset, limit)
 
         self.run_table.dataset(latest=True)
-        return self.run_table.read(read, [])
+        return newest_first(self.run_table.read(read, []), self._interrupted())[:limit]
+
+    def running(self) -> list[RunRecord]:
+        marks = [mark for mark in self.run_marks.all() if mark.may_run]
+        return sorted(self.run_marks.read(marks), key=lambda run: run.started_at, reverse=True)
+
+    def _interrupted(self) -> list[RunRecord]:
+        """The runs whose process was killed, as far as they are not recorded."""
+        marks = [mark for mark in self.run_marks.all() if not mark.may_run]
+        if not marks:
+            return []
+        nothing: frozenset[str] = frozenset()
+        recorded = self.run_table.read(read_run_ids, nothing)
+        return self.run_marks.read(mark for mark in marks if mark.run_id not in recorded)
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         return self._outcomes(target, limit)
@@ -143,9 +161,11 @@ class LanceState:
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
             return read_outcomes(dataset, target, limit, join_results=join_results)
 
-        nothing: dict[str, tuple[NodeOutcome, ...]] = {}
+        nothing: Mapping[str, tuple[NodeOutcome, ...]] = {}
         self.run_table.dataset(latest=True)
-        return self.run_table.read(read, nothing)
+        recorded = self.run_table.read(read, nothing)
+        interrupted = [] if join_results else self._interrupted()
+        return with_interrupted(recorded, interrupted, target, limit)
 
     def partial_index(self, table: str) -> PartialIndex:
         """Return the index of one table's partials, as of the last `records` or write."""
@@ -175,9 +195,18 @@ class LanceState:
         with self.writers.writing():
             self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
 
+    def begin_run(self, run: RunRecord) -> None:
+        self.run_marks.add(run)
+
     def add_run(self, run: RunRecord) -> None:
+        marks = [mark for mark in self.run_marks.all() if not mark.may_run]
+        runs = [*sorted(self._interrupted(), key=lambda run: run.started_at), run]
         with self.writers.writing():
-            self._append(self.run_table, [run_batch(run, self.run_table.schema)])
+            schema = self.run_table.schema
+            self._append(self.run_table, [run_batch(each, schema) for each in runs])
+        own = [mark for mark in self.run_marks.all() if mark.run_id == run.run_id]
+        if marks or own:
+            self.run_marks.remove([*marks, *own])
 
     def summary(self, table: str) -> TableSummary | None:
         def read(dataset: LanceDataset) -> TableSummary | None:

@@ -143,7 +143,10 @@ class NodeRun:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run that ended, with one entry per node."""
+    """A run that ended, with one entry per node.
+
+    Of a run whose process was killed `finished_at` is when it started.
+    """
 
     run_id: str
     command: str
@@ -225,7 +228,11 @@ class StateReader(Protocol):
         ...
 
     def runs(self, limit: int) -> list[RunRecord]:
-        """The newest runs, newest first."""
+        """The newest runs, newest first; those whose process was killed are interrupted ones."""
+        ...
+
+    def running(self) -> list[RunRecord]:
+        """The runs that may go on now, newest first, as they would be were they killed."""
         ...
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
@@ -258,8 +265,12 @@ class StateWriter(StateReader, Protocol):
         """Append partials in one commit."""
         ...
 
+    def begin_run(self, run: RunRecord) -> None:
+        """Remember what `runs` and `outcomes` have to say should the run never be added."""
+        ...
+
     def add_run(self, run: RunRecord) -> None:
-        """Append a run in one commit."""
+        """Append a run in one commit, after those whose process was killed."""
         ...
 
     def add_summary(

@@ -17,7 +17,6 @@ from dataclasses import dataclass
 
 from lancestat.lake.lease import TAG, Lease, abandoned, this_process
 from lancestat.lake.storage import Storage, storage_at
-from lancestat.state.failure import is_lance_failure, unreachable
 from lancestat.state.layout import StateFolder
 
 _FOLDER = "writers"
@@ -41,18 +40,18 @@ class Writers:
         # A look first: a write alone would make a bucket that is missing in some stores.
         self.folder.layouts()
         path = f"{_FOLDER}/{this_process().tag}-{int(time.time())}-{secrets.token_hex(6)}"
-        with self._reached():
+        with self.folder.reached():
             storage = self._storage()
             storage.write(path, "", make_folder=True)
         try:
             yield
         finally:
-            with self._reached():
+            with self.folder.reached():
                 _remove(storage, path)
 
     def may_run(self) -> bool:
         """Return whether any writer may still run; leases that have ended are removed."""
-        with self._reached():
+        with self.folder.reached():
             storage = self._storage()
             for name in list(abandoned(_leases(storage))):
                 _remove(storage, f"{_FOLDER}/{name}")
@@ -60,15 +59,6 @@ class Writers:
 
     def _storage(self) -> Storage:
         return storage_at(self.folder.uri, self.folder.options)
-
-    @contextmanager
-    def _reached(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            if not is_lance_failure(error):
-                raise
-            raise unreachable(self.folder.uri, error, self.folder.options) from None
 
 
 def _remove(storage: Storage, path: str) -> None:

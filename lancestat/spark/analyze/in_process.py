@@ -57,7 +57,9 @@ class ProcessScanner:
     ) -> None:
         if kind is not None:
             self.cancel()
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        # The run has waited for those who end soon, see `Scheduler`.
+        is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self._pool.shutdown(wait=not is_interrupted, cancel_futures=True)
 
     def scan(
         self, node: str, table: TableVersion, scans: Sequence[Scan]
@@ -76,45 +78,46 @@ class ProcessScanner:
             cores=self._cores,
             on_progress=lambda fragments, size: self._advance(node, fragments, size),
         ):
-            self._refuse_when_cancelled(table.uri)
             yield scanned.scan, scanned.partials
 
     def _run(
         self, task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
-    ) -> list[RangePartials]:
+    ) -> Iterator[RangePartials]:
         lock = threading.Lock()
+        done: list[list[RangePartials]] = [[] for _ in items]
 
-        def read(item: WorkItem) -> list[RangePartials]:
-            done = self._read(task, item)
+        def read(item: WorkItem, partials: list[RangePartials]) -> None:
+            self._read(task, item, partials)
             with lock:
-                listener([partials.range.scan for partials in done])
-            return done
+                listener([one.range.scan for one in partials])
 
         self._refuse_when_cancelled(task.pin.uri)
-        futures = [self._pool.submit(read, item) for item in items]
+        futures = [self._pool.submit(read, *each) for each in zip(items, done, strict=True)]
         try:
-            wait(futures, return_when=FIRST_EXCEPTION)
-            return [partials for future in futures for partials in future.result()]
+            ended = wait(futures, return_when=FIRST_EXCEPTION).done
         finally:
             for future in futures:
                 future.cancel()
+        for partials in done:
+            yield from tuple(partials)
+        for future in ended:
+            future.result()
 
-    def _read(self, task: ScanTask, item: WorkItem) -> list[RangePartials]:
+    def _read(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
+        """Add the partials of an item's ranges to those that are done."""
         for _ in range(LOCAL_ATTEMPTS - 1):
             try:
-                return self._attempt(task, item)
+                return self._attempt(task, item, done)
             except Cancelled:
                 raise
             except LancestatError:
                 continue
-        return self._attempt(task, item)
+        return self._attempt(task, item, done)
 
-    def _attempt(self, task: ScanTask, item: WorkItem) -> list[RangePartials]:
-        done = []
-        for part in item.ranges:
+    def _attempt(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
+        for part in item.ranges[len(done) :]:
             self._refuse_when_cancelled(task.pin.uri)
             done.append(task.read(part))
-        return done
 
     def cancel(self) -> None:
         """End every scan after the ranges that are being read, and refuse further ones."""

@@ -103,9 +103,10 @@ class ScanPartials:
     partials: Mapping[str, ColumnPartial]
 
 
-# Reads all items of a job, and tells the listener the scan of each range that has been read.
+# Reads all items of a job, and tells the listener the scan of each range that has been read. What
+# it yields before it fails has been read all the same.
 RunItems = Callable[
-    [ScanTask, Sequence[WorkItem], Callable[[Sequence[int]], None], str], Sequence[RangePartials]
+    [ScanTask, Sequence[WorkItem], Callable[[Sequence[int]], None], str], Iterable[RangePartials]
 ]
 
 
@@ -149,17 +150,27 @@ def scan_table(
             for part in item.ranges:
                 parts[part.scan] = part.parts
         description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
-        done = run(task, items, progress.listener(scans, parts), description)
-        yield from _assemble(scans, list(done))
+        done: list[RangePartials] = []
+        try:
+            for partials in run(task, items, progress.listener(scans, parts), description):
+                done.append(partials)
+        except Exception:
+            yield from _assemble(scans, done)
+            raise
+        assert len(done) == sum(parts), "a job that succeeds has read all ranges"
+        yield from _assemble(scans, done)
 
 
 def _assemble(scans: Sequence[Scan], done: list[RangePartials]) -> Iterator[ScanPartials]:
+    """Yield the partials of the scans all of whose ranges are done."""
     by_scan: dict[int, list[RangePartials]] = defaultdict(list)
     while done:
         partials = done.pop()
         by_scan[partials.range.scan].append(partials)
     for index, scan in enumerate(scans):
-        parts = by_scan.pop(index)
+        parts = by_scan.pop(index, [])
+        if not parts or len(parts) < parts[0].range.parts:
+            continue
         yield ScanPartials(
             scan,
             {key: merge(decode(part.encoded[key]) for part in parts) for key in scan.fields},
