@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.execution.execute import Execution
+    from lancestat.execution.past_runs import PastRun
     from lancestat.execution.result import Progress, RunResult, UnfinishedNodes
     from lancestat.execution.unpublish import UnpublishResult
     from lancestat.optimizer.table import DeclaredTables
@@ -271,6 +272,19 @@ class Project:
         execution = self._execution(threads, fail_fast, progress, session, ends_process)
         plan = plan or execution.observer.plan(self.nodes(), full_refresh=full_refresh)
         return execution.execute(plan, "run")
+
+    def runs(self, limit: int | None = None) -> tuple[PastRun, ...]:
+        """Return past runs of the target, newest first, after those that go on now.
+
+        Args:
+            limit: How many, all that the state remembers when None.
+
+        Raises:
+            StateError: the state cannot be reached.
+        """
+        from lancestat.execution.past_runs import past_runs
+
+        return past_runs(self.state, self.spec.target.name, limit)
 
     def unfinished(self) -> UnfinishedNodes:
         """Return the nodes that failed or were not run in the newest recorded run of the target.

@@ -109,7 +109,8 @@ def _environment() -> dict[str, str]:
     environment = {
         key: value for key, value in os.environ.items() if not key.startswith("LANCESTAT_")
     }
-    return environment if sys.stdout.isatty() else {"COLUMNS": PIPED, **environment}
+    piped = {"COLUMNS": PIPED, "LANCESTAT_QUIET": "1"}
+    return environment if sys.stdout.isatty() else {**piped, **environment}
 
 
 def _print(*lines: str) -> None:

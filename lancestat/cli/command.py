@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
+from lancestat.cli.failure import ExitCode
 from lancestat.cli.logging_setup import set_up_logging
 from lancestat.errors import InvalidProject
 from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
@@ -19,6 +20,7 @@ from lancestat.redact import Audience
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
+    from lancestat.execution.result import Progress, RunResult
     from lancestat.project import Project
 
 F = TypeVar("F", bound=Callable[..., object])
@@ -245,6 +247,32 @@ def command(name: str, **attributes: object) -> Callable[[F], Command]:
         return declared
 
     return wrap
+
+
+def run_nodes(
+    context: click.Context, invocation: Invocation, execute: Callable[[Progress], RunResult]
+) -> None:
+    """Run nodes and print their results, also when that was interrupted.
+
+    Args:
+        context: Exits with 1 where a node failed.
+        invocation: How to print.
+        execute: Runs the nodes, and passes on their progress.
+    """
+    from lancestat.cli.progress import progress_display
+    from lancestat.execution.result import RunInterrupted
+    from lancestat.presentation.report_views import run_view
+
+    try:
+        with progress_display(quiet=invocation.quiet) as progress:
+            result = execute(progress)
+    except RunInterrupted as interrupted:
+        invocation.show(run_view(interrupted.result))
+        raise
+    view = run_view(result)
+    invocation.show(view)
+    if view.is_failed:
+        context.exit(ExitCode.FAILURE)
 
 
 def selection_options(function: F) -> F:

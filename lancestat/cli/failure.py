@@ -6,7 +6,7 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from types import FrameType
@@ -28,26 +28,37 @@ class Terminated(KeyboardInterrupt):
     """SIGTERM, which schedulers send to processes that take too long."""
 
 
+# The exceptions of signals, and what handles these in programs that have no handlers of their own.
+_RAISED: Mapping[signal.Signals, tuple[type[KeyboardInterrupt], object]] = {
+    signal.SIGTERM: (Terminated, signal.SIG_DFL),
+    signal.SIGINT: (KeyboardInterrupt, signal.default_int_handler),
+}
+
+
 @contextmanager
 def termination_raised() -> Iterator[None]:
-    """Raise `Terminated` in the block at the first SIGTERM; a second one kills as usual.
+    """Raise an interrupt in the block at the first SIGTERM or SIGINT; a second one kills at once.
 
     A handler that the program has installed before is left in place.
     """
     is_main = threading.current_thread() is threading.main_thread()
-    if not is_main or signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+    before = {number: signal.getsignal(number) for number in _RAISED}
+    taken = [number for number, (_, usual) in _RAISED.items() if before[number] is usual]
+    if not is_main:
         yield
         return
-    signal.signal(signal.SIGTERM, _raise)
+    for number in taken:
+        signal.signal(number, _raise)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        for number in taken:
+            signal.signal(number, before[number])
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:
     signal.signal(number, signal.SIG_DFL)
-    raise Terminated
+    raise _RAISED[signal.Signals(number)][0]
 
 
 class ExitCode(IntEnum):
@@ -64,12 +75,12 @@ class ExitCode(IntEnum):
 
 def report(error: BaseException, *, verbose: bool) -> ExitCode:
     """Print an error to stderr: all of its parts when it is ours, one line when it is not."""
-    if isinstance(error, Terminated):
-        CONSOLE.err("terminated")
-        return ExitCode.TERMINATED
     if isinstance(error, KeyboardInterrupt):
-        CONSOLE.err("interrupted")
-        return ExitCode.INTERRUPTED
+        # Of a run it says what was kept, and the signal is its cause.
+        is_terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
+        word = "terminated" if is_terminated else "interrupted"
+        CONSOLE.err(f"{word}; {error}" if str(error) else word)
+        return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
     CONSOLE.err(*describe(error))
     if verbose:
         for line in "".join(traceback.format_exception(error)).splitlines():

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
+from contextlib import suppress
+from typing import NoReturn
 
 import click
 
@@ -22,7 +25,10 @@ COMMANDS = {
     "plan": Entry("lancestat.cli.commands.plan:plan", "Show what a run would do, and why."),
     "diff": Entry("lancestat.cli.commands.diff:diff", "Show what a change of the project means."),
     "run": Entry("lancestat.cli.commands.run:run", "Bring statistics and joins up to date."),
-    "retry": Entry("lancestat.cli.commands.retry:retry", "Run again what failed last time."),
+    "retry": Entry(
+        "lancestat.cli.commands.retry:retry", "Run again what failed or was interrupted last time."
+    ),
+    "runs": Entry("lancestat.cli.commands.runs:runs", "List past runs."),
     "status": Entry(
         "lancestat.cli.commands.status:status", "Show all tables and joins at a glance."
     ),
@@ -109,4 +115,16 @@ def main() -> None:
     try:
         cli(prog_name="lancestat", obj=Invocation(ends_process=True))
     except KeyboardInterrupt:
-        sys.exit(ExitCode.INTERRUPTED)
+        _exit_at_once(ExitCode.INTERRUPTED)
+    except SystemExit as end:
+        if end.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
+            _exit_at_once(ExitCode(end.code))
+        raise
+
+
+def _exit_at_once(code: ExitCode) -> NoReturn:
+    """Exit without waiting for threads that were cancelled and go on, as those that read."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)

@@ -1,18 +1,21 @@
-"""Bars on a terminal while a run goes on; nothing elsewhere."""
+"""What is shown while a run goes on: bars on a terminal, lines elsewhere."""
 
 from __future__ import annotations
 
 import os
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from lancestat.execution.result import Progress, SilentProgress, TableProgress
-from lancestat.formats import count, large, size, visible
+from lancestat.formats import count, instant, large, size, visible
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.plan.stages import ExtendLayout, LayOut, Probe, ReuseLayout, StageProgress
+from lancestat.presentation.terminal import CONSOLE
+from lancestat.report.node_facts import NodeRunFigures, node_run
 
 if TYPE_CHECKING:
     import rich.progress as bars
@@ -23,9 +26,13 @@ _BARS_SHOWN = 10
 
 @contextmanager
 def progress_display(*, quiet: bool) -> Iterator[Progress]:
-    """Yield bars if stderr is a terminal, else a progress that is not shown."""
-    if quiet or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+    """Yield bars if stderr is a terminal, else lines with the time; nothing if `quiet`."""
+    if quiet:
         yield SilentProgress()
+        return
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        with LineProgress().shown() as lines:
+            yield lines
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -40,6 +47,94 @@ def progress_display(*, quiet: bool) -> Iterator[Progress]:
     )
     with Bars(*columns, console=Console(stderr=True), transient=True) as display:
         yield TerminalProgress(display)
+
+
+_BETWEEN_LINES_SECONDS = 60.0
+_LEVELS = {Status.ERROR: "ERROR", Status.SKIPPED: "WARNING", Status.INTERRUPTED: "WARNING"}
+
+
+class LineProgress(SilentProgress):
+    """A line with time and level for each node that ends, and one a minute for each that goes on.
+
+    Nodes that are left as they were have no lines.
+    """
+
+    def __init__(
+        self,
+        write: Callable[[str], None] = CONSOLE.err,
+        clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    ) -> None:
+        self._write = write
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tables: dict[str, TableProgress] = {}
+        self._working: dict[str, str] = {}
+        self._ended = threading.Event()
+
+    @contextmanager
+    def shown(self, every_seconds: float = _BETWEEN_LINES_SECONDS) -> Iterator[LineProgress]:
+        """Print the lines of nodes that go on in a thread of its own while the block runs."""
+        thread = threading.Thread(target=self._repeat, args=[every_seconds], daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._ended.set()
+            thread.join()
+
+    def _repeat(self, every_seconds: float) -> None:
+        while not self._ended.wait(every_seconds):
+            self.print_working()
+
+    def print_working(self) -> None:
+        """Print a line for each node that goes on."""
+        with self._lock:
+            for node, text in self._working.items():
+                self._print("INFO", f"{node}: {text}")
+
+    def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
+        """Take in how much is to be read."""
+        self._tables = {table.node: table for table in tables}
+
+    def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
+        """Take in how far a table has been read."""
+        table = self._tables.get(node)
+        with self._lock:
+            if table is not None and node in self._working:
+                self._working[node] = f"read, {_counts(table, fragments_done, bytes_done)}"
+
+    def at_stage(self, node: str, progress: StageProgress) -> None:
+        """Take in the stage that a node has reached."""
+        with self._lock:
+            self._working[node] = stage_text(progress)
+
+    def finished(self, result: NodeResult) -> None:
+        """Print what was done with a node."""
+        with self._lock:
+            self._working.pop(result.name, None)
+            facts = node_run(result)
+            if facts.action != "skip":
+                text = ", ".join(_done(facts))
+                self._print(_LEVELS.get(result.status, "INFO"), f"{result.name}: {text}")
+
+    def cancelling(self) -> None:
+        """Print that the run is being cancelled."""
+        with self._lock:
+            self._print("WARNING", CANCELLING)
+
+    def _print(self, level: str, text: str) -> None:
+        self._write(f"{instant(self._clock(), with_seconds=True)} {level:<7} {visible(text)}")
+
+
+CANCELLING = "cancelling; another interrupt ends at once"
+
+
+def _done(facts: NodeRunFigures) -> Iterator[str]:
+    yield facts.action
+    if facts.is_done:
+        yield from filter(None, (facts.read, facts.pairs, facts.elapsed))
+    elif facts.result.message:
+        yield facts.result.message.splitlines()[0]
 
 
 class TerminalProgress:
@@ -124,6 +219,10 @@ class TerminalProgress:
         if result.status is Status.ERROR:
             text = f"! {visible(result.name)} failed, the others go on"
             self._display.console.print(text, style="red", markup=False, highlight=False)
+
+    def cancelling(self) -> None:
+        """Say that the run is being cancelled."""
+        self._display.console.print(CANCELLING, style="yellow", markup=False, highlight=False)
 
     def _show(self) -> None:
         """Move the line for all tables; show bars of the tables that are being read."""

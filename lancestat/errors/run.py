@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lancestat.errors.base import RunError
+from lancestat.errors.base import RunError, UsageError
 
 
 class UnexpectedBatch(RunError):
@@ -63,6 +63,13 @@ class NodesFailed(RunError):
         "`RunResult.failures` has the code, message, hint and place of each failure. Correct what "
         "they name, then run `lancestat retry` or `Project.retry`."
     )
+
+
+class UnknownRun(UsageError):
+    """No run of the target has that id, or several begin with it."""
+
+    code = "LS518"
+    remedy = "`lancestat runs` lists the runs; write as much of an id as it takes to name one."
 
 
 class JavaMissing(RunError):

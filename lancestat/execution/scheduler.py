@@ -23,6 +23,7 @@ from lancestat.execution.result import Progress, RunInterrupted, RunResult, Tabl
 from lancestat.plan.actions import (
     Action,
     Plan,
+    Reason,
     is_join,
     is_pending,
     table_figures,
@@ -34,8 +35,9 @@ from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
 
 THREADS = 8
 
-# How long an interrupted run waits for what it has cancelled.
-_SECONDS_TO_STOP = 1.5
+# How long an interrupted run waits for what it has cancelled: longer than Spark takes to kill the
+# Python of a task, which joins wait for to remove their scratch.
+_SECONDS_TO_STOP = 5.0
 _KILLED = "the process that ran it was killed"
 
 _log = logging.getLogger("lancestat.run")
@@ -268,7 +270,9 @@ class Scheduler:
         """The end of a node that an interrupted run did not come to, or did not wait for."""
         if action.verb == "skip":
             return NodeEnded(replace(planned(action), status=Status.SUCCESS))
-        stored = self.evaluator.stored[action.node]
+        # What a run in full has stored, another one in full reads again.
+        is_full = Reason.FULL_REFRESH in action.reasons
+        stored = 0 if is_full else self.evaluator.stored[action.node]
         return NodeEnded(interrupted(planned(action), "the run was interrupted", stored))
 
     def _run_one(self, action: Action, needed: str | None, stop: _Stop) -> NodeEnded:

@@ -101,21 +101,23 @@ class NodeResult:
         return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
 
 
-def interrupted(result: NodeResult, why: str, fragments_stored: int = 0) -> NodeResult:
+def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
     """Return the result of a node that its run did not end.
 
-    Of what was read of a table, so many fragments are in the state, and are not read again.
+    Args:
+        result: Of the node as it was planned.
+        why: What ended the run.
+        fragments_stored: How many fragments of a table have been read and are in the state, and
+            need not be read again; None where that is not known.
     """
-    is_table = result.fragments_scanned is not None
-    kept = ""
-    if fragments_stored and is_table:
-        planned = max(result.fragments_scanned or 0, fragments_stored)
-        kept = f"; {count(fragments_stored)} of {count(planned, 'fragment')} to read are stored"
+    to_read = result.fragments_scanned
+    if fragments_stored and to_read:
+        why += f"; {count(fragments_stored)} of {count(to_read, 'fragment')} to read are stored"
     return replace(
         result,
         status=Status.INTERRUPTED,
-        message=f"{why}{kept}",
-        fragments_scanned=fragments_stored if is_table else None,
+        message=why,
+        fragments_scanned=None if to_read is None else fragments_stored,
         rows_scanned=None,
     )
 

@@ -28,8 +28,10 @@ from lancestat.presentation.views import (
     JarView,
     ListView,
     PackageView,
+    PastRunView,
     PlanView,
     QueryView,
+    RunsView,
     RunView,
     SchemaFilesView,
     SchemaKindsView,
@@ -42,6 +44,7 @@ from lancestat.presentation.views import (
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
+    from lancestat.execution.past_runs import PastRun
     from lancestat.plan.actions import SourceFindings
     from lancestat.report.node_facts import NodeStatus
     from lancestat.report.values import JoinReport, NodeRunReport, TableReport
@@ -181,6 +184,31 @@ def _run(view: RunView, page: Page) -> Payload:
         status=view.status,
         nodes=[node.result.to_json() for node in view.nodes],
     )
+
+
+@FORMAT.renders(RunsView)
+def _runs(view: RunsView, page: Page) -> Payload:
+    runs = [{**_past_run(run), "nodes": run.counts} for run in view.runs]
+    return _object("runs", project=view.project, target=view.target, runs=runs)
+
+
+@FORMAT.renders(PastRunView)
+def _one_run(view: PastRunView, page: Page) -> Payload:
+    nodes = [node.to_json() for node in view.run.nodes]
+    run = {**_past_run(view.run), "target": view.run.target, "nodes": nodes}
+    return _object("runs", project=view.project, run=run)
+
+
+def _past_run(run: PastRun) -> dict[str, object]:
+    elapsed = run.elapsed
+    return {
+        "run_id": run.run_id,
+        "command": run.command,
+        "status": run.status,
+        "started_at": _instant(run.started_at),
+        "finished_at": _instant(run.finished_at),
+        "elapsed_seconds": None if elapsed is None else elapsed.total_seconds(),
+    }
 
 
 @FORMAT.renders(ShowView)

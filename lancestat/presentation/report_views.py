@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import count, large
 from lancestat.plan.node_result import Status
-from lancestat.presentation.views import RunView, ShowView, SiteView, StatusView
+from lancestat.presentation.views import (
+    PastRunView,
+    RunsView,
+    RunView,
+    ShowView,
+    SiteView,
+    StatusView,
+)
 from lancestat.report.node_facts import (
     NodeRunFigures,
     health_counts,
@@ -20,10 +27,12 @@ from lancestat.report.node_facts import (
 from lancestat.report.rows import STATISTICS, statistics_rows
 
 if TYPE_CHECKING:
+    from lancestat.execution.past_runs import PastRun
     from lancestat.execution.result import RunResult
     from lancestat.plan.table_status import TableStatus
     from lancestat.report.site.build import Site
     from lancestat.report.values import ProjectReport
+    from lancestat.spec.model import ProjectSpec
 
 
 def show_view(status: TableStatus) -> ShowView:
@@ -66,7 +75,18 @@ def run_view(result: RunResult) -> RunView:
         result.run_id,
         result.started_at,
         result.finished_at,
+        statuses[Status.INTERRUPTED],
     )
+
+
+def runs_view(spec: ProjectSpec, runs: Sequence[PastRun]) -> RunsView:
+    """Return the view of past runs."""
+    return RunsView(spec.name, spec.target.name, tuple(runs))
+
+
+def past_run_view(spec: ProjectSpec, run: PastRun) -> PastRunView:
+    """Return the view of the nodes of a past run."""
+    return PastRunView(spec.name, run, tuple(map(node_run, run.nodes)))
 
 
 def _kinds(nodes: Sequence[NodeRunFigures]) -> str:

@@ -11,6 +11,7 @@ from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE, paint, table
 from lancestat.presentation.text_diff import diff_lines
 from lancestat.presentation.text_plan import plan_lines, run_lines
+from lancestat.presentation.text_runs import past_run_lines, runs_lines
 from lancestat.presentation.text_sql import explanation_lines, query_lines
 from lancestat.presentation.text_status import status_lines
 from lancestat.presentation.text_unpublish import unpublish_lines
@@ -24,8 +25,10 @@ from lancestat.presentation.views import (
     JarView,
     ListView,
     PackageView,
+    PastRunView,
     PlanView,
     QueryView,
+    RunsView,
     RunView,
     SchemaFilesView,
     SchemaKindsView,
@@ -51,6 +54,8 @@ FORMAT: Format[Iterable[str]] = Format(_write, is_for_people=True)
 
 FORMAT.renders(PlanView)(plan_lines)
 FORMAT.renders(RunView)(run_lines)
+FORMAT.renders(RunsView)(runs_lines)
+FORMAT.renders(PastRunView)(past_run_lines)
 FORMAT.renders(DiffView)(diff_lines)
 FORMAT.renders(StatusView)(status_lines)
 FORMAT.renders(UnpublishView)(unpublish_lines)

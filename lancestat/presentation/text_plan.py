@@ -140,11 +140,22 @@ def run_lines(view: RunView, page: Page) -> list[str]:
     is_retry = view.command == "retry"
     if not view.nodes:
         return ["Nothing to retry." if is_retry else "No nodes selected."]
-    idle = sum(node.result.action == "skip" for node in view.nodes)
-    is_folded = idle > SKIPS_LISTED and not page.verbose
-    nodes = [node for node in view.nodes if not (is_folded and node.result.action == "skip")]
     what = "Retry" if is_retry else "Run"
-    lines = [paint(f"{what} of {view.project}, target {view.target}", "title"), ""]
+    title = paint(f"{what} of {view.project}, target {view.target}", "title")
+    left = [
+        paint(line, "note")
+        for text in leftovers(view.still_published)
+        for line in wrapped(text, max(page.width, 40), indent="")
+    ]
+    return [title, "", *node_lines(view.nodes, page), "", *run_totals(view), *left]
+
+
+def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
+    """Return a line for each node of a run, and below it what needs more words."""
+    idle = sum(node.result.action == "skip" for node in results)
+    is_folded = idle > SKIPS_LISTED and not page.verbose
+    nodes = [node for node in results if not (is_folded and node.result.action == "skip")]
+    lines: list[str] = []
     rows = table(map(_run_cells, nodes), right={3}, indent="  ")
     for line, node in zip(rows, nodes, strict=True):
         lines += [line, *indented(node.result.message or "", page.width)]
@@ -152,17 +163,13 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         lines += [paint(text, "note") for text in below]
     if is_folded:
         lines.append(folded(f"{count(idle)} unchanged"))
-    left = [
-        paint(line, "note")
-        for text in leftovers(view.still_published)
-        for line in wrapped(text, max(page.width, 40), indent="")
-    ]
-    return [*lines, "", *run_totals(view), *left]
+    return lines
 
 
 def _run_cells(node: NodeRunFigures) -> tuple[str, ...]:
     """Return symbol, action and name; what was read, what was published, how long it took."""
-    tone = "error" if node.is_failed else "note" if node.action == "not run" else node.action
+    is_left = node.action in ("not run", "stopped")
+    tone = "error" if node.is_failed else "note" if is_left else node.action
     symbol = SYMBOLS.get("blocked" if node.is_failed else node.result.action, " ")
     head = paint(f"{symbol} {node.action:<8}", tone)
     if node.action == "skip":
@@ -195,6 +202,8 @@ def node_published(node: NodeRunFigures) -> str:
 def run_totals(view: RunView) -> Iterator[str]:
     """Yield how many nodes were brought up to date, and what was read in all."""
     text = paint(f"{view.updated} brought up to date, {view.unchanged} unchanged", "success")
+    if view.interrupted:
+        text += paint(f", {view.interrupted} stopped", "error")
     if view.not_run:
         text += paint(f", {view.not_run} not run", "note")
     if view.failed:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lancestat.errors import LancestatError
+    from lancestat.execution.past_runs import PastRun
     from lancestat.execution.unpublish import UnpublishResult
     from lancestat.plan.actions import SourceFindings
     from lancestat.plan.node_result import NodeResult
@@ -173,6 +174,7 @@ class RunView(NamedTuple):
     run_id: str = ""
     started_at: datetime | None = None
     finished_at: datetime | None = None
+    interrupted: int = 0
 
     @property
     def is_failed(self) -> bool:
@@ -182,6 +184,22 @@ class RunView(NamedTuple):
     def still_published(self) -> tuple[str, ...]:
         """The tables with `publish: none` that hold statistics published earlier."""
         return tuple(node.name for node in self.nodes if node.result.still_published)
+
+
+class RunsView(NamedTuple):
+    """Past runs, newest first."""
+
+    project: str
+    target: str
+    runs: tuple[PastRun, ...]
+
+
+class PastRunView(NamedTuple):
+    """The nodes of one past run."""
+
+    project: str
+    run: PastRun
+    nodes: tuple[NodeRunFigures, ...]
 
 
 class ShowView(NamedTuple):

@@ -129,7 +129,14 @@ def unmatched(results: Sequence[NodeRunReport]) -> list[Problem]:
 def failed(
     runs: Sequence[NodeRunReport], now: datetime, error: LancestatError | None = None
 ) -> list[Problem]:
-    """A last run that failed, unless it failed of what is still wrong: `error`."""
+    """A last run that failed, unless it failed of what is still wrong: `error`.
+
+    One that was interrupted is a warning: nothing says that the node is wrong.
+    """
+    if runs and runs[0].result.status is Status.INTERRUPTED:
+        ago = age(max(now - runs[0].finished_at, timedelta()))
+        text = f"its last run was interrupted {ago} ago: {runs[0].result.message}"
+        return [problem(Health.WARN, text)]
     if not runs or runs[0].result.status is not Status.ERROR:
         return []
     if error is not None and error.message in (runs[0].result.message or ""):

@@ -59,7 +59,8 @@ def verdict_words(is_used: bool, reason: str) -> str:
 class NodeRunFigures:
     """The outcome of one run for one node.
 
-    `action` is what was done, `failed` or `not run`; an idle node was left as it was. `fragments`
+    `action` is what was done, `failed`, `stopped` where the run was interrupted, or `not run`; an
+    idle node was left as it was. `fragments`
     and `rows` tell what was read of a table, `pairs` what was compared by a join; None where that
     is nothing. `elapsed` is None where no time was taken. `quality` is what a reader of a join's
     result should know of it.
@@ -92,18 +93,22 @@ class NodeRunFigures:
         return self.fragments and f"{self.fragments}, {self.rows}"
 
 
+_ENDED = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
+
+
 def node_run(result: NodeResult) -> NodeRunFigures:
     """Return what a run did to a node, in words."""
     is_failed, is_skipped = result.status is Status.ERROR, result.status is Status.SKIPPED
+    is_interrupted = result.status is Status.INTERRUPTED
     fragments = None
     if result.fragments_scanned:
         total = count(result.fragments_total or 0, "fragment")
         fragments = f"{count(result.fragments_scanned)} of {total}"
     return NodeRunFigures(
         result,
-        "failed" if is_failed else "not run" if is_skipped else result.action,
+        _ENDED.get(result.status, result.action),
         is_failed,
-        is_skipped or (result.action == "skip" and not is_failed),
+        is_skipped or is_interrupted or (result.action == "skip" and not is_failed),
         spoken(result.reasons),
         fragments,
         count(result.rows_scanned or 0, "row"),

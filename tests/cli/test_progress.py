@@ -2,17 +2,21 @@ from __future__ import annotations
 
 import io
 import re
+from dataclasses import replace
+from datetime import datetime, timezone
+from queue import SimpleQueue
 
 import pytest
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
-from lancestat.cli.progress import TerminalProgress, progress_display, stage_text
+from lancestat.cli.progress import LineProgress, TerminalProgress, progress_display, stage_text
+from lancestat.errors import DatasetMissing
 from lancestat.execution.result import SilentProgress, TableProgress
 from lancestat.knn.cost_model import Strategy
 from lancestat.knn.work import OutputFormat, Scope
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.node_result import NodeResult, Status, failed, interrupted
 from lancestat.plan.stages import (
     CommitResult,
     JoinStage,
@@ -109,9 +113,79 @@ def test_with_nothing_to_read_no_progress_is_shown() -> None:
     assert terminal.lines == []
 
 
-def test_without_a_terminal_no_progress_is_shown() -> None:
+def test_quiet_shows_no_progress() -> None:
+    with progress_display(quiet=True) as progress:
+        assert type(progress) is SilentProgress
+
+
+def test_without_a_terminal_there_are_lines() -> None:
     with progress_display(quiet=False) as progress:
-        assert isinstance(progress, SilentProgress)
+        assert isinstance(progress, LineProgress)
+
+
+class Lines(LineProgress):
+    """Lines that can be read, at one moment."""
+
+    def __init__(self) -> None:
+        self.printed: list[str] = []
+        moment = datetime(2026, 3, 1, 4, 5, 6, tzinfo=timezone.utc)
+        super().__init__(self.printed.append, lambda: moment)
+
+    def new(self) -> list[str]:
+        """Return the lines since the last call."""
+        lines, self.printed[:] = [*self.printed], []
+        return lines
+
+
+def test_a_node_has_a_line_with_time_and_level_when_it_ends() -> None:
+    lines = Lines()
+    lines.started(TABLES, ["near"])
+    read = {"fragments_total": 17, "fragments_scanned": 1, "rows_scanned": 250_000}
+    lines.finished(replace(ended("a"), elapsed_seconds=1.25, **read))  # type: ignore[arg-type]
+    lines.finished(failed(ended("b"), DatasetMissing("it is not there", hint="is it moved?")))
+    lines.finished(replace(ended("same"), action="skip"))
+    lines.finished(interrupted(ended("c"), "the run was interrupted"))
+    lines.cancelling()
+    assert lines.new() == [
+        "2026-03-01 04:05:06 UTC INFO    a: analyze, 1 of 17 fragments, 250,000 rows, 1.2 s",
+        "2026-03-01 04:05:06 UTC ERROR   b: failed, LS201  it is not there",
+        "2026-03-01 04:05:06 UTC WARNING c: stopped, the run was interrupted",
+        "2026-03-01 04:05:06 UTC WARNING cancelling; another interrupt ends at once",
+    ]
+
+
+def test_nodes_that_go_on_have_a_line_a_minute() -> None:
+    lines = Lines()
+    lines.started(TABLES, ["near"])
+    lines.print_working()
+    assert lines.new() == []
+    lines.at_stage("b", StageProgress(ReadFragments(())))
+    lines.advanced("b", 3, 3_000)
+    lines.at_stage("near", StageProgress(MergeNeighbours(), 1, 2))
+    lines.print_working()
+    assert [line.split(maxsplit=4)[-1] for line in lines.new()] == [
+        "b: read, 3 of 6 fragments, 3.0 kB of 6.0 kB",
+        "near: merge, 1 of 2 rows",
+    ]
+    lines.finished(ended("b"))
+    lines.new()
+    lines.print_working()
+    assert [line.split(maxsplit=4)[-1] for line in lines.new()] == ["near: merge, 1 of 2 rows"]
+
+
+def test_the_lines_of_nodes_that_go_on_are_printed_in_a_thread() -> None:
+    printed: SimpleQueue[str] = SimpleQueue()
+    with LineProgress(printed.put).shown(every_seconds=0.001) as lines:
+        lines.at_stage("near", StageProgress(MergeNeighbours()))
+        assert printed.get(timeout=60).endswith(" INFO    near: merge")
+
+
+def test_names_cannot_forge_lines() -> None:
+    lines = Lines()
+    lines.finished(ended("a\n2026-03-01 04:05:06 UTC INFO b\x1b[31m"))
+    [line] = lines.new()
+    assert "\n" not in line
+    assert "\x1b" not in line
 
 
 def test_a_join_shows_its_stage_rows_and_rate() -> None:

@@ -11,9 +11,9 @@ from lancestat.cli.command import (
     any_of,
     command,
     execution_options,
+    run_nodes,
     selection_options,
 )
-from lancestat.cli.failure import ExitCode
 from lancestat.presentation.views import RunView
 
 
@@ -40,9 +40,6 @@ def run(
     threads: int | None,
 ) -> None:
     """Plan, do it, and print what was done."""
-    from lancestat.cli.progress import progress_display
-    from lancestat.presentation.report_views import run_view
-
     if plan_file is not None and (select or exclude or full_refresh):
         raise click.UsageError(
             "--plan-file cannot be combined with --select, --exclude and --full-refresh; pass "
@@ -54,15 +51,14 @@ def run(
         plan = project.load_plan(plan_file)
     else:
         plan = project.plan(any_of(select), any_of(exclude), full_refresh=full_refresh)
-    with progress_display(quiet=invocation.quiet) as progress:
-        result = project.run(
+    run_nodes(
+        context,
+        invocation,
+        lambda progress: project.run(
             plan,
             fail_fast=fail_fast,
             threads=threads,
             progress=progress,
             ends_process=invocation.ends_process,
-        )
-    view = run_view(result)
-    invocation.show(view)
-    if view.is_failed:
-        context.exit(ExitCode.FAILURE)
+        ),
+    )

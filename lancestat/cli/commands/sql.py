@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from lancestat.cli.command import Invocation, command
-from lancestat.cli.failure import ExitCode
+from lancestat.cli.command import Invocation, command, run_nodes
 from lancestat.errors import LancestatError, UnsupportedStatement
 from lancestat.formats import count
 from lancestat.presentation.views import ExplanationView, QueryView, RunView
@@ -230,8 +229,6 @@ def _analyze(
 
     Over Spark Connect there is no `spark`, and its catalog is not asked.
     """
-    from lancestat.cli.progress import progress_display
-    from lancestat.presentation.report_views import run_view
     from lancestat.spark.sql.statement import find_declared, find_named, not_declared
 
     invocation.require(RunView, "ANALYZE TABLE")
@@ -251,16 +248,15 @@ def _analyze(
         raise not_declared(analyze, names, asked_catalog=spark is not None)
     if analyze.objection is not None:
         raise analyze.objection
-    with progress_display(quiet=invocation.quiet) as progress:
-        result = project.analyze(
+    run_nodes(
+        context,
+        invocation,
+        lambda progress: project.analyze(
             table,
             analyze.columns or None,
             all_columns=analyze.all_columns,
             is_case_sensitive=is_case_sensitive,
             progress=progress,
-        )
-    view = run_view(result)
-    invocation.show(view)
-    if view.is_failed:
-        context.exit(ExitCode.FAILURE)
+        ),
+    )
     return True

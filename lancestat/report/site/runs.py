@@ -117,7 +117,7 @@ def _run(parts: Sequence[NodeRunReport]) -> RunRow:
 
 
 def _why(node: NodeRunFigures) -> str:
-    return (node.reasons or "nothing to do") if node.result.action == "skip" else "not run"
+    return (node.reasons or "nothing to do") if node.action == "skip" else node.action
 
 
 def _rank(node: NodeRunFigures) -> int:
