@@ -16,7 +16,13 @@ from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
 from lancestat.manifest.publication import Publication, commit
-from lancestat.manifest.wire import COMPUTED_AT_VERSION, encode_statistics, restamp, same_statistics
+from lancestat.manifest.wire import (
+    COMPUTED_AT_VERSION,
+    encode_kept,
+    encode_statistics,
+    restamp,
+    same_statistics,
+)
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.coverage import Carry, Coverage, stored_keys
 from lancestat.plan.stages import PublishStatistics, ReadFragments, RestampStatistics, Scan
@@ -138,12 +144,13 @@ class ScanTotals:
 class EncodedStatistics:
     """The statistics of a table as they are stored.
 
-    `values` are the entries for the manifest, `bounds` those that only the state can hold, by
-    column.
+    `values` are the entries for the manifest; `bounds`, by column, and the entries `kept` are for
+    the state alone.
     """
 
     values: Mapping[str, str]
     bounds: Mapping[str, tuple[str, str]]
+    kept: Mapping[str, str]
     computed_at: datetime
 
 
@@ -221,7 +228,9 @@ class TableWorkspace:
             computed_at=now,
             newest_fragment=self.table.newest_fragment,
         )
-        self.statistics = EncodedStatistics(values, _private_bounds(columns), now)
+        self.statistics = EncodedStatistics(
+            values, _private_bounds(columns), encode_kept(columns), now
+        )
 
     def restamp(self, stage: RestampStatistics) -> None:
         """Keep the statistics, for another version.
@@ -237,7 +246,7 @@ class TableWorkspace:
             computed_at=now,
             newest_fragment=self.table.newest_fragment,
         )
-        self.statistics = EncodedStatistics(values, dict(stage.bounds), now)
+        self.statistics = EncodedStatistics(values, dict(stage.bounds), dict(stage.kept), now)
 
     def _finished(self) -> dict[str, ColumnPartial]:
         partials, carried = self.assembly.finish()
@@ -313,6 +322,7 @@ class TableWorkspace:
             bounds=made.bounds,
             histograms=tuple(sorted(table.histograms)),
             manifest=landed.manifest,
+            kept=made.kept,
         )
 
 

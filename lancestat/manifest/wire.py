@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
@@ -66,7 +67,7 @@ class Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class PublishedColumn(ColumnStatistics[str]):
-    """The published statistics of one column; bounds are Spark's strings."""
+    """The statistics of one column as they are published, or kept; bounds are Spark's strings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +109,8 @@ def encode_statistics(
     """Return the whole set of entries that publishing these statistics writes.
 
     Args:
-        columns: type and statistics by column name.
+        columns: type and statistics by column name; those of types that are not published are left
+            out (`encode_kept`).
         rows: live rows of the table.
         schema_hash: 64 hex digits (`lake.schema_hash`).
         computed_at_version: the version that the publishing commit makes: read version + 1.
@@ -130,7 +132,27 @@ def encode_statistics(
     }
     if newest_fragment is not None:
         entries[NEWEST_FRAGMENT] = newest_fragment
+    return entries | _encode_columns(columns, are_published=True)
+
+
+def encode_kept(
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics[Bound]]],
+) -> dict[str, str]:
+    """Return the entries of the columns that are not published, for the state.
+
+    Raises:
+        UnsupportedColumn: as `encode_statistics`.
+    """
+    return _encode_columns(columns, are_published=False)
+
+
+def _encode_columns(
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics[Bound]]], *, are_published: bool
+) -> dict[str, str]:
+    entries = {}
     for name, (type, statistics) in columns.items():
+        if type.is_published != are_published:
+            continue
         if not is_storable_name(name):
             raise UnsupportedColumn(
                 f"statistics of column {name!r} cannot be stored: its name is empty or holds a dot",
@@ -156,7 +178,8 @@ def _published(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[st
     bounds = column_bounds(type, statistics.minimum, statistics.maximum)
     values["minimum"], values["maximum"] = bounds or (None, None)
     # By a count alone Spark estimates that no row equals a value, or another table's.
-    if bounds is None and type.kind in BOUNDED_KINDS and statistics.distinct:
+    is_bounded = type.is_published and type.kind in BOUNDED_KINDS
+    if bounds is None and is_bounded and statistics.distinct:
         values["distinct"] = None
     return values
 
@@ -192,8 +215,8 @@ def decode_statistics(
     """Read the set in a dataset's config, tolerant per column.
 
     A column is dropped, with a reason, when its `version` is newer than 2, a count is negative or
-    not a count, or a bound does not parse. Histograms, unknown suffixes and values over 256
-    characters are ignored.
+    not a count, a bound does not parse, or Spark cannot plan with statistics of its type.
+    Histograms, unknown suffixes and values over 256 characters are ignored.
 
     Args:
         config: all of the dataset's config.
@@ -213,6 +236,8 @@ def decode_statistics(
     revision = written_revision(config)
     for name, entries in _column_entries(config).items():
         try:
+            if types is not None and name in types and not types[name].is_published:
+                raise ValueError(f"Spark cannot plan with statistics of {types[name].spark_type}")
             columns[name] = _decode_column(name, entries, types, has_nan_bounds=revision != 1)
         except ValueError as error:
             dropped[name] = str(error)
@@ -226,6 +251,18 @@ def decode_statistics(
         newest_fragment=newest_fragment(config),
         revision=revision,
     )
+
+
+def decode_kept(
+    entries: Mapping[str, str], types: Mapping[str, ColumnType]
+) -> dict[str, PublishedColumn]:
+    """Return the columns of `encode_kept`; those that the table has no more are left out."""
+    columns = {}
+    for name, column_entries in _column_entries(entries).items():
+        if name in types and not types[name].is_published:
+            with suppress(ValueError):
+                columns[name] = _decode_column(name, column_entries, types, has_nan_bounds=True)
+    return columns
 
 
 def version_tag(config: Mapping[str, str]) -> int | None:

@@ -17,6 +17,7 @@ from lancestat.optimizer.estimates import remaining_fragments
 from lancestat.optimizer.pruned_fragments import FragmentStatistics, RemainingFragments
 from lancestat.optimizer.table import PUSHDOWN, ReadSettings, ReadTable
 from lancestat.predicates.filter import Filter
+from lancestat.statistics.bound_text import DAY_MICROS
 from lancestat.statistics.bounds import BOUND_BYTES, Bound
 from lancestat.statistics.column_type import ColumnType, Kind
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial
@@ -58,8 +59,8 @@ class PushDown:
     """The decision on the aggregates of a scan; `functions` shows them, empty where not known.
 
     `values` are the answers in the order of the aggregates, empty where they are left to Spark.
-    They have the forms of bounds: dates in days, timestamps in microseconds, unscaled decimals,
-    strings and binary as bytes; None is null.
+    They have the forms of bounds: dates in days, timestamps and times of day in microseconds,
+    unscaled decimals, strings and binary as bytes; None is null.
     """
 
     reason: PushDownReason
@@ -157,7 +158,15 @@ def _partials(
     return partials
 
 
-_BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64, "date": 32, "timestamp": 64}
+_BITS = {
+    "tinyint": 8,
+    "smallint": 16,
+    "int": 32,
+    "bigint": 64,
+    "date": 32,
+    "timestamp": 64,
+    "timestamp_ntz": 64,
+}
 
 
 def _fits(partial: ColumnPartial, type: ColumnType) -> bool:
@@ -168,6 +177,8 @@ def _fits(partial: ColumnPartial, type: ColumnType) -> bool:
     if type.kind is Kind.DECIMAL:
         digits = int(type.spark_type.removeprefix("decimal(").partition(",")[0])
         return bool(max(abs(low), abs(high)) < 10**digits)
+    if type.kind is Kind.TIME:
+        return bool(low >= 0 and high < DAY_MICROS)
     end = 2 ** (_BITS[type.spark_type] - 1)
     return bool(-end <= low and high < end)
 

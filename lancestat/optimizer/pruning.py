@@ -25,11 +25,13 @@ from lancestat.predicates.filter import (
     IsNull,
     Leaf,
     Literal,
+    LocalTime,
     Not,
     Operator,
     Or,
     TextMatch,
     TextOperator,
+    TimeOfDay,
 )
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind
@@ -52,6 +54,10 @@ def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None
         case Kind.DECIMAL, (Decimal() | int()):
             return _unscaled(Decimal(literal), type.scale)
         case Kind.TIMESTAMP, Instant(micros):
+            return micros
+        case Kind.TIMESTAMP_NTZ, LocalTime(micros):
+            return micros
+        case Kind.TIME, TimeOfDay(micros):
             return micros
         case Kind.DATE, Day(days):
             return days

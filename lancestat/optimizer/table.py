@@ -24,7 +24,7 @@ from lancestat.plan.observe import Observer
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
-from lancestat.statistics.column_type import ColumnType
+from lancestat.statistics.column_type import ColumnType, column_type
 
 if TYPE_CHECKING:
     import lance
@@ -198,8 +198,13 @@ def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str
         statistics=TableStatistics(observed),
         storage_options=options,
         load_fragments=lambda: load_zone_maps(dataset, observed, options),
-        sampler=Sampler(lambda: dataset, observed.rows),
+        sampler=Sampler(lambda: dataset, observed.rows, _unreported(observed)),
     )
+
+
+def _unreported(snapshot: Snapshot) -> frozenset[str]:
+    types = {field.name: column_type(field.type) for field in snapshot.fields}
+    return frozenset(name for name, type in types.items() if type and not type.is_published)
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +250,7 @@ class DeclaredTables:
             storage_options=self.spec.options.of(observed.uri),
             histogram=table.histogram,
             load_fragments=fragments,
-            sampler=Sampler(lambda: self._dataset(observed), observed.rows),
+            sampler=Sampler(lambda: self._dataset(observed), observed.rows, _unreported(observed)),
         )
 
     def _zone_maps(self, observed: Snapshot) -> FragmentStatistics:

@@ -32,7 +32,7 @@ from lancestat.optimizer.pruning import columns_of, literal_bound, may_match, mu
 from lancestat.predicates.filter import Filter
 from lancestat.redact import redact_line, secret_values
 from lancestat.statistics.bounds import Bound
-from lancestat.statistics.column_type import ColumnType, Kind, column_type
+from lancestat.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind, column_type
 from lancestat.statistics.partial import ColumnPartial
 
 if TYPE_CHECKING:
@@ -44,7 +44,6 @@ _log = logging.getLogger("lancestat.read")
 _FILE = "zonemap.lance"
 _INDEX_TYPE = "ZoneMap"
 _COLUMNS = ["min", "max", "null_count", "nan_count", "fragment_id", "zone_length"]
-_MICROSECONDS = {"s": (1_000_000, 1), "ms": (1_000, 1), "us": (1, 1), "ns": (1, 1_000)}
 _DAY_MILLISECONDS = 86_400_000
 
 
@@ -262,10 +261,11 @@ def _bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | Non
     """Convert zone bounds to those of `ColumnPartial`; None for none, NaN and other types."""
     import pyarrow as pa
 
-    if type.kind is Kind.TIMESTAMP:
-        factor, divisor = _MICROSECONDS[column.type.unit]
-        stored = column.cast(pa.int64()).to_pylist()
-        return [None if value is None else value * factor // divisor for value in stored]
+    if type.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME):
+        divisor, factor = TO_MICROSECONDS[column.type.unit]
+        width = pa.int32() if column.type.bit_width == 32 else pa.int64()
+        stored = column.cast(width).to_pylist()
+        return [None if value is None else value // divisor * factor for value in stored]
     if type.kind is Kind.DATE:
         is_days = pa.types.is_date32(column.type)
         stored = column.cast(pa.int32() if is_days else pa.int64()).to_pylist()

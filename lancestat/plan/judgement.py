@@ -21,9 +21,12 @@ from lancestat.lake.history import History
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
 from lancestat.manifest.wire import (
+    PublishedColumn,
     PublishedStatistics,
+    decode_kept,
     decode_statistics,
     newest_fragment,
+    same_statistics,
     tagged,
     version_tag,
 )
@@ -109,6 +112,26 @@ class TableStatistics:
         """The decoded entries, used or refused; None where they cannot be read."""
         decoded = decode_statistics(self.entries, self.types)
         return decoded if isinstance(decoded, PublishedStatistics) else None
+
+    @cached_property
+    def remembered(self) -> TableRecord | None:
+        """The record of the run that made these very statistics, None where there is none.
+
+        It has what is not published, and holds as far as the published statistics do.
+        """
+        record, published = self.record, self.published
+        if record is None or published is None or record.version != published.version_tag:
+            return None
+        if self.publish is Publish.NONE:
+            return record
+        is_of_dataset = newest_fragment(record.values) == newest_fragment(self.entries)
+        is_same = is_of_dataset and same_statistics(self.entries, record.values)
+        return record if record.published and is_same else None
+
+    @cached_property
+    def kept(self) -> Mapping[str, PublishedColumn]:
+        """The statistics of columns that are not published, from the state."""
+        return {} if self.remembered is None else decode_kept(self.remembered.kept, self.types)
 
     @property
     def described_version(self) -> int | None:

@@ -50,6 +50,8 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
         return None
     if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
         return None
+    if not _keeps_unpublished(assessment):
+        return None
     return Skip(
         assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), assessment.skipped
     )
@@ -89,10 +91,15 @@ def decide(
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
     rewritten = Effect.REWRITTEN in changes.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
-    bounds = tuple(sorted(record.bounds.items())) if record else ()
+    made = assessment.statistics.remembered
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
-        RestampStatistics(_described(assessment), tuple(sorted(values.items())), bounds),
+        RestampStatistics(
+            _described(assessment),
+            tuple(sorted(values.items())),
+            tuple(sorted(made.bounds.items())) if made else (),
+            tuple(sorted(made.kept.items())) if made else (),
+        ),
         _publication(assessment),
     )
     figures = _idle_figures(assessment)
@@ -144,13 +151,23 @@ def _publication(assessment: TableAssessment) -> PublishStatistics:
 
 
 def _is_intact(assessment: TableAssessment) -> bool:
-    """Whether the manifest holds exactly the wanted columns, as we last wrote them if we did."""
+    """Whether the manifest holds exactly the wanted columns that it can, as we last wrote them."""
     published = assessment.published
     if published is None or published.dropped or _is_outdated(assessment):
         return False
-    if set(published.columns) != {field.name for field in assessment.columns}:
+    if set(published.columns) != _names(assessment, are_published=True):
         return False
     return not _is_altered(assessment)
+
+
+def _keeps_unpublished(assessment: TableAssessment) -> bool:
+    """Whether the state keeps exactly the wanted columns that are not published."""
+    return set(assessment.statistics.kept) == _names(assessment, are_published=False)
+
+
+def _names(assessment: TableAssessment, *, are_published: bool) -> set[str]:
+    types = assessment.types
+    return {f.name for f in assessment.columns if types[f.name].is_published == are_published}
 
 
 def _is_outdated(assessment: TableAssessment) -> bool:
@@ -171,7 +188,8 @@ def _policy_accepts(assessment: TableAssessment, changes: TableChanges) -> bool:
     policy = assessment.spec.policy
     if policy.refresh is not RefreshWhen.WHEN_STALE or assessment.spec.publish is Publish.NONE:
         return False
-    return changes.verdict.use and _is_intact(assessment) and _has_histograms(assessment)
+    is_whole = _is_intact(assessment) and _keeps_unpublished(assessment)
+    return changes.verdict.use and is_whole and _has_histograms(assessment)
 
 
 def _has_histograms(assessment: TableAssessment) -> bool:
@@ -191,6 +209,8 @@ def _standing_values(
     """The statistics of an earlier version, if they are whole and describe the rows as they are."""
     record = assessment.record
     if not _has_histograms(assessment) or _is_outdated(assessment):
+        return None
+    if not _keeps_unpublished(assessment):
         return None
     if assessment.spec.publish is Publish.NONE:
         names = tuple(field.name for field in assessment.columns)
@@ -234,7 +254,7 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
     published, record = assessment.published, assessment.record
     columns_before: set[str] = set(record.columns) if record else set()
     if published:
-        columns_before = {*published.columns, *published.dropped}
+        columns_before = {*published.columns, *published.dropped, *assessment.statistics.kept}
     columns = {field.name for field in assessment.columns}
     known_hash = published.schema_hash if published else record.schema_hash if record else None
     if published or record:

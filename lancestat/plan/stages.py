@@ -70,13 +70,14 @@ class MergePartials:
 class RestampStatistics:
     """Keep the statistics, which still hold, and give them the version that they now describe.
 
-    `values` are entries of the manifest, `bounds` those that only the state holds.
+    `values` are entries of the manifest, `bounds` and `kept` those that only the state holds.
     """
 
     name: ClassVar[str] = "restamp"
     version: int
     values: tuple[tuple[str, str], ...]
     bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

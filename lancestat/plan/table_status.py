@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lancestat import display
@@ -12,6 +13,7 @@ from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
 from lancestat.redact import EMPTY_REDACTOR, Redactor
+from lancestat.statistics.bound_text import shown_bound
 from lancestat.statistics.column_type import decoded_size
 
 
@@ -20,13 +22,14 @@ class TableStatus:
     """The statistics of one table under its policy, as `lancestat show` prints them.
 
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
-    `columns` is what is published, used or refused; `analyzable` counts the columns that could have
-    statistics. `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is
-    published or it cannot be found out. `covered` has, by wanted column, in how many fragments the
-    state knows it, None where it was not asked. `types` are Spark's, of the columns that can have
-    statistics. `is_tolerated` is set if the policy would accept the statistics of a table whose
-    columns have changed, which no reader uses. It prints as `lancestat show` does, and has a row
-    per column.
+    `columns` is what is published or kept, used or refused, `kept` names those of a type that is
+    not published, and `analyzable` counts the columns that could have statistics. Bounds of strings
+    and binary are cut (`bound_text.shown_bound`), and left out under `show_values: false`.
+    `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is published or it
+    cannot be found out. `covered` has, by wanted column, in how many fragments the state knows it,
+    None where it was not asked. `types` are Spark's, of the columns that can have statistics.
+    `is_tolerated` is set if the policy would accept the statistics of a table whose columns have
+    changed, which no reader uses. It prints as `lancestat show` does, and has a row per column.
     """
 
     table: str
@@ -52,6 +55,7 @@ class TableStatus:
     covered: Mapping[str, int] | None = None
     types: Mapping[str, str] = field(default_factory=dict)
     is_tolerated: bool = False
+    kept: frozenset[str] = frozenset()
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -76,8 +80,7 @@ def table_status(
     statistics = assessment.published
     behind = assessment.snapshot.version - statistics.version_tag if statistics else None
     verdict = assessment.statistics.judge(now)
-    published = statistics.columns if statistics else {}
-    columns = {f.name: published[f.name] for f in assessment.snapshot.fields if f.name in published}
+    columns = _columns(assessment)
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
     snapshot = assessment.snapshot
@@ -108,4 +111,21 @@ def table_status(
         types={name: type.spark_type for name, type in assessment.types.items()},
         redactor=redactor,
         is_tolerated=has_changed and assessment.statistics.accepts_distance(now),
+        kept=frozenset(assessment.statistics.kept),
     )
+
+
+def _columns(assessment: TableAssessment) -> dict[str, PublishedColumn]:
+    """Return what is known of columns, in the order of the schema."""
+    statistics, published = assessment.statistics, assessment.published
+    known = {**(published.columns if published else {}), **statistics.kept}
+    columns = {f.name: known[f.name] for f in assessment.snapshot.fields if f.name in known}
+    if statistics.remembered is None or not assessment.spec.show_values:
+        return columns
+    for name, bounds in statistics.remembered.bounds.items():
+        type = assessment.types.get(name)
+        if name in columns and type is not None and type.is_variable_width:
+            with suppress(ValueError):
+                low, high = (shown_bound(bytes.fromhex(bound), type) for bound in bounds)
+                columns[name] = replace(columns[name], minimum=low, maximum=high)
+    return columns

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import Enum
@@ -33,7 +33,14 @@ class LocalTime:
     micros: int
 
 
-Literal = bool | int | float | Decimal | str | bytes | Day | Instant | LocalTime
+@dataclass(frozen=True, slots=True)
+class TimeOfDay:
+    """A time of day, in microseconds since midnight."""
+
+    micros: int
+
+
+Literal = bool | int | float | Decimal | str | bytes | Day | Instant | LocalTime | TimeOfDay
 
 
 class Operator(str, Enum):
@@ -113,6 +120,20 @@ class Or:
 
 Leaf = Comparison | In | IsNull | TextMatch
 Filter = Leaf | Not | And | Or
+
+
+def leaves(filter: Filter) -> Iterator[Leaf]:
+    """Yield the tests of single columns that a filter is made of."""
+    waiting = [filter]
+    while waiting:
+        part = waiting.pop()
+        match part:
+            case Not(operand):
+                waiting.append(operand)
+            case And(left, right) | Or(left, right):
+                waiting += [left, right]
+            case _:
+                yield part
 
 
 _OPERATORS = {operator.value: operator for operator in Operator}
@@ -200,6 +221,14 @@ def _boolean(text: str) -> bool:
     return text == "true"
 
 
+def _time_of_day(text: str) -> TimeOfDay:
+    # Spark counts nanoseconds, whatever the precision.
+    micros, rest = divmod(int(text), 1_000)
+    if rest:
+        raise ValueError(text)
+    return TimeOfDay(micros)
+
+
 _READERS: Mapping[str, Callable[[str], Literal]] = {
     "boolean": _boolean,
     "tinyint": int,
@@ -214,6 +243,7 @@ _READERS: Mapping[str, Callable[[str], Literal]] = {
     "date": lambda text: Day(int(text)),
     "timestamp": lambda text: Instant(int(text)),
     "timestamp_ntz": lambda text: LocalTime(int(text)),
+    "time": _time_of_day,
 }
 
 
@@ -269,6 +299,8 @@ def _literal_text(literal: Literal | None) -> str:
             return f"{_time_text(micros)}+00:00"
         case LocalTime(micros):
             return _time_text(micros)
+        case TimeOfDay(micros):
+            return _time_text(micros).partition(" ")[2]
     return str(literal)
 
 

@@ -30,6 +30,7 @@ class Risk(str, Enum):
     JOIN_MEANING_CHANGED = "join_meaning_changed"
     COST_INCREASED = "cost_increased"
     EFFECT_UNKNOWN = "effect_unknown"
+    VALUES_SHOWN = "values_shown"
 
 
 class Role(Enum):

@@ -70,6 +70,8 @@ TYPES = Listed(
             "boolean",
             "date",
             "timestamp",
+            "timestamp_ntz",
+            "time",
         ),
     ),
     is_filled=True,

@@ -69,6 +69,7 @@ class SourceDefaults:
     publish: Publish = _as_of_tables("publish")
     histogram: bool = _as_of_tables("histogram")
     freshness: Freshness | None = _as_of_tables("freshness")
+    show_values: bool = _as_of_tables("show_values")
 
     declares: ClassVar[Resource] = Resource(
         "a mapping of keys of tables", "Keys of every table that the source finds."
@@ -195,6 +196,7 @@ class Source:
             publish=given.publish,
             histogram=given.histogram,
             freshness=given.freshness,
+            show_values=given.show_values,
             source=self.label,
         )
 

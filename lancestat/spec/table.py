@@ -280,6 +280,10 @@ def _histogram_warning(old: bool, new: bool) -> str | None:
     return None if new else "histograms are made no more"
 
 
+def _show_values_warning(old: bool, new: bool) -> str | None:
+    return "bounds of strings and binary values are shown again" if new else None
+
+
 @resource
 class Table:
     """A declared Lance dataset; a relative `uri` is resolved against the project's folder.
@@ -351,7 +355,7 @@ class Table:
     )
     histogram: bool = key(
         Flag(),
-        "Whether number, date and timestamp columns get an equi-height histogram too, which is "
+        "Whether columns of numbers, dates and times get an equi-height histogram too, which is "
         "kept in the state and told to Spark's optimizer; for skewed columns.",
         risk=Risk.COVERAGE_LOST,
         warning=_histogram_warning,
@@ -363,6 +367,16 @@ class Table:
         "error; no run depends on it.",
         role=CHECK,
         default=None,
+    )
+    show_values: bool = key(
+        Flag(),
+        "Whether 'lancestat show', the pages and `lancestat.statistics` have the bounds of strings "
+        "and binary values; no run depends on it.",
+        role=CHECK,
+        risk=Risk.VALUES_SHOWN,
+        warning=_show_values_warning,
+        default=True,
+        kw_only=True,
     )
     declared: Table | None = field(default=None, compare=False, repr=False, kw_only=True)
     source: str | None = field(default=None, compare=False, repr=False, kw_only=True)

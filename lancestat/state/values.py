@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from lancestat.codec import Instant
@@ -49,10 +49,10 @@ class TableRecord:
     `table` is the identity of the dataset (`state.identity`), `node` its name in the project.
     `version` is the manifest version that the statistics describe: the published one, or the one
     read under `publish: none`. `content_digest` is `lake.fingerprint.table_digest` of the analyzed
-    columns, `values` the `lance.stats.*` entries as published, `bounds` the string and binary
-    bounds that the manifest cannot hold (hex), `histograms` the columns whose partials have
-    quantiles. `manifest` identifies the manifest of `version` (`lake.pin`), None in records of
-    releases that did not store it.
+    columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are
+    never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
+    `histograms` the columns whose partials have quantiles. `manifest` identifies the manifest of
+    `version` (`lake.pin`), None in records of releases that did not store it.
     """
 
     table: str
@@ -69,6 +69,7 @@ class TableRecord:
     bounds: Mapping[str, tuple[str, str]]
     histograms: tuple[str, ...] = ()
     manifest: str | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
 
     def describes(self, pin: Pin) -> bool:
         """Whether the statistics were made for the very version that a pin names."""

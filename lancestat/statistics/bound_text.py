@@ -6,6 +6,7 @@ import math
 import re
 from decimal import Decimal
 
+from lancestat.formats import visible
 from lancestat.statistics.column_type import ColumnType, Kind
 from lancestat.statistics.partial import Bound
 
@@ -16,7 +17,7 @@ _INTEGER_RANGES = {
     "bigint": 2**63,
 }
 _MICROS = 10**6
-_DAY_MICROS = 86_400 * _MICROS
+DAY_MICROS = 86_400 * _MICROS
 # Spark's timestamp parser multiplies whole seconds before it adds the fraction, so values within
 # the last, partly representable second above -2^63 microseconds overflow.
 _MIN_TIMESTAMP = -(2**63 // _MICROS) * _MICROS
@@ -29,7 +30,8 @@ _DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),\s*([0-9]+)\)")
 _YEAR = r"[0-9]{4}|-(?!0000)[0-9]{4}|[+-][1-9][0-9]{4,6}"
 _DAY = r"([0-9]{2})-([0-9]{2})"
 _DATE = re.compile(rf"({_YEAR}|[1-9][0-9]{{4,6}})-{_DAY}")
-_TIMESTAMP = re.compile(rf"({_YEAR})-{_DAY} ([0-9]{{2}}):([0-9]{{2}}):([0-9]{{2}})\.([0-9]{{1,6}})")
+_TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{1,6})")
+_TIMESTAMP = re.compile(rf"({_YEAR})-{_DAY} ({_TIME.pattern})")
 
 
 def parse_integer(text: str) -> int:
@@ -61,6 +63,22 @@ def format_bound(bound: Bound, type: ColumnType) -> str | None:
             return _format_whole(int(bound), type)
 
 
+SHOWN_CHARACTERS = 40
+
+
+def shown_bound(bound: bytes, type: ColumnType) -> str:
+    """Return a bound of strings or binary for people, on one line.
+
+    It has at most 40 characters, or 20 bytes in hexadecimal, and the mark `...` where it is cut.
+    Characters that cannot be seen are escaped.
+    """
+    if type.kind is Kind.STRING:
+        text = bound.decode(errors="replace")
+        return visible(text[:SHOWN_CHARACTERS]) + ("..." if len(text) > SHOWN_CHARACTERS else "")
+    shown = SHOWN_CHARACTERS // 2
+    return f"0x{bound[:shown].hex()}" + ("..." if len(bound) > shown else "")
+
+
 def are_estimable(minimum: Bound, maximum: Bound) -> bool:
     """Whether Spark's filter estimation can work with these bounds.
 
@@ -89,8 +107,10 @@ def parse_bound(text: str, type: ColumnType) -> int | float | None:
             return _parse_decimal(text, type)
         case Kind.DATE:
             return _parse_date(text)
-        case Kind.TIMESTAMP:
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ:
             return _parse_timestamp(text)
+        case Kind.TIME:
+            return _parse_time(text)
         case Kind.STRING | Kind.BINARY:
             raise ValueError(f"a {type.spark_type} column has no bounds")
 
@@ -106,6 +126,8 @@ def _format_whole(bound: int, type: ColumnType) -> str | None:
             return _format_decimal(bound, type)
         case Kind.DATE:
             return _date_text(bound) if -(2**31) <= bound < 2**31 else None
+        case Kind.TIME:
+            return _time_text(bound) if 0 <= bound < DAY_MICROS else None
         case _:
             return _format_timestamp(bound)
 
@@ -129,11 +151,15 @@ def _precision(type: ColumnType) -> int:
 def _format_timestamp(micros: int) -> str | None:
     if not _MIN_TIMESTAMP <= micros <= _MAX_TIMESTAMP:
         return None
-    days, rest = divmod(micros, _DAY_MICROS)
-    seconds, fraction = divmod(rest, _MICROS)
+    days, rest = divmod(micros, DAY_MICROS)
+    return f"{_date_text(days)} {_time_text(rest)}"
+
+
+def _time_text(micros: int) -> str:
+    seconds, fraction = divmod(micros, _MICROS)
     minutes, second = divmod(seconds, 60)
     hour, minute = divmod(minutes, 60)
-    return f"{_date_text(days)} {hour:02}:{minute:02}:{second:02}.{fraction:06}"
+    return f"{hour:02}:{minute:02}:{second:02}.{fraction:06}"
 
 
 def _format_float(number: float, *, single: bool) -> str | None:
@@ -249,15 +275,22 @@ def _parse_timestamp(text: str) -> int:
     matched = _TIMESTAMP.fullmatch(text)
     if not matched:
         raise ValueError(f"{text!r} is not a timestamp of the form yyyy-MM-dd HH:mm:ss.SSSSSS")
-    year, month, day, hour, minute, second = (int(matched[group]) for group in range(1, 7))
-    if hour > 23 or minute > 59 or second > 59:
-        raise ValueError(f"{text!r} is not a time of day")
-    days = _days(text, year, month, day)
-    seconds = ((days * 24 + hour) * 60 + minute) * 60 + second
-    micros = seconds * _MICROS + int(matched[7].ljust(6, "0"))
+    days = _days(text, *(int(matched[group]) for group in (1, 2, 3)))
+    micros = days * DAY_MICROS + _parse_time(matched[4])
     if not _MIN_TIMESTAMP <= micros <= _MAX_TIMESTAMP:
         raise ValueError(f"{text!r} does not fit timestamp")
     return micros
+
+
+def _parse_time(text: str) -> int:
+    matched = _TIME.fullmatch(text)
+    if not matched:
+        raise ValueError(f"{text!r} is not a time of day of the form HH:mm:ss.SSSSSS")
+    hour, minute, second = (int(matched[group]) for group in (1, 2, 3))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text!r} is not a time of day")
+    seconds = (hour * 60 + minute) * 60 + second
+    return seconds * _MICROS + int(matched[4].ljust(6, "0"))
 
 
 def _date_text(days: int) -> str:

@@ -6,8 +6,9 @@ import math
 import struct
 
 # Values as the kernel sees them: booleans and integers as int, dates as days and timestamps as
-# microseconds since 1970-01-01 UTC, decimals as their unscaled integer, floats as float, strings
-# and binary as bytes (UTF-8). Integers are unbounded: an instant or an unsigned integer beyond what
+# microseconds since 1970-01-01 (UTC, or local time of a zone that is not known), times of day as
+# microseconds since midnight, decimals as their unscaled integer, floats as float, strings and
+# binary as bytes (UTF-8). Integers are unbounded: an instant or an unsigned integer beyond what
 # Spark can hold keeps its true value here.
 Bound = int | float | bytes
 

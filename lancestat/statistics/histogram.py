@@ -14,7 +14,8 @@ from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileSketch
 
 # Spark makes histograms of numbers, dates and timestamps.
-HISTOGRAM_KINDS = frozenset((Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL, Kind.DATE, Kind.TIMESTAMP))
+_TEMPORAL_KINDS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME))
+HISTOGRAM_KINDS = _TEMPORAL_KINDS | {Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL}
 
 # The default of `spark.sql.statistics.histogram.numBins`.
 BINS = 254
@@ -84,7 +85,7 @@ def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> H
 def _numeric(bound: Bound, type: ColumnType) -> float | None:
     """Return a bound as `EstimationUtils.toDouble` does: of Java text, days or microseconds."""
     text = format_bound(bound, type)
-    if text is None or type.kind in (Kind.DATE, Kind.TIMESTAMP):
+    if text is None or type.kind in _TEMPORAL_KINDS:
         return None if text is None else float(bound)
     # Spark's negative zero equals zero, and so does every comparison here.
     return float(text) + 0.0

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 import pyarrow as pa
 
 from lancestat.errors import UnexpectedBatch, UnsupportedColumn
-from lancestat.statistics.column_type import Kind, column_type
+from lancestat.statistics.column_type import TO_MICROSECONDS, Kind, column_type
 from lancestat.statistics.partial import ColumnPartial
 from lancestat.statistics.quantiles import QuantileBuilder
 from lancestat.statistics.reducers import (
@@ -54,8 +54,6 @@ def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:
 
 
 _MILLISECONDS_PER_DAY = 86_400_000
-# Divisor and factor to microseconds. Flooring is what an instant before 1970 needs too.
-_TO_MICROSECONDS = {"s": (1, 1_000_000), "ms": (1, 1_000), "us": (1, 1), "ns": (1_000, 1)}
 
 
 def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
@@ -72,9 +70,10 @@ def _reducer(field: pa.Field, with_quantiles: bool) -> Reducer:
         return FloatReducer(f"f{stored.bit_width // 8}", quantiles)
     if type.kind is Kind.DECIMAL:
         return DecimalReducer(stored.bit_width, quantiles)
-    if type.kind is Kind.TIMESTAMP:
-        divisor, factor = _TO_MICROSECONDS[stored.unit]
-        return IntegerReducer("i8", quantiles, divisor=divisor, factor=factor)
+    if type.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME):
+        divisor, factor = TO_MICROSECONDS[stored.unit]
+        width = stored.bit_width // 8
+        return IntegerReducer(f"i{width}", quantiles, divisor=divisor, factor=factor)
     if pa.types.is_date64(stored):
         return IntegerReducer("i8", quantiles, divisor=_MILLISECONDS_PER_DAY)
     sign = "u" if pa.types.is_unsigned_integer(stored) else "i"

@@ -128,10 +128,10 @@ class BooleanReducer(FixedWidthReducer):
 
 
 class IntegerReducer(FixedWidthReducer):
-    """Integers, and what Arrow stores as integers: dates and timestamps.
+    """Integers, and what Arrow stores as integers: dates, timestamps and times of day.
 
     The canonical integer is `stored // divisor * factor`: what Spark sees of dates in milliseconds,
-    and of timestamps of any unit.
+    and of timestamps and times of any unit.
     """
 
     def __init__(

@@ -108,6 +108,7 @@ RISKY = {
         {"specs/a.yml": "tables: []"},
         frozenset({Risk.COVERAGE_LOST}),
     ),
+    "values_shown": Pair(_table("show_values: false"), _table(), frozenset({Risk.VALUES_SHOWN})),
     "publish_changed": Pair(_table(), _table("publish: none"), frozenset({Risk.PUBLISH_CHANGED})),
     "published": Pair(_table("publish: none"), _table(), frozenset({Risk.PUBLISH_CHANGED})),
     "dataset_moved": Pair(
@@ -160,6 +161,7 @@ HARMLESS = {
         _table("owner: sales@example.com", "description: One row per order."),
         _table("owner: data@example.com", "description: >-\n      Orders,\n      one row each."),
     ),
+    "values_hidden": Pair(_table(), _table("show_values: false")),
     "freshness": Pair(_table(), _table("freshness: {warn_after: 12h, error_after: 24h}")),
     "renamed": Pair(
         {"specs/a.yml": _table(_LISTED), "specs/b.yml": _table(name="parts", uri="parts")},

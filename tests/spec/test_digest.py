@@ -125,7 +125,7 @@ def test_every_change_of_the_definition_changes_the_digest() -> None:
 
 
 def test_every_field_of_the_model_is_tested() -> None:
-    remarks = {"name", "location", "description", "tags", "owner", "freshness"}
+    remarks = {"name", "location", "description", "tags", "owner", "freshness", "show_values"}
     remarks |= {"storage_options", "declared", "source", "on_location", "self_location", "keep"}
     for varied, kinds in ((TABLES, Table), (JOINS, KnnJoin)):
         for field in fields(kinds):

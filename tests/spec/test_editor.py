@@ -39,6 +39,7 @@ SPECS: dict[str, Any] = {
             "publish": "none",
             "histogram": True,
             "freshness": {"warn_after": "12h", "error_after": "24h"},
+            "show_values": False,
         },
         {"name": "b", "uri": "b.lance", "columns": "all", "policy": "p"},
         {"name": "c", "uri": "c.lance", "columns": ["x", "y*"]},

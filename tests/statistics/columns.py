@@ -94,9 +94,28 @@ TEXT = st.one_of(
 ).map(str.encode)
 
 
-def _instants(unit: str, scale: Callable[[int], int]) -> Column:
-    type = pa.timestamp(unit, "Europe/Berlin")
-    return _integers(type, 64, build=_build_view, canonical=scale)
+def _build_clock(values: Sequence[Any], type: pa.DataType) -> pa.Array:
+    return pa.array(values, pa.int32() if type.bit_width == 32 else pa.int64()).view(type)
+
+
+_TO_MICROS: dict[str, Callable[[int], int]] = {
+    "s": lambda s: s * 1_000_000,
+    "ms": lambda ms: ms * 1_000,
+    "us": lambda us: us,
+    "ns": lambda ns: ns // 1_000,
+}
+
+
+def _instants(unit: str, zone: str | None) -> Column:
+    type = pa.timestamp(unit, zone)
+    return _integers(type, 64, build=_build_view, canonical=_TO_MICROS[unit])
+
+
+def _clocks(unit: str, second: int) -> Column:
+    type = pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+    last = 86_400 * second - 1
+    values = st.one_of(st.sampled_from([0, 1, last - 1, last]), st.integers(0, last))
+    return Column(type, values, build=_build_clock, canonical=_TO_MICROS[unit])
 
 
 COLUMNS = [
@@ -116,10 +135,11 @@ COLUMNS = [
     *(_decimals(type) for type in (pa.decimal32(9, 3), pa.decimal64(18, 0))),
     _integers(pa.date32(), 32, build=lambda values, type: pa.array(values, pa.int32()).view(type)),
     _integers(pa.date64(), 64, build=_build_view, canonical=lambda ms: ms // 86_400_000),
-    _instants("s", lambda s: s * 1_000_000),
-    _instants("ms", lambda ms: ms * 1_000),
-    _instants("us", lambda us: us),
-    _instants("ns", lambda ns: ns // 1_000),
+    *(_instants(unit, zone) for zone in ("Europe/Berlin", None) for unit in _TO_MICROS),
+    *(
+        _clocks(unit, second)
+        for unit, second in (("s", 1), ("ms", 10**3), ("us", 10**6), ("ns", 10**9))
+    ),
     *(
         Column(type, TEXT, build=_build_text, is_text=True)
         for type in (pa.string(), pa.large_string(), pa.string_view())

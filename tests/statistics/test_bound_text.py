@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 
 import numpy as np
@@ -11,7 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
+from lancestat.statistics.bound_text import (
+    are_estimable,
+    format_bound,
+    parse_bound,
+    parse_integer,
+    shown_bound,
+)
 from lancestat.statistics.column_type import ColumnType, Kind
 
 BOOLEAN = ColumnType(Kind.BOOLEAN, "boolean", 1)
@@ -21,6 +27,8 @@ FLOAT = ColumnType(Kind.FLOAT, "float", 4)
 DOUBLE = ColumnType(Kind.FLOAT, "double", 8)
 DATE = ColumnType(Kind.DATE, "date", 4)
 TIMESTAMP = ColumnType(Kind.TIMESTAMP, "timestamp", 8)
+TIMESTAMP_NTZ = ColumnType(Kind.TIMESTAMP_NTZ, "timestamp_ntz", 8)
+TIME = ColumnType(Kind.TIME, "time(6)", 8)
 STRING = ColumnType(Kind.STRING, "string", 20)
 BINARY = ColumnType(Kind.BINARY, "binary", 100)
 
@@ -118,8 +126,39 @@ def test_dates_agree_with_the_calendar_of_python(day: date) -> None:
 def test_timestamps_agree_with_the_calendar_of_python(instant: datetime) -> None:
     micros = (instant - EPOCH) // timedelta(microseconds=1)
     text = instant.replace(tzinfo=None).isoformat(sep=" ", timespec="microseconds")
-    assert format_bound(micros, TIMESTAMP) == text
-    assert parse_bound(text, TIMESTAMP) == micros
+    for type in (TIMESTAMP, TIMESTAMP_NTZ):
+        assert format_bound(micros, type) == text
+        assert parse_bound(text, type) == micros
+
+
+@given(st.times())
+def test_times_of_day_agree_with_python(clock: time) -> None:
+    micros = (datetime.combine(date(1970, 1, 1), clock, timezone.utc) - EPOCH) // timedelta(
+        microseconds=1
+    )
+    text = clock.isoformat(timespec="microseconds")
+    assert format_bound(micros, TIME) == text
+    assert parse_bound(text, TIME) == micros
+
+
+@pytest.mark.parametrize(
+    ("bound", "type", "text"),
+    [
+        (b"", STRING, ""),
+        ("é".encode() * 40, STRING, "é" * 40),
+        ("é".encode() * 41, STRING, "é" * 40 + "..."),
+        (b"a\x1b[31m\nb", STRING, r"a\x1b[31m\nb"),
+        ("a\u202eb".encode(), STRING, r"a\u202eb"),
+        (b"", BINARY, "0x"),
+        (b"\x00\xff", BINARY, "0x00ff"),
+        (b"\x1b" * 20, BINARY, "0x" + "1b" * 20),
+        (b"\x1b" * 21, BINARY, "0x" + "1b" * 20 + "..."),
+    ],
+)
+def test_bounds_of_strings_and_binary_are_shown_cut(
+    bound: bytes, type: ColumnType, text: str
+) -> None:
+    assert shown_bound(bound, type) == text
 
 
 @pytest.mark.parametrize(
@@ -206,6 +245,8 @@ def test_decimals_with_an_exponent_are_read(text: str, unscaled: int) -> None:
         (-(2**63), TIMESTAMP),
         (FIRST_MICROSECOND - 1, TIMESTAMP),
         (2**63, TIMESTAMP),
+        (-1, TIME),
+        (86_400_000_000, TIME),
         (b"a", STRING),
         (b"a", BINARY),
     ],
@@ -267,6 +308,11 @@ def test_values_that_spark_cannot_hold_have_no_text(bound: int | bytes, type: Co
         ("10000-01-01 00:00:00.000000", TIMESTAMP),
         ("+294247-01-10 04:00:54.775808", TIMESTAMP),
         ("-290308-12-21 19:59:05.999999", TIMESTAMP),
+        ("24:00:00.000000", TIME),
+        ("00:60:00.000000", TIME),
+        ("00:00:60.000000", TIME),
+        ("00:00:00", TIME),
+        ("2020-01-01 00:00:00.000000", TIME),
         ("a", STRING),
         ("a", BINARY),
     ],

@@ -30,6 +30,12 @@ ANALYZABLE = [
         for unit in ("s", "ms", "us", "ns")
     ),
     (pa.timestamp("us", "+02:00"), Kind.TIMESTAMP, "timestamp", 8),
+    *(
+        (pa.timestamp(unit), Kind.TIMESTAMP_NTZ, "timestamp_ntz", 8)
+        for unit in ("s", "ms", "us", "ns")
+    ),
+    *((pa.time32(unit), Kind.TIME, "time(6)", 8) for unit in ("s", "ms")),
+    *((pa.time64(unit), Kind.TIME, "time(6)", 8) for unit in ("us", "ns")),
     (pa.string(), Kind.STRING, "string", 20),
     (pa.large_string(), Kind.STRING, "string", 20),
     (pa.string_view(), Kind.STRING, "string", 20),
@@ -41,9 +47,6 @@ ANALYZABLE = [
 
 NOT_ANALYZABLE = [
     pa.null(),
-    pa.time32("s"),
-    pa.time64("us"),
-    pa.timestamp("us"),
     pa.duration("s"),
     pa.month_day_nano_interval(),
     pa.decimal256(38, 2),
@@ -68,6 +71,7 @@ def test_supported_types_have_a_column_type(
     assert result is not None
     assert (result.kind, result.spark_type, result.default_size) == (kind, spark_type, size)
     assert result.is_variable_width == (kind in (Kind.STRING, Kind.BINARY))
+    assert result.is_published == (kind not in (Kind.TIMESTAMP_NTZ, Kind.TIME))
     assert column_type(pa.dictionary(pa.int16(), type)) == result
 
 

@@ -204,7 +204,7 @@ def test_only_requested_columns_are_analyzed() -> None:
 
 
 @pytest.mark.parametrize(
-    "type", [pa.list_(pa.int8()), pa.timestamp("us"), pa.decimal256(40, 0)], ids=str
+    "type", [pa.list_(pa.int8()), pa.duration("us"), pa.decimal256(40, 0)], ids=str
 )
 def test_a_type_that_cannot_be_analyzed_is_named(type: pa.DataType) -> None:
     with pytest.raises(UnsupportedColumn, match=r"LS115.*column 'v' of type") as raised:

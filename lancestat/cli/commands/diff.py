@@ -60,7 +60,7 @@ def _complete_risks(
     shell_complete=_complete_risks,
     help="Exit with 3 if a change takes one of these risks: staleness_loosened, "
     "staleness_tightened, coverage_lost, publish_changed, dataset_moved, output_moved, "
-    "join_meaning_changed, cost_increased, effect_unknown; 'any' means all of them.",
+    "join_meaning_changed, cost_increased, effect_unknown, values_shown; 'any' means all of them.",
 )
 @click.option(
     "--no-datasets",

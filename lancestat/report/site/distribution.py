@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """The scale of a histogram's numbers: `kind` is `number`, `date` or `timestamp`."""
+    """The scale of a histogram's numbers: `kind` is `number`, `date`, `timestamp` or `time`."""
 
     kind: str
 
@@ -35,13 +35,14 @@ class Scale:
         try:
             if self.kind == "date":
                 return (_EPOCH + timedelta(days=round(value))).strftime("%Y-%m-%d")
-            return (_EPOCH + timedelta(microseconds=value)).strftime("%Y-%m-%d %H:%M:%S")
+            form = "%H:%M:%S" if self.kind == "time" else "%Y-%m-%d %H:%M:%S"
+            return (_EPOCH + timedelta(microseconds=value)).strftime(form)
         except (OverflowError, ValueError):
             return number_text(value)
 
     def drawn(self, values: Iterable[float]) -> list[float]:
         """Values on the axis of the chart: seconds where they are times."""
-        factor = {"date": 86_400.0, "timestamp": 1e-6}.get(self.kind, 1.0)
+        factor = {"date": 86_400.0, "timestamp": 1e-6, "time": 1e-6}.get(self.kind, 1.0)
         return [value * factor for value in values]
 
 

@@ -248,10 +248,12 @@ def _lengths(average: str, longest: str) -> str:
 
 
 def _kind(bound: str | None) -> str:
-    """Whether a histogram counts days or microseconds: its column's bounds are written so."""
-    if bound is None or not (date := _DATE.match(bound)):
+    """Return what a histogram counts: its column's bounds are written so."""
+    if bound is None:
         return "number"
-    return "date" if date.end() == len(bound) else "timestamp"
+    if date := _DATE.match(bound):
+        return "date" if date.end() == len(bound) else "timestamp"
+    return "time" if ":" in bound else "number"
 
 
 def selection_words(columns: ColumnSelection) -> str:

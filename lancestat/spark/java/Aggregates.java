@@ -152,8 +152,14 @@ final class Aggregates {
     if (type.equals(DataTypes.IntegerType) || type.equals(DataTypes.DateType)) {
       return Integer.valueOf((int) number);
     }
-    if (type.equals(DataTypes.LongType) || type.equals(DataTypes.TimestampType)) {
+    if (type.equals(DataTypes.LongType)
+        || type.equals(DataTypes.TimestampType)
+        || type.equals(DataTypes.TimestampNTZType)) {
       return Long.valueOf(number);
+    }
+    if (Filters.isTime(type)) {
+      // Spark counts nanoseconds.
+      return Long.valueOf(number * 1000L);
     }
     throw new IllegalArgumentException("no aggregate of " + type.catalogString() + " is answered");
   }

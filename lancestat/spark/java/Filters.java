@@ -191,6 +191,7 @@ final class Filters {
 
   static boolean isKnown(DataType type) {
     return type instanceof DecimalType
+        || isTime(type)
         || Arrays.asList(
                 new Object[] {
                   DataTypes.BooleanType, DataTypes.ByteType, DataTypes.ShortType,
@@ -199,6 +200,11 @@ final class Filters {
                   DataTypes.DateType, DataTypes.TimestampType, DataTypes.TimestampNTZType
                 })
             .contains(type);
+  }
+
+  /** Whether it is a time of day, of which Spark before 4.1 has no class. */
+  static boolean isTime(DataType type) {
+    return type.catalogString().startsWith("time(");
   }
 
   /** Whether a value is of the column's type and has a text that is it exactly. */

@@ -28,6 +28,7 @@
     number,
     date: (value) => day(value).slice(0, 10),
     timestamp: (value) => day(value).slice(0, 19).replace("T", " "),
+    time: (value) => day(value).slice(11, 19),
   };
   const worded = (kind, value) => {
     try {
@@ -68,6 +69,7 @@
     const edges = Array.from({ length: rows.length + 1 }, (_, at) => from + ((to - from) * at) / rows.length);
     const middles = rows.map((_, at) => (edges[at] + edges[at + 1]) / 2);
     const isTime = kind !== "number";
+    const clocks = (self, ticks) => ticks.map((tick) => worded("time", tick));
     const span = (at) => {
       const ends = [edges[at] + margin, edges[at + 1] - margin].map((end) => worded(kind, end));
       return ends[0] === ends[1] ? ends[0] : ends.join(" to ");
@@ -84,7 +86,7 @@
         },
         axes: [
           isTime
-            ? axis({ space: 70, size: 40, values: moments })
+            ? axis({ space: 70, size: 40, values: kind === "time" ? clocks : moments })
             : axis({ space: 60, size: 26, values: (self, ticks) => ticks.map(short) }),
           axis({ values: (self, ticks) => ticks.map(whole), size: widest, space: 30 }),
         ],
