@@ -226,7 +226,11 @@ def _show(view: ShowView, page: Page) -> Payload:
         "sizeInBytes": status.size_bytes,
         "computedAt": _instant(status.computed_at),
         "columns": {
-            name: {**column.to_json(), "fragmentsCovered": covered.get(name)}
+            name: {
+                **column.to_json(),
+                "published": name not in status.kept,
+                "fragmentsCovered": covered.get(name),
+            }
             for name, column in status.columns.items()
         },
         "missingColumns": list(status.missing),

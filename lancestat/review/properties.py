@@ -77,12 +77,12 @@ def target_properties(
 
 
 def without_flags(properties: Properties) -> dict[str, Property]:
-    """Return properties less the switches that are off, as most nodes have them."""
-    return {name: entry for name, entry in properties.items() if not _is_off(entry)}
+    """Return properties less the switches that are as most nodes have them."""
+    return {name: entry for name, entry in properties.items() if not _is_usual_flag(entry)}
 
 
-def _is_off(entry: Property) -> bool:
-    return entry.key is not None and isinstance(entry.key.shape, Flag) and entry.value is False
+def _is_usual_flag(entry: Property) -> bool:
+    return entry.is_default and entry.key is not None and isinstance(entry.key.shape, Flag)
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:
@@ -175,7 +175,8 @@ def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_S
         elif isinstance(value, Policy | KnnSide | Freshness):
             yield from _stated(value, f"{label}." if key.diff_label else prefix, f"{names[0]}.")
         else:
-            yield _Stated(label, names, _property(key, value))
+            entry = replace(_property(key, value), is_default=value is declared.default)
+            yield _Stated(label, names, entry)
 
 
 def _spelling(resource: Declared, declared: KeyField) -> Key:

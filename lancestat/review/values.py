@@ -31,7 +31,8 @@ class Property:
     """A declared value: one to compare, and how people and JSON see it.
 
     Where `is_hidden` the value may be secret: `text` is the template that gave it, or says that it
-    is hidden, and `json` that template or None. `key` is the declaration, None for a name.
+    is hidden, and `json` that template or None. `key` is the declaration, None for a name, and
+    `is_default` is set where the value is the default.
     """
 
     value: Json = field(repr=False)
@@ -39,6 +40,7 @@ class Property:
     json: Json
     is_hidden: bool = False
     key: Key | None = field(default=None, repr=False, compare=False)
+    is_default: bool = field(default=False, repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

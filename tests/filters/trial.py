@@ -46,7 +46,7 @@ _TRIED_WITH = {
     "spark.sql.python.filterPushdown.enabled": "true",
 }
 _INDEXED = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal"}
-_INDEXED |= {"string", "binary", "date", "timestamp", "timestamp_ntz"}
+_INDEXED |= {"string", "binary", "date", "timestamp", "timestamp_ntz", "time"}
 
 
 @dataclass(frozen=True, slots=True)
