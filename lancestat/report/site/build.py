@@ -40,7 +40,7 @@ MARKER = ".lancestat-docs"
 _HEAD = "`lancestat docs` replaces these files, and no others:\n"
 # What a site of a release that listed nothing may consist of.
 _LAYOUT = re.compile(
-    r"(index|runs|graph)\.html|search-index\.js|(tables|joins)/[^/]+\.html|assets/[^/]+"
+    r"(index|runs|graph|errors)\.html|search-index\.js|(tables|joins)/[^/]+\.html|assets/[^/]+"
 )
 _FIRST = "index.html"
 

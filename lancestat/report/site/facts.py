@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from lancestat.formats import age, count, share, spoken
 from lancestat.manifest.wire import PublishedColumn
@@ -16,7 +15,7 @@ from lancestat.report.node_facts import (
 )
 from lancestat.report.site.distribution import Distribution, distribution
 from lancestat.report.site.overview import freshness_words
-from lancestat.report.site.text import NOTHING, ago, instant, shorten
+from lancestat.report.site.text import NOTHING, shorten, since
 from lancestat.report.values import JoinReport, TableReport
 from lancestat.spec.catalog import shown_uri, table_name_of
 from lancestat.spec.knn_join import Pairs, keys_text
@@ -35,12 +34,14 @@ from lancestat.state.values import InputRecord, JoinRecord
 from lancestat.statistics.column_statistics import STATISTICS
 from lancestat.statistics.histogram import Histogram
 
-Fact = tuple[str, str]
+# A term, and what is known of it: a text, or parts of one of which some are markup.
+Words = str | tuple[str, ...]
+Fact = tuple[str, Words]
 
 
-def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
+def table_facts(report: TableReport, origins: Origins = NO_ORIGINS) -> list[Fact]:
     """Terms and what is known of them; `origins` are those of values from the environment."""
-    facts = [*_place(report.spec)]
+    facts: list[Fact] = [*_place(report.spec)]
     status = report.status
     if status is not None:
         figures = status_figures(status)
@@ -50,15 +51,14 @@ def table_facts(report: TableReport, now: datetime, origins: Origins = NO_ORIGIN
             ("Size", figures.size),
         ]
         if status.computed_at is not None:
-            ago = f", {figures.age} ago" if figures.age else ""
-            facts.append(("Computed", instant(status.computed_at) + ago))
+            facts.append(("Computed", since(status.computed_at)))
         if figures.behind:
             changed = f", {figures.changed} of the rows changed since" if figures.changed else ""
             facts.append(("Behind", figures.behind + changed))
     if report.changed_at is not None:
         given = named(origins, "freshness")
         bounds = f"; {given}" if given else _bounds(report.spec.freshness)
-        facts.append(("Freshness", freshness_words(report, now) + bounds))
+        facts.append(("Freshness", (freshness_words(report), bounds)))
     return [*facts, *_declared(report, origins)]
 
 
@@ -70,7 +70,7 @@ def _declared(report: TableReport, origins: Origins) -> list[Fact]:
         Refresh.WHEN_STALE: "refreshed when readers would refuse",
     }
     words = named(origins, "policy") or f"{policy.accepted_staleness}; {when[policy.refresh]}"
-    facts = [("Policy", f"{name}{words}")]
+    facts: list[Fact] = [("Policy", f"{name}{words}")]
     if published := named(origins, "publish"):
         facts.append(("Published", published))
     elif spec.publish is Publish.NONE:
@@ -97,7 +97,7 @@ class SideFacts:
     facts: tuple[Fact, ...]
 
 
-def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS) -> list[Fact]:
+def join_facts(report: JoinReport, origins: Origins = NO_ORIGINS) -> list[Fact]:
     """Terms and what is known of them; `origins` are those of values from the environment."""
     spec, record = report.spec, report.record
     near = "" if spec.max_distance is None else f" within {spec.max_distance:g}"
@@ -107,14 +107,14 @@ def join_facts(report: JoinReport, now: datetime, origins: Origins = NO_ORIGINS)
         meaning += ", without the row itself"
     if spec.pairs == Pairs.UNORDERED.value:
         meaning += ", each pair once"
-    facts = [
+    facts: list[Fact] = [
         ("Meaning", named(origins, "k", "max_distance", "metric", "join") or meaning),
         *([("Keys", named(origins, "on") or keys_text(spec.on))] if spec.on else []),
         ("Mode", named(origins, "mode", "approx") or _mode(spec)),
         ("Output", f"{spec.output_format}: {spec.output_uri}"),
     ]
     if record is not None:
-        facts += _made(record, now)
+        facts += _made(record)
     facts += [("Owner", spec.owner)] if spec.owner else []
     return facts
 
@@ -127,10 +127,10 @@ def _mode(spec: KnnJoin) -> str:
     return spec.mode
 
 
-def _made(record: JoinRecord, now: datetime) -> list[Fact]:
+def _made(record: JoinRecord) -> list[Fact]:
     counts, accuracy = record.counts, record.accuracy
-    facts = [
-        ("Made", f"{instant(record.finished_at)}, {ago(record.finished_at, now)}"),
+    facts: list[Fact] = [
+        ("Made", since(record.finished_at)),
         ("Strategy", spoken([record.strategy])),
         ("Result", count(record.result.rows, "row")),
         ("Compared", f"{count(counts.left_rows)} x {count(counts.right_rows)} rows"),
@@ -150,6 +150,8 @@ def _place(table: Table) -> Iterator[Fact]:
     name = table_name_of((table.declared or table).uri)
     if name is not None:
         yield "Table", str(name)
+    if table.source is not None:
+        yield "Source", table.source
     if table_name_of(table.uri) is None:
         yield "URI", table.uri
 
@@ -164,7 +166,7 @@ def side_facts(report: JoinReport) -> list[SideFacts]:
 
 def _side(title: str, side: KnnSide, made: tuple[InputRecord, int] | None) -> SideFacts:
     selected = "all columns" if side.select is None else ", ".join(side.select) or "none"
-    facts = [("Vector", side.vector), ("Columns", selected)]
+    facts: list[Fact] = [("Vector", side.vector), ("Columns", selected)]
     if side.uri is not None:
         facts.insert(0, ("Read from", f"{side.format or 'lance'}: {shown_uri(side.uri)}"))
     if side.where is not None:
@@ -187,13 +189,15 @@ _DATE = re.compile(r"[+-]?\d{4,}-\d\d-\d\d")
 
 @dataclass(frozen=True, slots=True)
 class ColumnRow:
-    """A column with statistics; `null_share` is of all rows, None where it is not known.
+    """A column with statistics; `type` is Spark's.
 
+    `null_share` is of all rows, None where it is not known.
     `minimum` and `maximum` are short, `full_minimum` and `full_maximum` as they are published.
     `others` are the statistics without a cell of their own, by label.
     """
 
     name: str
+    type: str
     minimum: str
     maximum: str
     full_minimum: str | None
@@ -213,18 +217,23 @@ def column_rows(report: TableReport) -> tuple[ColumnRow, ...]:
     if status is None:
         return ()
     return tuple(
-        _row(name, column, status.rows, report.histograms.get(name))
+        _row(
+            name, status.types.get(name, NOTHING), column, status.rows, report.histograms.get(name)
+        )
         for name, column in status.columns.items()
     )
 
 
-def _row(name: str, column: PublishedColumn, rows: int, histogram: Histogram | None) -> ColumnRow:
+def _row(
+    name: str, type: str, column: PublishedColumn, rows: int, histogram: Histogram | None
+) -> ColumnRow:
     texts = {
         statistic.name: statistic.text(value) or NOTHING for statistic, value in column.items()
     }
     null_share = None if column.nulls is None or not rows else min(1.0, column.nulls / rows)
     return ColumnRow(
         name,
+        type,
         shorten(texts["minimum"], _LONGEST_BOUND),
         shorten(texts["maximum"], _LONGEST_BOUND),
         column.minimum,

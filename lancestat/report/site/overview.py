@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from datetime import datetime
+
+from markupsafe import Markup
 
 from lancestat.formats import count, size, spoken
-from lancestat.report.node_facts import TableFigures, node_run, status_figures, verdict_words
+from lancestat.plan.table_status import TableStatus
+from lancestat.report.node_facts import node_run, status_figures, verdict_words
 from lancestat.report.site.runs import NodeRunRow, node_run_row
 from lancestat.report.site.text import NOTHING, ago
 from lancestat.report.values import Health, JoinReport, NodeReport, ProjectReport, TableReport
@@ -19,7 +21,7 @@ class TableRow:
 
     report: TableReport
     verdict: str
-    behind: str
+    behind: Markup
     coverage: float | None
     coverage_words: str
     rows: str
@@ -71,25 +73,25 @@ def last_skips(report: ProjectReport) -> list[tuple[str, int]]:
     return idle.most_common()
 
 
-def table_row(report: TableReport, now: datetime) -> TableRow:
+def table_row(report: TableReport) -> TableRow:
     status = report.status
     coverage, words = coverage_of(report)
     run = report.runs[0] if report.runs else None
     return TableRow(
         report=report,
         verdict=verdict_words(report.verdict == "use", report.reason),
-        behind=_behind(status_figures(status)) if status else "",
+        behind=_behind(status) if status else Markup(),
         coverage=coverage,
         coverage_words=words,
         rows=count(status.rows) if status else NOTHING,
         size=size(status.disk_bytes) if status else "",
-        freshness=freshness_words(report, now),
+        freshness=freshness_words(report),
         run=node_run_row(run) if run else None,
-        ran=ago(run.finished_at, now) if run else "never",
+        ran=ago(run.finished_at) if run else "never",
     )
 
 
-def join_row(report: JoinReport, now: datetime) -> JoinRow:
+def join_row(report: JoinReport) -> JoinRow:
     record = report.record
     run = report.runs[0] if report.runs else None
     return JoinRow(
@@ -97,9 +99,9 @@ def join_row(report: JoinReport, now: datetime) -> JoinRow:
         verdict=result_words(report),
         strategy=spoken([record.strategy]) if record else NOTHING,
         rows=count(record.result.rows) if record else NOTHING,
-        made=ago(record.finished_at, now) if record else "never",
+        made=ago(record.finished_at) if record else "never",
         run=node_run_row(run) if run else None,
-        ran=ago(run.finished_at, now) if run else "never",
+        ran=ago(run.finished_at) if run else "never",
     )
 
 
@@ -114,11 +116,11 @@ def coverage_of(report: TableReport) -> tuple[float | None, str]:
     return len(status.columns) / total, f"{count(len(status.columns))} of {count(total)}"
 
 
-def freshness_words(report: TableReport, now: datetime) -> str:
+def freshness_words(report: TableReport) -> str:
     """Return when rows last changed, as far as it is known."""
     if report.changed_at is None:
         return NOTHING
-    return f"rows changed {ago(report.changed_at, now)}"
+    return Markup("rows changed {}").format(ago(report.changed_at))
 
 
 def result_words(report: JoinReport) -> str:
@@ -128,8 +130,9 @@ def result_words(report: JoinReport) -> str:
     return f"{report.verdict}: {spoken(report.reasons)}"
 
 
-def _behind(figures: TableFigures) -> str:
+def _behind(status: TableStatus) -> Markup:
+    figures = status_figures(status)
     parts = [f"{figures.behind} behind"] if figures.behind else []
     parts += [f"{figures.changed} of rows"] if figures.changed else []
-    parts += [f"{figures.age} old"] if figures.age else []
-    return ", ".join(parts)
+    parts += [Markup("of {}").format(ago(status.computed_at))] if status.computed_at else []
+    return Markup(", ").join(parts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from markupsafe import Markup, escape
 
+from lancestat.errors import error_class
 from lancestat.formats import count, size
 from lancestat.report.node_facts import verdict_words
 from lancestat.report.site import overview
@@ -30,7 +31,17 @@ from lancestat.report.site.join_charts import (
 )
 from lancestat.report.site.runs import NodeRunRow, all_runs, history, node_run_row
 from lancestat.report.site.source import Sources
-from lancestat.report.site.text import HEALTH, PageSanitizer, addresses, ago, instant, sentence
+from lancestat.report.site.text import (
+    HEALTH,
+    PageSanitizer,
+    addresses,
+    error_codes,
+    instant,
+    live,
+    prose,
+    sentence,
+    since,
+)
 from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import named
@@ -40,6 +51,7 @@ if TYPE_CHECKING:
 
     from jinja2 import BytecodeCache, Environment
     from jinja2.bccache import Bucket
+    from jinja2.runtime import Context
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _RUNS_SHOWN = 30
@@ -66,7 +78,9 @@ class Pages:
         self._sources = Sources(spec.root)
         self._addresses = addresses(report.nodes)
         self._read_by = _inverted(report.reads)
-        self._environment = _environment(sanitizer)
+        # The codes of errors that pages name.
+        self._codes: set[str] = set()
+        self._environment = _environment(sanitizer, self._live)
         self._environment.globals.update(
             {
                 "report": report,
@@ -89,8 +103,8 @@ class Pages:
             problems=overview.problem_nodes(report),
             healths=overview.nodes_by_health(report),
             columns=overview.column_counts(report),
-            tables=[overview.table_row(table, report.made_at) for table in tables],
-            joins=[overview.join_row(join, report.made_at) for join in joins],
+            tables=[overview.table_row(table) for table in tables],
+            joins=[overview.join_row(join) for join in joins],
             runs=runs[:5],
             skips=overview.last_skips(report),
         )
@@ -103,6 +117,14 @@ class Pages:
         for join in joins:
             yield self._join(join)
         yield SitePage("search-index.js", self._search_index())
+        if self._codes:
+            kinds = [error_class(code) for code in sorted(self._codes)]
+            yield self._page("errors.html", "errors.html.j2", kinds=kinds)
+
+    def _live(self, context: Context, text: str) -> Markup:
+        line = self._sanitizer.line(text)
+        self._codes.update(error_codes(line))
+        return live(line, self._report.made_at, f"{context['root']}errors.html")
 
     def _table(self, table: TableReport) -> SitePage:
         name = table.spec.name
@@ -112,7 +134,7 @@ class Pages:
             self._addresses[name],
             "table.html.j2",
             node=table,
-            facts=table_facts(table, self._report.made_at, origins),
+            facts=table_facts(table, origins),
             verdict=verdict_words(table.verdict == "use", table.reason),
             coverage=coverage,
             covered=covered,
@@ -134,7 +156,7 @@ class Pages:
             "join.html.j2",
             node=join,
             verdict=overview.result_words(join),
-            facts=join_facts(join, self._report.made_at, self._origins.get(name, {})),
+            facts=join_facts(join, self._origins.get(name, {})),
             sides=side_facts(join),
             distances=distance_figures(join),
             history=join_history(join),
@@ -181,8 +203,8 @@ def _join_rows(runs: Sequence[NodeRunReport]) -> list[tuple[NodeRunRow, JoinRunF
     return [(node_run_row(run), join_run_figures(run)) for run in runs]
 
 
-def _environment(sanitizer: PageSanitizer) -> Environment:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+def _environment(sanitizer: PageSanitizer, live: Callable[[Context, str], Markup]) -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 
     def finalize(value: object) -> object:
         return sanitizer.line(value) if type(value) is str else value
@@ -202,7 +224,9 @@ def _environment(sanitizer: PageSanitizer) -> Environment:
             "count": count,
             "size": size,
             "instant": instant,
-            "ago": ago,
+            "live": pass_context(lambda context, text: live(context, text)),
+            "prose": prose,
+            "since": since,
             "sentence": sentence,
             "verbatim": sanitizer.verbatim,
             "chart": _chart,

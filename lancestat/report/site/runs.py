@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from lancestat.execution.result import NodeFailure
 from lancestat.formats import count, duration, large, spoken
 from lancestat.knn.work import Scope
 from lancestat.plan.node_result import NodeResult
@@ -46,6 +47,7 @@ class NodeRunRow:
     version: str
     elapsed: str
     message: str | None
+    failure: NodeFailure | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,7 @@ def node_run_row(run: NodeRunReport) -> NodeRunRow:
         _version(run.result),
         facts.elapsed or NOTHING,
         run.result.message,
+        NodeFailure.of(run.result) if facts.is_failed else None,
     )
 
 

@@ -41,7 +41,7 @@ class Sources:
     _files: dict[str, _File | None] = field(default_factory=dict)
 
     def of(self, location: Location) -> Source | None:
-        """The lines of the item whose name is at a location.
+        """The lines of the item that is named at a location.
 
         None where they cannot be read, or are no longer what was loaded.
         """
@@ -84,7 +84,7 @@ def _read(folder: Path, name: str) -> _File | None:
 
 
 def _items(root: yaml.Node | None) -> Iterator[tuple[_Mark, tuple[_Mark, _Mark]]]:
-    """Yield the items of the lists in a spec file, by the position of their name."""
+    """Yield the items of the lists in a spec file, by the positions of what names them."""
     import yaml
 
     if not isinstance(root, yaml.MappingNode):
@@ -96,7 +96,8 @@ def _items(root: yaml.Node | None) -> Iterator[tuple[_Mark, tuple[_Mark, _Mark]]
             if not isinstance(item, yaml.MappingNode):
                 continue
             for key, value in item.value:
-                if key.value == "name":
+                # A source is named by what it is of.
+                if key.value in ("name", "catalog", "uri"):
                     yield _mark(value.start_mark), (_mark(item.start_mark), _mark(item.end_mark))
 
 

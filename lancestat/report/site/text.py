@@ -5,13 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from functools import lru_cache
 from pathlib import Path
 
 from markupsafe import Markup, escape
 
 from lancestat import formats
+from lancestat.errors import error_class
 from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, redact_line
 from lancestat.report.values import Health, NodeReport, TableReport
 
@@ -78,12 +79,70 @@ def instant(moment: datetime | None) -> str:
     return NOTHING if moment is None else formats.instant(moment)
 
 
-def ago(moment: datetime | None, now: datetime) -> str:
-    """Return the time since a moment, such as `2 d ago`."""
-    if moment is None:
-        return NOTHING
-    span = now - moment
-    return "just now" if span < timedelta(seconds=1) else f"{formats.roughly(span)} ago"
+def ago(moment: datetime) -> Markup:
+    """Return a moment, in place of which a page's script has how long ago it is: `2 d ago`."""
+    return _time(moment, "ago")
+
+
+def since(moment: datetime) -> Markup:
+    """Return a moment, to which a page's script adds how long ago it is."""
+    return _time(moment, "since")
+
+
+def _time(moment: datetime, kind: str) -> Markup:
+    at = moment.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = formats.instant(moment)
+    return Markup('<time datetime="{}" data-age="{}">{}</time>').format(at, kind, text)
+
+
+_CODE = re.compile(r"\bLS\d{3}(?!\d)")
+_AGE = re.compile(r"\b((?:[\d,.]+ (?:d|h|min|s|ms) ?){1,2}) ?ago\b")
+_SECONDS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 0.001}
+
+
+def error_codes(text: str) -> list[str]:
+    """Return the codes of errors that a text names."""
+    return [code for code in _CODE.findall(text) if error_class(code) is not None]
+
+
+def live(text: str, made_at: datetime, errors_page: str) -> Markup:
+    """Return a sentence in which codes of errors are links, and ages those of the moment.
+
+    Args:
+        text: Sanitized.
+        made_at: When its ages were right.
+        errors_page: Where codes are explained.
+    """
+    parts, end = [], 0
+    for age in _AGE.finditer(text):
+        words = age[1].split()
+        seconds = sum(
+            float(number.replace(",", "")) * _SECONDS[unit]
+            for number, unit in zip(words[::2], words[1::2], strict=True)
+        )
+        parts += [_linked(text[end : age.start()], errors_page)]
+        parts += [ago(made_at - timedelta(seconds=seconds))]
+        end = age.end()
+    return Markup("").join([*parts, _linked(text[end:], errors_page)])
+
+
+def _linked(text: str, errors_page: str) -> Markup:
+    parts, end = [], 0
+    for code in _CODE.finditer(text):
+        if error_class(code[0]) is not None:
+            link = Markup('<a href="{}#{}">{}</a>').format(errors_page, code[0], code[0])
+            parts += [escape(text[end : code.start()]), link]
+            end = code.end()
+    return Markup("").join([*parts, escape(text[end:])])
+
+
+def prose(text: str) -> Markup:
+    """Return a text of this package as HTML: what is between backticks is code."""
+    spans = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(span) if number % 2 else escape(span)
+        for number, span in enumerate(spans)
+    )
 
 
 def sentence(text: str) -> str:

@@ -253,7 +253,15 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
 def unreadable(name: str = "part") -> TableReport:
     """A table whose dataset cannot be opened."""
     error = DatasetMissing(f"no dataset at s3://warehouse/{name}.lance", hint="write it first")
-    failed = table_run(name, 0, status=Status.ERROR, message=error.message, elapsed_seconds=0.1)
+    failed = table_run(
+        name,
+        0,
+        status=Status.ERROR,
+        message=str(error),
+        code=error.code,
+        hint=error.hint,
+        elapsed_seconds=0.1,
+    )
     return table_report(
         name,
         health=Health.ERROR,

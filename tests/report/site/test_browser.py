@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from tests.report.site.browser import Scheme, launched, visit
 from tests.report.site.conftest import YAML
 from tests.report.site.poison import PAYLOADS, poisoned
 from tests.report.site.reports import (
+    NOW,
     join_report,
     project,
     spec_of,
@@ -75,7 +78,7 @@ def test_every_kind_of_page_is_reached_by_clicking(browser: Browser, site: Path)
         assert visitor.path == "joins/similar_parts.html"
         page.get_by_role("link", name="part", exact=True).click()
         assert visitor.path == "tables/part.html"
-        expect(page.get_by_text("LS201")).to_be_visible()
+        expect(page.get_by_text("LS201").first).to_be_visible()
         page.get_by_role("link", name="Graph").click()
         assert visitor.path == "graph.html"
         page.locator("svg a", has_text="similar_parts").click()
@@ -129,7 +132,8 @@ def test_distances_and_runs_of_a_join_are_drawn(browser: Browser, site: Path) ->
         figure.locator(".u-over").hover()
         expect(figure.locator(".u-legend")).to_contain_text(" to ")
         figure.get_by_text("As a table").click()
-        expect(figure.get_by_role("cell", name="900", exact=True)).to_be_visible()
+        shown = figure.locator("details").get_by_role("cell", name="900", exact=True)
+        expect(shown).to_be_visible()
         line = page.locator("figure", has_text="Recall")
         line.scroll_into_view_if_needed()
         line.locator(".u-over").hover()
@@ -143,6 +147,48 @@ def test_distances_and_runs_of_a_join_are_drawn(browser: Browser, site: Path) ->
         expect(last.get_by_role("cell", name="0.960")).to_be_visible()
         table = page.get_by_role("region", name="Distances by rank")
         expect(table.get_by_role("row")).to_have_count(6)
+
+
+def test_legends_have_values_also_where_nothing_is_pointed_at(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        chart = page.locator("[data-history]")
+        chart.scroll_into_view_if_needed()
+        legend = chart.locator(".u-legend")
+        expect(legend).to_contain_text("fragments17")
+        expect(legend).to_contain_text("version18")
+        chart.locator(".u-over").hover(position={"x": 2, "y": 2})
+        expect(legend).to_contain_text("fragments14")
+        page.mouse.move(0, 0)
+        expect(legend).to_contain_text("fragments17")
+        shape = page.locator("[data-distribution]").first
+        shape.scroll_into_view_if_needed()
+        expect(shape.locator(".u-legend")).to_have_text(re.compile(r"values.+ to .+rows\d"))
+
+
+def test_ages_are_those_of_the_moment_at_which_a_page_is_looked_at(
+    browser: Browser, site: Path
+) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/orders.html")
+        days = (datetime.now(timezone.utc) - NOW).days
+        computed = page.locator("time[data-age=since]").first
+        text = re.compile(rf"^2026-03-14 02:30 UTC, ({days}|{days + 1}) d ago$")
+        expect(computed).to_have_text(text)
+        changed = page.locator("time[data-age=ago]").first
+        expect(changed).to_have_text(re.compile(r"^\d+ d ago$"))
+        expect(changed).to_have_attribute("title", "2026-03-14 07:30 UTC")
+    with visit(browser, site, scripts=False) as visitor:
+        page = visitor.open("tables/orders.html")
+        expect(page.locator("time[data-age=since]").first).to_have_text("2026-03-14 02:30 UTC")
+
+
+def test_the_code_of_a_failure_leads_to_what_it_means(browser: Browser, site: Path) -> None:
+    with visit(browser, site) as visitor:
+        page = visitor.open("tables/part.html")
+        page.get_by_role("link", name="LS201").first.click()
+        assert visitor.path == "errors.html"
+        expect(page.get_by_role("heading", name="LS201")).to_be_in_viewport()
 
 
 def test_the_line_of_the_asked_recall_has_a_name_without_scripts(

@@ -16,7 +16,7 @@ def test_a_build_returns_its_pages(root: Path, tmp_path: Path) -> None:
     report = project()
     site = build_site(report, spec_of(report, root), tmp_path / "deep" / "er")
     assert site.page == tmp_path / "deep" / "er" / "index.html"
-    assert site.pages == len(list((tmp_path / "deep" / "er").rglob("*.html"))) == 7
+    assert site.pages == len(list((tmp_path / "deep" / "er").rglob("*.html"))) == 8
     assert site.report is report
 
 

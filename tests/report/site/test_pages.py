@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import re
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -8,7 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 from markupsafe import escape
 
+from lancestat.errors import DatasetMissing, Location
 from lancestat.manifest.wire import PublishedColumn
+from lancestat.plan.node_result import Status
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
@@ -28,11 +32,15 @@ from tests.report.site.reports import (
     table_report,
     table_run,
     table_status,
+    unreadable,
 )
+
+ORDERS = "tables/orders.html"
 
 
 @pytest.mark.parametrize(
-    "page", ["index", "runs", "graph", "tables/orders", "tables/part", "joins/similar_parts"]
+    "page",
+    ["index", "runs", "graph", "errors", "tables/orders", "tables/part", "joins/similar_parts"],
 )
 def test_every_kind_of_page_is_built(page: str, site_of: SiteOf, golden: Golden) -> None:
     golden(f"report/{page}.html", (site_of("") / f"{page}.html").read_text(encoding="utf-8"))
@@ -222,7 +230,69 @@ def test_a_table_page_spells_policy_freshness_and_publication(build: Build) -> N
     page = page_of(build(project(table_report(spec=spec))), "tables/orders.html").text
     assert "Policy any staleness; refreshed when readers would refuse" in page
     assert "Published to the state only" in page
-    assert "rows changed 2 h ago; warning after 12 h, error after 1 d" in page
+    assert "rows changed 2026-03-14 07:30 UTC ; warning after 12 h, error after 1 d" in page
+
+
+def test_columns_have_their_types(build: Build) -> None:
+    status = table_status()
+    types = {name: f"type_of_{name}" for name in status.columns}
+    page = page_of(build(project(table_report(status=replace(status, types=types)))), ORDERS).text
+    assert "Column Type Min" in page
+    for name in types:
+        assert f"{name} type_of_{name}" in page
+
+
+def test_failures_have_hints_and_codes_that_are_explained(build: Build) -> None:
+    site = build(project(unreadable("part")))
+    for path, link in (
+        ("tables/part.html", "../errors.html#LS201"),
+        ("runs.html", "errors.html#LS201"),
+    ):
+        page = page_of(site, path)
+        assert link in page.values("href")
+        assert "LS201 no dataset at s3://warehouse/part.lance Hint: write it first" in page.text
+    errors = page_of(site, "errors.html")
+    assert "LS201" in errors.values("id")
+    assert f"What to do: {DatasetMissing.remedy.replace('`', '')}" in errors.text
+
+
+def test_a_failure_in_the_past_has_its_hint_and_a_link(build: Build) -> None:
+    problem = "Its last run failed 2 h ago: LS513 the query failed."
+    failed = table_run(status=Status.ERROR, message="LS513 x", code="LS513", hint="look there")
+    report = table_report(health=Health.ERROR, problems=(problem,), runs=(failed,))
+    site = build(project(report))
+    page = page_of(site, ORDERS)
+    assert "Its last run failed 2026-03-14 07:30 UTC : LS513 the query failed." in page.text
+    assert "Hint: look there" in page.text
+    assert "errors.html#LS513" in page_of(site, "index.html").values("href")
+    assert "LS513" in page_of(site, "errors.html").values("id")
+
+
+def test_no_page_explains_errors_where_there_are_none(build: Build) -> None:
+    problem = "LS999 is no code of ours, and LS2013 is none."
+    site = build(project(table_report(problems=(problem,))))
+    assert not (site / "errors.html").exists()
+    assert problem in page_of(site, ORDERS).text
+
+
+def test_a_table_of_a_source_names_the_source_and_shows_its_declaration(
+    build: Build, root: Path
+) -> None:
+    (root / "specs" / "lake.yml").write_text("sources:\n  - catalog: lake\n    include: [a.*]\n")
+    spec = replace(table(), source="lake", location=Location("specs/lake.yml", 2, 14))
+    page = page_of(build(project(table_report(spec=spec))), ORDERS).text
+    assert "Source lake" in page
+    assert "- catalog: lake include: [a.*]" in page
+
+
+def test_ages_are_moments_for_the_script_to_compare_with_the_present(build: Build) -> None:
+    page = page_of(build(), ORDERS)
+    [computed] = [
+        dict(attributes) for tag, attributes in page.tags
+        if tag == "time" and dict(attributes)["data-age"] == "since"
+    ][:1]  # fmt: skip
+    assert computed["datetime"] == "2026-03-14T02:30:00Z"
+    assert re.search(r"\d (?:d|h|min|s) ago", page.text) is None
 
 
 def test_nulls_are_bars_to_scale(build: Build) -> None:

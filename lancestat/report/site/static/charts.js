@@ -64,6 +64,14 @@
   ];
   const utc = (seconds) => uPlot.tzDate(new Date(seconds * 1e3), "Etc/UTC");
 
+  // A legend has values also while nothing is pointed at: those of one place in the chart.
+  const resting = (at) => {
+    const rest = (self) => {
+      if (self.cursor.idx == null) self.setLegend({ idx: at });
+    };
+    return { ready: [rest], setCursor: [rest] };
+  };
+
   const distribution = (box) => {
     const { kind, from, to, margin, rows } = JSON.parse(box.dataset.distribution);
     const edges = Array.from({ length: rows.length + 1 }, (_, at) => from + ((to - from) * at) / rows.length);
@@ -79,6 +87,7 @@
         width: box.clientWidth,
         height: HEIGHT,
         tzDate: utc,
+        hooks: resting(rows.indexOf(Math.max(...rows))),
         cursor: { y: false, points: { show: false }, drag: { x: false, y: false } },
         scales: {
           x: { time: isTime, range: () => [edges[0], edges[edges.length - 1]] },
@@ -117,6 +126,7 @@
         width: box.clientWidth,
         height: TALL,
         tzDate: utc,
+        hooks: resting(times.length - 1),
         cursor: { drag: { x: false, y: false } },
         scales: {
           x: { time: true, range: (self, low, high) => [low - (high - low) / 40, high + (high - low) / 40] },
@@ -174,6 +184,7 @@
         width: box.clientWidth,
         height: HEIGHT,
         tzDate: utc,
+        hooks: resting(times.length - 1),
         cursor: { y: false, drag: { x: false, y: false } },
         scales: {
           x: { time: true, range: (self, low, high) => [low - (high - low) / 40, high + (high - low) / 40] },

@@ -27,6 +27,27 @@
   system.addEventListener("change", label);
   label();
 
+  // Ages as they are now; without scripts a page has the moments themselves.
+  const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+  const ago = (moment) => {
+    const seconds = Math.floor((Date.now() - Date.parse(moment)) / 1000);
+    const unit = UNITS.find(([length]) => seconds >= length);
+    if (!unit) return "just now";
+    return `${Math.floor(seconds / unit[0]).toLocaleString("en")} ${unit[1]} ago`;
+  };
+  const times = [...document.querySelectorAll("time[data-age]")];
+  for (const time of times) time.dataset.moment = time.textContent;
+  const tell = () => {
+    for (const time of times) {
+      const { moment, age } = time.dataset;
+      const words = ago(time.dateTime);
+      time.textContent = age === "ago" ? words : `${moment}, ${words}`;
+      time.title = moment;
+    }
+  };
+  tell();
+  setInterval(tell, 30000);
+
   // Search: names before columns before other words.
   const nodes = window.lancestatNodes || [];
   const input = document.getElementById("search");
