@@ -119,6 +119,10 @@ bench: install ## List the benchmarks and how to run them
 	    echo "  $(BIN)/python $$file"; sed -n '1s/^"""/      /p' "$$file"; \
 	done
 
+.PHONY: release-check
+release-check: install ## Check that this commit can be released, and build what would be; docs/release.md has the steps
+	@$(BIN)/python .ci/release-check
+
 .PHONY: lock
 lock: install ## Resolve requirements-dev.lock and requirements-connect.lock anew from pyproject.toml
 	@$(BIN)/pip install --quiet uv

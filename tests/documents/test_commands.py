@@ -49,6 +49,8 @@ NOT_RUN = {
     ("README.md", "make test"): "it runs these tests",
     ("README.md", "pip install ."): "`clean` is made by it, from the wheel",
     ("CONTRIBUTING.md", "*"): "works on the checkout, and runs all tests",
+    ("docs/release.md", "*"): "tests/documents/test_release.py makes a release of a copy",
+    ("docs/how-to/uninstall.md", "*"): "tests/integration/test_uninstall.py runs them",
     ("docs/explanation/reliability.md", "*"): "takes hours; tests/faults/test_smoke.py is a part",
     ("docs/how-to/deploy.md", "*"): "needs a Spark cluster; tests/cluster runs them on one",
 }
