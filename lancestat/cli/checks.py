@@ -52,7 +52,8 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
     except LancestatError as error:
         return Check("project", False, error.message, error.hint), None
     spec = project.spec
-    finding = f"{spec.name}, target {spec.target.name}: {count(len(spec.nodes), 'node')}"
+    nodes = count(len(spec.nodes), "node")
+    finding = f"{spec.name} in {spec.root}, target {spec.target.name}: {nodes}"
     return Check("project", True, finding), project
 
 

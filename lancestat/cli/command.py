@@ -31,9 +31,9 @@ ENVIRONMENT = "LANCESTAT"
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """The values of the shared options."""
+    """The values of the shared options; `project_dir` is None where it was not given."""
 
-    project_dir: Path = Path()
+    project_dir: Path | None = None
     target: str | None = None
     vars: Mapping[str, object] = field(default_factory=dict)
     output: str = "text"
@@ -42,11 +42,25 @@ class Invocation:
     # Whether the process ends with the command.
     ends_process: bool = False
 
+    @property
+    def project_folder(self) -> Path:
+        """The project's folder: the given one, else the nearest of the current and those above."""
+        from lancestat.spec.files import nearest_project
+
+        if self.project_dir is not None:
+            return self.project_dir
+        nearest = nearest_project(Path.cwd())
+        return Path() if nearest == Path.cwd() else nearest
+
     def project(self) -> Project:
         """Load the project that the options name."""
+        import logging
+
         from lancestat.project import Project
 
-        project = Project.load(self.project_dir, target=self.target, vars=dict(self.vars))
+        folder = self.project_folder
+        logging.getLogger("lancestat").info("the project is in %s", folder.resolve())
+        project = Project.load(folder, target=self.target, vars=dict(self.vars))
         CONSOLE.redact_with(project.spec.redactor)
         return project
 
@@ -147,7 +161,7 @@ def _require(
 _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
     ("--project-dir",): {
         "type": click.Path(path_type=Path, file_okay=False),
-        "help": "Folder of the project (default: the current one).",
+        "help": "Folder of the project (default: this one or above).",
     },
     ("--target", "-t"): {
         "metavar": "NAME",

@@ -90,13 +90,15 @@ def _outline(ctx: click.Context) -> Outline:
 
 
 def _project_dir(ctx: click.Context) -> Path:
+    from lancestat.spec.files import nearest_project
+
     current: click.Context | None = ctx
     while current is not None:
         folder = current.params.get("project_dir")
         if folder is not None:
             return Path(folder)
         current = current.parent
-    return Path()
+    return nearest_project(Path.cwd())
 
 
 def _selectors(project: Outline) -> Iterator[tuple[str, str | None]]:

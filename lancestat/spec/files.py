@@ -16,6 +16,7 @@ from lancestat.formats import visible
 from lancestat.redact import Origin
 from lancestat.spec.document import MAX_BYTES, Document, parse_document
 from lancestat.spec.quoting import quoted
+from lancestat.spec.resources import PROJECT_FILE
 
 # As many as Linux follows.
 _MAX_LINKS = 40
@@ -32,6 +33,32 @@ def work_tree(folder: Path) -> Path | None:
         if os.path.isfile(git) or os.path.lexists(git / "HEAD"):  # noqa: PTH113 - raises nothing
             return candidate
     return None
+
+
+def nearest_project(start: Path) -> Path:
+    """The folder of the project around `start`: the nearest of it and those above with a project.
+
+    A project above has to be the caller's own, since it can name code and places to write to, and
+    lie in the same file system, and no higher than the home folder. Without one it is `start`.
+    """
+    try:
+        device, home = start.stat().st_dev, Path(os.path.expanduser("~"))  # noqa: PTH111
+        for folder in (start, *start.parents):
+            project = folder / PROJECT_FILE
+            if folder.stat().st_dev != device:
+                break
+            if os.path.lexists(project) and (folder == start or _is_own(project)):
+                return folder
+            if folder == home:
+                break
+    except OSError:
+        # What cannot be looked at is not searched.
+        return start
+    return start
+
+
+def _is_own(path: Path) -> bool:
+    return not hasattr(os, "geteuid") or path.lstat().st_uid == os.geteuid()
 
 
 def boundary(root: Path) -> Path:

@@ -83,7 +83,7 @@ def diff(
 
     failing = _risks(fail_on)
     result = review(
-        invocation.project_dir,
+        invocation.project_folder,
         base,
         head,
         target=invocation.target,

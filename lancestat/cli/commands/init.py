@@ -28,7 +28,7 @@ def init(invocation: Invocation, folder: Path | None, place: str | None) -> None
     from lancestat.scaffold.starter import starter_project
     from lancestat.scaffold.writer import write_scaffold
 
-    root = folder or invocation.project_dir
+    root = folder or invocation.project_dir or Path()
     if place is None:
         scaffold = starter_project()
     else:
