@@ -123,8 +123,8 @@ def _show(view: ShowView, page: Page) -> list[str]:
     lines += table(show_facts(view), indent="  ")
     lines += ["", *_columns(status.columns)] if status.columns else []
     if status.kept:
-        kept = ", ".join(name for name in status.columns if name in status.kept)
-        lines += ["", f"  kept, not published, since Spark cannot plan with them: {kept}"]
+        kept = ", ".join(visible(name) for name in status.columns if name in status.kept)
+        lines += ["", f"  kept in the state alone, since Spark cannot plan with it: {kept}"]
     if status.missing:
         lines += ["", f"  without statistics: {', '.join(status.missing)}"]
     notes = [*(f"ignored: {name}, {why}" for name, why in status.dropped.items()), *status.skipped]
