@@ -130,9 +130,9 @@ def test_commands_that_are_shown_have_these_options(page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_targets_of_make_that_are_named_exist(page: str) -> None:
-    targets = set(re.findall(r"^([a-z]+):", text_of("Makefile"), re.MULTILINE))
+    targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
     lines = "\n".join(blocks(page, "console"))
-    named = {*re.findall(r"`make ([a-z]+)", prose(page)), *re.findall(r"\$ make ([a-z]+)", lines)}
+    named = {*re.findall(r"`make ([a-z-]+)", prose(page)), *re.findall(r"\$ make ([a-z-]+)", lines)}
     assert named <= targets
 
 
