@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from lancestat.formats import count, size
 from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
+from lancestat.review.links import FileLinks, line_url
 from lancestat.review.source import WORK_TREE
-from lancestat.review.values import NO_CHANGES, Change, Diff, NodeDiff, PropertyChange, Risk
+from lancestat.review.values import NO_CHANGES, SEVERITY, Change, Diff, NodeDiff, PropertyChange
 
 _SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
 _KINDS = {"table": "table", "source": "source", "knn_join": "KNN join"}
@@ -27,20 +28,22 @@ def diff_view(diff: Diff) -> DiffView:
         ", ".join(_totals(counts, diff.unchanged)),
         _cost(diff),
         tuple(map(_property, diff.settings)),
-        tuple(map(_node, diff.nodes)),
+        tuple(_node(node, diff.links) for node in diff.nodes),
         tuple(_by_risk(diff)),
         owners,
         NO_CHANGES,
     )
 
 
-def _node(node: NodeDiff) -> NodeDiffView:
+def _node(node: NodeDiff, links: FileLinks) -> NodeDiffView:
+    root = links.base if node.change is Change.REMOVED else links.head
+    file, line = node.location.file, node.location.line
     return NodeDiffView(
         node.name,
         _SYMBOLS[node.change],
         node.change.value,
         _KINDS[node.kind_word],
-        f"{node.location.file}:{node.location.line}",
+        f"{file}:{line}",
         node.owners,
         () if node.change is Change.REMOVED else tuple(map(_property, node.properties)),
         node.columns,
@@ -48,6 +51,7 @@ def _node(node: NodeDiff) -> NodeDiffView:
         node.notes,
         size(node.cost_bytes) if node.cost_bytes else None,
         node.tables,
+        None if root is None else line_url(root, file, line),
     )
 
 
@@ -81,12 +85,12 @@ def _cost(diff: Diff) -> str | None:
     return f"For these changes the first run reads about {size(known)}." if known else None
 
 
-def _by_risk(diff: Diff) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    for risk in Risk:
+def _by_risk(diff: Diff) -> Iterator[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]]]:
+    for risk in SEVERITY:
         names: dict[str, list[str]] = {}
         for node in diff.nodes:
             for note in node.risks:
                 if note.risk is risk:
                     names.setdefault(note.sentence, []).append(node.name)
-        for sentence, nodes in names.items():
-            yield risk.value, sentence, tuple(nodes)
+        if names:
+            yield risk.value, tuple((sentence, tuple(nodes)) for sentence, nodes in names.items())

@@ -434,7 +434,9 @@ def _unpublish(view: UnpublishView, page: Page) -> Payload:
 
 @FORMAT.renders(CommentView)
 def _comment(view: CommentView, page: Page) -> Payload:
-    return _object("comment", outcome=view.result.outcome.value, url=view.result.url)
+    result = view.result
+    text = {} if result.body is None else {"body": result.body}
+    return _object("comment", outcome=result.outcome.value, url=result.url, **text)
 
 
 @FORMAT.renders(ChecksView)

@@ -45,15 +45,11 @@ def diff_page(view: DiffView) -> str:
         page.lines(f"The project or its target changes: {names}.")
     if view.cost is not None:
         page.lines(view.cost)
-    risks = (
-        f"- {span(risk)} of {_listed(names)}: {prose(sentence)}"
-        for risk, sentence, names in view.risks
-    )
-    page.some(risks, _RISKS_END, "risk", start="\n**Risks**\n")
+    page.some(_risks(view), _RISKS_END, "risk", start="\n**Risks**\n")
     owners = (f"- {span(owner)}: {_listed(names)}" for owner, names in view.owners.items())
     page.some(owners, _OWNERS_END, "owner", start="\n**Owners**\n")
     if view.nodes:
-        table_head = "\n| | node | kind | changed | risks |\n|:-:|---|---|---|---|"
+        table_head = "\n| | node | kind | changed | declared in |\n|:-:|---|---|---|---|"
         page.some(map(_row, view.nodes), _TABLE_END, "node", start=table_head)
     page.some(_details(view), MAX_CHARACTERS - _RESERVE, "detail", start="")
     return page.text
@@ -94,9 +90,25 @@ def _row(node: NodeDiffView) -> str:
         cell(node.name),
         node.kind,
         ", ".join(changed) or node.change,
-        ", ".join(map(cell, dict.fromkeys(risk for risk, _ in node.risks))),
+        _linked(cell(node.location), node.url),
     )
     return f"| {' | '.join(cells)} |"
+
+
+def _risks(view: DiffView) -> Iterator[str]:
+    """Yield each risk once, those that lose the most first, with the nodes that take it."""
+    for risk, sentences in view.risks:
+        if len(sentences) == 1:
+            [(sentence, names)] = sentences
+            yield f"- {span(risk)} of {_listed(names)}: {prose(sentence)}"
+            continue
+        yield f"- {span(risk)}:"
+        yield from (f"  - {_listed(names)}: {prose(sentence)}" for sentence, names in sentences)
+
+
+def _linked(text: str, url: str | None) -> str:
+    """Return code as a link; the URL is percent-encoded, and no markup."""
+    return text if url is None else f"[{text}]({url})"
 
 
 def _details(view: DiffView) -> Iterator[str]:
@@ -116,7 +128,7 @@ def _folded(title: str, lines: Iterable[str], *, is_html: bool = False) -> str:
 
 
 def _node(node: NodeDiffView) -> Iterator[str]:
-    yield f"{node.kind}, {span(node.location)}"
+    yield f"{node.kind}, {_linked(span(node.location), node.url)}"
     yield ""
     yield from _properties(node.properties, is_new=node.change == "added")
     if node.columns is not None:

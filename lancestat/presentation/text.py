@@ -226,6 +226,9 @@ def _garbage(view: GarbageView, page: Page) -> Iterator[str]:
 
 @FORMAT.renders(CommentView)
 def _comment(view: CommentView, page: Page) -> Iterator[str]:
+    if view.result.body is not None:
+        yield from view.result.body.rstrip("\n").split("\n")
+        return
     outcome = paint(view.result.outcome.value.replace("_", " "), "success")
     yield f"{outcome}  {view.result.url}" if view.result.url else outcome
 

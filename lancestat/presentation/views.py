@@ -367,13 +367,14 @@ class NodeDiffView(NamedTuple):
     notes: tuple[str, ...]
     cost: str | None
     tables: TablesChange | None = None
+    url: str | None = None
 
 
 class DiffView(NamedTuple):
     """The meaning of a change of the project.
 
     `base` and `head` are the sides as people call them, `counts` is by change, `summary` and `cost`
-    are sentences. `risks` has each risk and each of its sentences with the nodes that have it.
+    are sentences. `risks` has each risk, the severest first, with its sentences and their nodes.
     `no_changes_mark` is the line of Markdown by which `comment` recognizes a diff without changes.
     """
 
@@ -385,6 +386,6 @@ class DiffView(NamedTuple):
     cost: str | None
     settings: tuple[PropertyView, ...]
     nodes: tuple[NodeDiffView, ...]
-    risks: tuple[tuple[str, str, tuple[str, ...]], ...]
+    risks: tuple[tuple[str, tuple[tuple[str, tuple[str, ...]], ...]], ...]
     owners: Mapping[str, tuple[str, ...]]
     no_changes_mark: str

@@ -85,15 +85,17 @@ class Outcome(str, Enum):
     UPDATED = "updated"
     UNCHANGED = "unchanged"
     NOT_NEEDED = "not_needed"
+    DRY_RUN = "dry_run"
     NOT_ALLOWED = "not_allowed"
 
 
 @dataclass(frozen=True, slots=True)
 class CommentResult:
-    """The outcome, and the page of the comment where there is one."""
+    """The outcome, and the page of the comment where there is one; of a dry run the text."""
 
     outcome: Outcome
     url: str | None = None
+    body: str | None = None
 
 
 def marker(project: str) -> str:
@@ -113,8 +115,7 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
     Raises:
         CommentError: GitHub refuses or cannot be reached.
     """
-    start = marker(project)
-    body = fitted(f"{start}\n{markdown.strip() or 'Nothing changes.'}\n")
+    start, body = marker(project), comment_body(project, markdown)
     for attempt in range(ATTEMPTS):
         ours = _find(github, pull, start)
         if ours is not None:
@@ -130,6 +131,11 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
                 raise
             github.pause(attempt)
     raise AssertionError("unreachable")
+
+
+def comment_body(project: str, markdown: str) -> str:
+    """Return the text of a project's comment, as GitHub gets it."""
+    return fitted(f"{marker(project)}\n{markdown.strip() or 'Nothing changes.'}\n")
 
 
 def has_no_changes(markdown: str) -> bool:

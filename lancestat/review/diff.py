@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 from lancestat.errors import ForeignState
 from lancestat.plan.discover import without_stand_ins
@@ -18,6 +19,7 @@ from lancestat.review.evidence import (
     withheld_reason,
 )
 from lancestat.review.join_diff import JoinChange
+from lancestat.review.links import file_links
 from lancestat.review.mask import Mask
 from lancestat.review.properties import (
     Origins,
@@ -316,6 +318,7 @@ def review(
     select: Selector = None,
     exclude: Selector = None,
     with_datasets: bool = True,
+    environment: Mapping[str, str] = MappingProxyType({}),
     clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     loaded: Callable[[ProjectSpec], object] = lambda spec: None,
 ) -> Diff:
@@ -332,6 +335,7 @@ def review(
         exclude: Which to leave out.
         with_datasets: Whether the datasets and the state of `base` are opened, to name columns
             and estimate bytes. What only `head` names is never opened (`trust`).
+        environment: Of a job, which tells where the files of both sides are shown (`links`).
         clock: Returns the time, an aware instant.
         loaded: Called with each side once it is loaded.
 
@@ -348,6 +352,7 @@ def review(
     state = _state_of(None if sides.base.is_before_project else old, new)
     names = _names((old, new), select, exclude, state)
     diff = comparison.diff(names, state if with_datasets else None, clock())
+    diff = replace(diff, links=file_links(environment, sides))
     if sides.base.is_before_project:
         where = comparison.mask.line(sides.base.where)
         note = f"there is no project {where}: every node is new"

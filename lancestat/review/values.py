@@ -8,9 +8,23 @@ from enum import Enum
 
 from lancestat import display
 from lancestat.errors import Location
+from lancestat.review.links import FileLinks
 from lancestat.spec.declaration import Key
 from lancestat.spec.declaration import Risk as Risk
 from lancestat.spec.model import NodeKind
+
+SEVERITY = (
+    Risk.COVERAGE_LOST,
+    Risk.JOIN_MEANING_CHANGED,
+    Risk.DATASET_MOVED,
+    Risk.OUTPUT_MOVED,
+    Risk.EFFECT_UNKNOWN,
+    Risk.STALENESS_LOOSENED,
+    Risk.PUBLISH_CHANGED,
+    Risk.STALENESS_TIGHTENED,
+    Risk.COST_INCREASED,
+)
+"""All risks, those that lose the most first."""
 
 NO_CHANGES = "<!-- lancestat:no-changes -->"
 """A line of the Markdown of a diff in which nothing changes, by which `comment` knows it."""
@@ -172,6 +186,7 @@ class Diff:
     notes: tuple[str, ...] = ()
     base_commit: str | None = None
     head_commit: str | None = None
+    links: FileLinks = field(default_factory=FileLinks)
 
     def __repr__(self) -> str:
         counts = [f"{len(list(self.of(change)))} {change.value}" for change in Change]

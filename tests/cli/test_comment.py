@@ -174,3 +174,23 @@ def test_the_token_is_never_shown(
     assert TOKEN not in caplog.text
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not [path for path in files if TOKEN in path.read_text()]
+
+
+def test_a_dry_run_prints_what_would_be_posted(
+    lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
+) -> None:
+    """Neither a token nor a pull request is needed, and GitHub is not asked."""
+    dry = lancestat("comment", "--body-file", "diff.md", "--dry-run")
+    assert (dry.exit_code, dry.stderr) == (0, "")
+    assert stub.bodies == []
+    posted = lancestat("comment", "--body-file", "diff.md", **job)
+    assert posted.exit_code == 0
+    assert [dry.stdout] == stub.bodies
+    as_json = lancestat("comment", "--body-file", "diff.md", "--dry-run", "--output", "json")
+    assert json.loads(as_json.stdout) == {
+        "format_version": 1,
+        "command": "comment",
+        "outcome": "dry_run",
+        "url": None,
+        "body": dry.stdout,
+    }

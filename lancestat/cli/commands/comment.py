@@ -40,14 +40,26 @@ warns and writes the text to the job's summary instead."""
     help="The pull request's number (default: that of the job's event).",
 )
 @click.option("--strict", is_flag=True, help="Fail if the token is read-only.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Print the text of the comment and write none; needs no token and no pull request.",
+)
 def comment(
     invocation: Invocation,
     body_file: Path,
     number: int | None,
     strict: bool,
+    dry_run: bool,
 ) -> None:
     """Find the comment, then update it or make it."""
-    from lancestat.review.comment import CommentResult, Outcome, pull_request, upsert_comment
+    from lancestat.review.comment import (
+        CommentResult,
+        Outcome,
+        comment_body,
+        pull_request,
+        upsert_comment,
+    )
     from lancestat.vcs.github import GitHub
 
     # Templates of the project can read the environment, and its name is part of the comment.
@@ -55,6 +67,10 @@ def comment(
     markdown = _read(body_file)
     name = invocation.project().spec.name
     markdown = CONSOLE.redacted(markdown)
+    if dry_run:
+        body = comment_body(name, markdown)
+        invocation.show(CommentView(CommentResult(Outcome.DRY_RUN, body=body)))
+        return
     pull = pull_request(os.environ, number)
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
     github = GitHub(root, token)

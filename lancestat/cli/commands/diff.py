@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
@@ -91,6 +92,7 @@ def diff(
         select=any_of(select),
         exclude=any_of(exclude),
         with_datasets=not no_datasets,
+        environment=os.environ,
         loaded=lambda spec: CONSOLE.redact_with(spec.redactor),
     )
     invocation.show(diff_view(result))
