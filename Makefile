@@ -110,7 +110,7 @@ site-serve: install ## Serve the documentation at http://127.0.0.1:8000, and bui
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --strict
 
 .PHONY: pictures
-pictures: machine-test install browser ## Draw the pictures of README again, from real output
+pictures: machine-demo machine-check install browser ## Draw the pictures of README again, from real output
 	@$(BIN)/python docs/pictures.py
 
 .PHONY: bench
@@ -166,8 +166,8 @@ compiled: install
 # What the machine itself has to have: .ci/machine installs what is missing, or says how to.
 MACHINE := machine-demo machine-check machine-test machine-matrix
 machine-demo: needs := java
-machine-check: needs := browser zones
-machine-test: needs := jdk browser zones clocks
+machine-check: needs := browser zones keys
+machine-test: needs := jdk browser zones clocks keys
 machine-matrix: needs := jdk
 .PHONY: $(MACHINE)
 $(MACHINE):
