@@ -78,7 +78,10 @@ def _redacting(method: FunctionType) -> Callable[..., object]:
 
 @_without_secrets
 class Project:
-    """A loaded project under one target."""
+    """A project under one of its targets: plan it, run it, query its tables, report on it.
+
+    `Project.load` makes one from a folder. Errors that its methods raise contain no secrets.
+    """
 
     def __init__(
         self,
@@ -103,15 +106,15 @@ class Project:
         target: str | None = None,
         vars: Mapping[str, object] | None = None,
     ) -> Project:
-        """Read and check a project's folder; no dataset is opened.
+        """Load a project from its folder and check it, without opening any dataset.
 
         Args:
-            project_dir: The folder with `lancestat_project.yml`.
-            target: One of the project's targets, its default when None.
-            vars: Overrides of the project's `vars`.
+            project_dir: The folder that contains `lancestat_project.yml`.
+            target: One of the project's targets; None is the default target.
+            vars: Values that override the project's `vars`.
 
         Raises:
-            InvalidProject: with everything that is wrong, each with its place.
+            InvalidProject: The YAML has errors; the exception lists all of them with their places.
         """
         return cls(load_project(Path(project_dir), target=target, vars=vars))
 
@@ -125,19 +128,19 @@ class Project:
         vars: Mapping[str, object] | None = None,
         with_datasets: bool = True,
     ) -> Diff:
-        """Return what a change of a project means: nodes, risks, columns, bytes to read.
+        """Compare two revisions of a project: changed nodes, risks, columns, bytes to read.
 
         Args:
-            project_dir: The folder with `lancestat_project.yml`; relative URIs lead from there.
-            base: A git revision, a folder, or `REVISION...` for where the work left it.
-            head: A git revision or a folder, the folder as it is when None.
-            target: One of the project's targets on both sides, its default when None.
-            vars: Overrides of the project's `vars` on both sides.
-            with_datasets: Whether datasets are opened, to name columns and to estimate bytes.
+            project_dir: The folder of `lancestat_project.yml`, where relative URIs start.
+            base: A git revision, a folder, or `REVISION...` for the merge base with it.
+            head: A git revision or a folder; None is the working tree.
+            target: The target to compare on both sides; None is the default target.
+            vars: Values that override the project's `vars` on both sides.
+            with_datasets: Whether to open datasets, to list columns and to estimate bytes.
 
         Raises:
-            InvalidProject: a side has errors, each with its place there.
-            UsageError: a side is not there.
+            InvalidProject: One of the sides has errors.
+            UsageError: One of the sides does not exist.
         """
         from lancestat.review.diff import review
 
@@ -147,7 +150,7 @@ class Project:
 
     @cached_property
     def state(self) -> LanceState:
-        """The state, which is remembered between runs; opened when first used."""
+        """The target's state: what runs remember. It is opened on first use."""
         from lancestat.state.store import open_state
 
         if self._state is not None:
@@ -155,11 +158,11 @@ class Project:
         return open_state(self.spec.target.state, self.spec.target.storage_options)
 
     def discover(self) -> ProjectSpec:
-        """Look up the sources, take their tables as nodes and return the project with them.
+        """Search the sources for tables, make nodes of them, and return the resulting project.
 
-        `plan`, `run` without a plan and `save_plan` do this anew, other methods where it has not
-        been done yet. A project without sources stays as it is. A source that cannot be looked up
-        is a node that fails.
+        `plan`, `save_plan`, and `run` without a plan always search; other methods search if that
+        has not been done yet. A source that cannot be searched becomes a node that fails. Without
+        sources, the project is returned unchanged.
         """
         if self._declared.sources:
             from lancestat.plan.discover import discovered
@@ -178,16 +181,16 @@ class Project:
         *,
         discover: bool = True,
     ) -> tuple[Node, ...]:
-        """The selected nodes in the order of the project, all when nothing is selected.
+        """Return the selected nodes in the order of their declaration.
 
         Args:
-            select: Which nodes, all when None.
-            exclude: Which to leave out.
-            discover: Whether sources are looked up for their tables, unless that has been done.
+            select: Selectors, as for `--select` of the command line; None selects all nodes.
+            exclude: Selectors of nodes to leave out.
+            discover: Whether to search sources for tables if that has not been done yet.
 
         Raises:
-            UsageError: a selector is wrong or matches nothing.
-            StateError: a selector needs the state, which cannot be reached.
+            UsageError: A selector is invalid, or matches nothing.
+            StateError: A selector needs the state, which cannot be reached.
         """
         if discover:
             self._discovered()
@@ -200,11 +203,16 @@ class Project:
         *,
         full_refresh: bool = False,
     ) -> Plan:
-        """Return what `run` would do and why; opens datasets, starts no Spark.
+        """Return what `run` would do, and why. Datasets are opened; Spark is not started.
+
+        Args:
+            select: Selectors of nodes; None selects all.
+            exclude: Selectors of nodes to leave out.
+            full_refresh: Whether to plan as if nothing were known yet.
 
         Raises:
-            UsageError: a selector is wrong or matches nothing.
-            StateError: the state cannot be reached.
+            UsageError: A selector is invalid, or matches nothing.
+            StateError: The state cannot be reached.
         """
         self.discover()
         return self._observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
@@ -217,12 +225,19 @@ class Project:
         *,
         full_refresh: bool = False,
     ) -> Plan:
-        """Plan, and write the plan to a file for `load_plan`; an older plan there is replaced.
+        """Plan, and write the plan to a file for `load_plan`. Replaces an older plan file.
+
+        Args:
+            path: The file to write.
+            select: See `plan`.
+            exclude: See `plan`.
+            full_refresh: See `plan`.
 
         Raises:
-            PlaceOccupied: something else is at `path`.
-            NotWritten: it cannot be written.
-            UsageError, StateError: as for `plan`.
+            PlaceOccupied: There is something other than a plan file at `path`.
+            NotWritten: The file cannot be written.
+            UsageError: A selector is invalid, or matches nothing.
+            StateError: The state cannot be reached.
         """
         from lancestat.plan.saved import PlanOptions
 
@@ -230,13 +245,17 @@ class Project:
         return self._plan_store.save(Path(path), PlanOptions.of(select, exclude, full_refresh))
 
     def load_plan(self, path: str | Path) -> Plan:
-        """Return the plan of a file if the project, the datasets and the state are still the same.
+        """Return the plan from a file, if nothing that it depends on has changed since.
 
-        It is made again, under the options that it was made with, and has to come out the same.
+        To check that, the project is planned again with the same options.
+
+        Args:
+            path: A file that `save_plan` or `lancestat plan --out` wrote.
 
         Raises:
-            PlanOutOfDate: something has moved on; the message names every node and how it moved.
-            PlanFileError: the file is no such plan, or that of another project, target or release.
+            PlanOutOfDate: The project, a dataset or the state has changed; the message lists the
+                nodes.
+            PlanFileError: The file is not a plan, or belongs to another project, target or release.
         """
         self.discover()
         return self._plan_store.load(Path(path))
@@ -252,19 +271,19 @@ class Project:
         session: SparkSession | None = None,
         ends_process: bool = False,
     ) -> RunResult:
-        """Execute a plan, of all nodes when None; Spark starts only for joins and large reads.
+        """Execute a plan. Spark is started only for joins and large reads.
 
-        A node that fails raises nothing: `project.run().raise_for_status()` raises where any did.
+        A failed node does not raise an exception: call `raise_for_status` on the result for that.
 
         Args:
-            plan: From `plan`; a new one over all nodes when None.
-            threads: How many nodes are worked on at once.
-            fail_fast: Start nothing new once a node has failed.
-            full_refresh: Where no plan is given: read everything again.
-            progress: Receives fragments and bytes read, stages of joins, and nodes that ended.
-            session: The session to use, classic or of Spark Connect, in place of this thread's or
-                the target's. Plans of `plan` may read tables in this process all the same.
-            ends_process: The process ends next, and need not wait until Spark has stopped.
+            plan: A plan from `plan` or `load_plan`; None plans all nodes.
+            threads: How many nodes to work on concurrently.
+            fail_fast: Whether to start no further nodes after one has failed.
+            full_refresh: Without a plan, whether to read everything again.
+            progress: Receives fragments and bytes read, stages of joins, and finished nodes.
+            session: The classic or Spark Connect session to use, instead of the thread's or the
+                target's. A plan made by `plan` may still read small tables in this process.
+            ends_process: Whether the process exits next, so that nothing waits for Spark to stop.
         """
         if plan is None:
             self.discover()
@@ -274,23 +293,23 @@ class Project:
         return execution.execute(plan, "run")
 
     def runs(self, limit: int | None = None) -> tuple[PastRun, ...]:
-        """Return past runs of the target, newest first, after those that go on now.
+        """Return the target's runs: those in progress, then past ones, newest first.
 
         Args:
-            limit: How many, all that the state remembers when None.
+            limit: The maximum number of runs; None returns all that the state remembers.
 
         Raises:
-            StateError: the state cannot be reached.
+            StateError: The state cannot be reached.
         """
         from lancestat.execution.past_runs import past_runs
 
         return past_runs(self.state, self.spec.target.name, limit)
 
     def unfinished(self) -> UnfinishedNodes:
-        """Return the nodes that failed or were not run in the newest recorded run of the target.
+        """Return the nodes that failed, or were not run, in the target's newest recorded run.
 
         Raises:
-            StateError: the state cannot be reached.
+            StateError: The state cannot be reached.
         """
         from lancestat.execution.result import unfinished
 
@@ -308,12 +327,13 @@ class Project:
         session: SparkSession | None = None,
         ends_process: bool = False,
     ) -> RunResult:
-        """Plan and run again what the last run did not finish; in full where it was to be in full.
+        """Plan and run again what the last run did not finish.
 
-        As after `run`, `raise_for_status` of the result raises where nodes failed.
+        After a run with `full_refresh`, the nodes are read in full again. As for `run`, call
+        `raise_for_status` on the result to raise an exception for failed nodes.
 
         Args:
-            unfinished: From `unfinished`; looked up when None.
+            unfinished: What `unfinished` returned; None looks it up.
             threads: See `run`.
             fail_fast: See `run`.
             progress: See `run`.
@@ -341,19 +361,20 @@ class Project:
         progress: Progress | None = None,
         session: SparkSession | None = None,
     ) -> RunResult:
-        """Run one table, as `ANALYZE TABLE` does; what is known already is not read again.
+        """Analyze one table, as `ANALYZE TABLE` does. Only what is not known yet is read.
 
         Args:
-            table: A declared name.
-            columns: These, and those that have statistics already, instead of the declared ones.
-            all_columns: All that can be analyzed instead of the declared ones.
-            is_case_sensitive: Whether the case of `columns` counts.
+            table: The name of a declared table.
+            columns: Columns to analyze, with those that already have statistics, instead of the
+                declared ones.
+            all_columns: Whether to analyze all columns that can be, instead of the declared ones.
+            is_case_sensitive: Whether names in `columns` are case-sensitive.
             progress: See `run`.
             session: See `run`.
 
         Raises:
-            UsageError: no such table is declared, or a column is not there or cannot be analyzed.
-            LancestatError: the dataset cannot be opened.
+            UsageError: The table is not declared, or a column does not exist or cannot be analyzed.
+            LancestatError: The dataset cannot be opened.
         """
         declared = self._table(table)
         if columns is None and not all_columns:
@@ -378,13 +399,13 @@ class Project:
         return other.run(other.plan(table), progress=progress, session=session)
 
     def spark(self) -> SparkSession:
-        """A session of the target with the cost-based optimizer on, and what `attach` gives it.
+        """Return a session of the target, with the cost-based optimizer on and tables attached.
 
-        Joins by NEAREST BY over vectors run on lancestat's engine there, in `scratch` of the
-        target; `spark.lancestat.nearestBy.enabled` turns that off.
+        `NEAREST BY` joins over vectors run on lancestat's engine, and use the target's `scratch`,
+        unless `spark.lancestat.nearestBy.enabled` is false.
 
         Raises:
-            SparkConnectSession: the target or the process has a session without a JVM.
+            SparkConnectSession: The target or the process has a Spark Connect session.
             RunError: Spark does not start.
         """
         from lancestat.spark.session.start import classic_session, optimizer_settings
@@ -397,15 +418,15 @@ class Project:
         return session
 
     def run_nearest_by(self, spark: SparkSession) -> None:
-        """Let a session run joins by NEAREST BY over vectors on lancestat's engine.
+        """Let a session run `NEAREST BY` joins over vectors on lancestat's engine.
 
-        Nothing happens before Spark 4.2, which has no such joins.
+        Has no effect before Spark 4.2, which introduced these joins.
 
         Args:
             spark: A classic session.
 
         Raises:
-            RunError: the session cannot be used.
+            RunError: The session cannot be used.
         """
         from lancestat.execution.nearest_by import install
 
@@ -420,26 +441,26 @@ class Project:
         *,
         options: Mapping[str, str] | None = None,
     ) -> Attachment:
-        """Give a session the declared tables, with their statistics, and the target's catalogs.
+        """Add the declared tables, with their statistics, and the target's catalogs to a session.
 
-        Declared tables become temporary views of their names. Each view stays at the version that
-        is the latest now; attach again to see later ones. A table that cannot be opened is logged
-        and left out. The session's configuration is not touched: column statistics are used while
-        its `spark.sql.cbo.enabled` is true.
+        Each declared table becomes a temporary view. A view stays at the version that is the latest
+        now; attach again to see later ones. A table that cannot be opened is logged and left out.
+        The session's configuration is not changed: column statistics are used if its
+        `spark.sql.cbo.enabled` is true.
 
         Catalogs of the target become catalogs of the session: `spark.table("lake.sales.orders")` is
-        the latest version when the query is planned. A catalog that the session has by that name
-        goes on answering, and what it reads of declared tables has statistics.
+        the latest version when the query is planned. If the session already has a catalog of that
+        name, it stays, and the declared tables that it reads get statistics.
 
         Args:
             spark: A classic session.
-            select: Which tables become views, all when None.
-            exclude: Which to leave out.
-            options: Of all scans of the views, as for `lancestat.read_table`.
+            select: Selectors of tables that become views; None selects all.
+            exclude: Selectors of tables to leave out.
+            options: Options of all scans of the views, as for `lancestat.read_table`.
 
         Raises:
-            UsageError: a selector is wrong or matches nothing.
-            RunError: the session cannot be used.
+            UsageError: A selector is invalid, or matches nothing.
+            RunError: The session cannot be used.
         """
         from lancestat.execution.nearest_by import has_rule
         from lancestat.spark.read.relation import attach_views
@@ -460,10 +481,13 @@ class Project:
         )
 
     def attach_catalogs(self, spark: SparkSession) -> Attachment:
-        """Give a session the target's catalogs as `attach` does, and make no views.
+        """Add the target's catalogs to a session, as `attach` does, without views.
+
+        Args:
+            spark: A classic session.
 
         Raises:
-            RunError: the session cannot be used.
+            RunError: The session cannot be used.
         """
         from lancestat.spark.read.relation import Attachment
 
@@ -483,10 +507,13 @@ class Project:
     def detach(self, spark: SparkSession) -> None:
         """Undo `attach`: drop the views of declared tables, and restore the session's catalogs.
 
-        What else has such a name is left alone. DataFrames that were made before can still be read.
+        Other views with these names stay. Existing DataFrames can still be read.
+
+        Args:
+            spark: A classic session.
 
         Raises:
-            RunError: the session cannot be used.
+            RunError: The session cannot be used.
         """
         from lancestat.spark.read.session_catalogs import detach
 
@@ -500,11 +527,14 @@ class Project:
         return DeclaredTables(self.spec, self.state, self._clock)
 
     def show(self, table: str) -> TableStatus:
-        """The statistics of one declared table, and the guard's verdict under its policy.
+        """Return a table's statistics, and the verdict of the guard under the table's policy.
+
+        Args:
+            table: The name of a declared table.
 
         Raises:
-            UsageError: no table of that name is declared.
-            LancestatError: the dataset cannot be opened.
+            UsageError: The table is not declared.
+            LancestatError: The dataset cannot be opened.
         """
         from lancestat.plan.table_status import table_status
         from lancestat.report.gather import fragment_coverage
@@ -522,18 +552,18 @@ class Project:
         with_histograms: bool = False,
         runs: int | None = None,
     ) -> ProjectReport:
-        """Return what is known of nodes at this moment: health, statistics, freshness, last runs.
+        """Return what is known about nodes now: health, statistics, freshness, last runs.
 
         Args:
-            select: Which nodes, all when None.
-            exclude: Which to leave out.
-            with_fragments: Also every fragment of every table.
-            with_histograms: Also the histograms of tables that ask for them.
-            runs: How many runs of each node are read; a few when None.
+            select: Selectors of nodes; None selects all.
+            exclude: Selectors of nodes to leave out.
+            with_fragments: Whether to include every fragment of every table.
+            with_histograms: Whether to include the histograms of tables that have them.
+            runs: How many runs of each node to include; None includes a few.
 
         Raises:
-            UsageError: a selector is wrong or matches nothing.
-            StateError: the state cannot be reached.
+            UsageError: A selector is invalid, or matches nothing.
+            StateError: The state cannot be reached.
         """
         from lancestat.report.gather import RUNS, gather
 
@@ -549,14 +579,14 @@ class Project:
         )
 
     def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
-        """Return what is known of all nodes as Arrow tables: `statistics`, `runs`, `fragments`.
+        """Return what is known about all nodes as Arrow tables.
 
         Args:
-            wanted: Which of them.
+            wanted: Names of tables to return: `statistics`, `runs`, `fragments`.
 
         Raises:
-            ValueError: there is no such table.
-            StateError: the state cannot be reached.
+            ValueError: There is no such table.
+            StateError: The state cannot be reached.
         """
         from lancestat.report.gather import gather
         from lancestat.report.rows import ALL, ReportTable, report_tables, runs_by_node
@@ -583,12 +613,12 @@ class Project:
         tables with `publish: manifest` again, from what the state has stored.
 
         Args:
-            select: Which tables, all when None.
-            exclude: Which to leave out.
-            dry_run: Only return what would be removed.
+            select: Selectors of tables; None selects all.
+            exclude: Selectors of tables to leave out.
+            dry_run: Whether to only return what would be removed.
 
         Raises:
-            UsageError: a selector is wrong or matches nothing.
+            UsageError: A selector is invalid, or matches nothing.
         """
         from lancestat.execution.unpublish import unpublish
 
@@ -596,7 +626,10 @@ class Project:
         return unpublish(self.spec, self.nodes(select, exclude), dry_run=dry_run)
 
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
-        """Remove state of nodes that are no longer declared, and what killed processes have left.
+        """Remove state of nodes that are no longer declared, and files that killed processes left.
+
+        Args:
+            dry_run: Whether to only return what would be removed.
 
         Raises:
             StateError: The state cannot be reached.
@@ -611,7 +644,7 @@ class Project:
         return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
     def sweep(self, *, dry_run: bool = False) -> GarbageReport:
-        """Do the same as `collect_garbage`, by the name of earlier releases."""
+        """Do what `collect_garbage` does, under its name in earlier releases."""
         return self.collect_garbage(dry_run=dry_run)
 
     @property

@@ -12,7 +12,7 @@ from lancestat.formats import visible
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """A place in a file; line and column count from 1."""
+    """A position in a file. Lines and columns count from 1."""
 
     file: str
     line: int
@@ -51,12 +51,12 @@ RETIRED = {
 
 
 class LancestatError(Exception):
-    """An error with a stable code, what was found, where, and what to do about it.
+    """The base of all errors: a stable code, what was found, where, and what to do about it.
 
-    Each code is declared by one class: its docstring says what is wrong, `remedy` what to do about
-    it in general. One mistake has one code wherever it is found; a wrong name in the YAML and one
-    in a command are two, since different things have to be corrected. Classes without a code group
-    others. Instances survive pickling, because they cross from Spark's workers to the driver.
+    Each code belongs to one class, whose docstring says what is wrong, and whose `remedy` says what
+    to do about it in general. A mistake has the same code wherever it is found. Classes without a
+    code group others. Instances can be pickled, because they cross from Spark's workers to the
+    driver.
 
     Args:
         message: What was found in this case, and what was expected.
@@ -94,7 +94,7 @@ class LancestatError(Exception):
         return f"{self.code}{location}  {self.message}{lines}{hint}"
 
     def placed(self, location: Location | None) -> LancestatError:
-        """The same error at a place, unless it has one."""
+        """Return the error with a location, unless it already has one."""
         if self.location is not None or location is None:
             return self
         return type(self)(self.message, location=location, hint=self.hint)

@@ -144,53 +144,53 @@ def knn_join(
     scratch: str | None = None,
     storage_options: Mapping[str, str] | None = None,
 ) -> DataFrame:
-    """For each left row, the k nearest right rows by the distance of their vectors.
+    """Find, for each left row, the k nearest right rows by the distance of their vectors.
 
-    The join runs at once, and its result is kept in scratch until the process ends, so that using
-    it several times does not join again. Rows come in the order of the left rows, the nearest first
-    and equally near ones in the order of the right rows. A vector that is null, or has an element
-    that is null, NaN or infinite, matches nothing; under `cosine` neither does one of zeros.
+    The call runs the join and keeps its result in scratch until the process ends, so that using the
+    result several times does not join again. Rows are in the order of the left rows, nearest first;
+    ties are in the order of the right rows. A vector that is null, or has an element that is null,
+    NaN or infinite, matches nothing; with `cosine`, neither does a vector of zeros.
 
     Args:
-        left: The rows that look for neighbours.
-        right: The rows that are found.
-        left_vector: The column of vectors: arrays of float, double or byte.
-        right_vector: Likewise; all vectors have the same length.
-        k: How many neighbours each left row gets, 1 to 100,000; all where there are fewer. `"all"`
-            is every right row within `max_distance`.
-        on: Only rows are compared that are equal in these columns: names that both sides have, or
-            pairs of a left and a right one. Null equals nothing.
+        left: The rows to find neighbours for.
+        right: The rows to search.
+        left_vector: The column of vectors in `left`: arrays of float, double or byte.
+        right_vector: The column of vectors in `right`. All vectors must have the same length.
+        k: The number of neighbours of each left row, 1 to 100,000, or as many as there are. `"all"`
+            finds every right row within `max_distance`.
+        on: Columns that must be equal: names that both sides have, or pairs of a left and a right
+            name. Null equals nothing.
         metric: `l2` (squared Euclidean), `cosine` (1 - cos), `dot` (1 - dot product), or for bytes
-            `hamming` (the number of bits that differ).
-        join: `inner` drops left rows that match nothing, `left_outer` keeps them with nulls.
+            `hamming` (the number of differing bits).
+        join: `inner` drops left rows that match nothing; `left_outer` keeps them, with nulls.
         mode: `exact`, or `approx` for a search that may miss some neighbours.
-        nprobes: Under `approx`: how many partitions each left row visits.
-        recall: Under `approx`: the share of neighbours to find, 0.95 unless `nprobes` is given.
-        max_distance: Right rows that are farther are no neighbours, as if the result were filtered
-            by `_distance <= max_distance`; in the units of `_distance`.
-        max_pairs: Under `k="all"`, the most rows that the result may have.
-        exclude_self: Whether a row is no neighbour of itself; `left` and `right` are then one
-            DataFrame, and so are their vectors.
-        pairs: `unordered` joins each pair of rows of one DataFrame once: a row looks for neighbours
-            among the rows behind it, so that it is none of its own either.
-        select_left: Columns that the result shows, all when None; others are never read.
-        select_right: Likewise. A name that the left side shows too gets the suffix `_right`.
-        rank: Whether there is a column `_rank`, from 1.
-        min_right_rows: With fewer right rows Spark's own `nearestByJoin` does the work, but for
-            DataFrames of Spark Connect.
-        scratch: Where temporary data goes, storage that all executors share; by default a folder
-            on this machine, which is enough for a local master. Spark Connect has no default.
-        storage_options: How to reach `scratch` in an object store.
+        nprobes: With `approx`, the number of IVF lists that each left row visits.
+        recall: With `approx`, the share of true neighbours to find; 0.95 without `nprobes`.
+        max_distance: The maximum `_distance` of a neighbour, in the units of `_distance`.
+        max_pairs: With `k="all"`, the maximum number of rows of the result.
+        exclude_self: Whether to exclude each row from its own neighbours. `left` and `right` must
+            be one DataFrame, with one column of vectors.
+        pairs: `unordered` returns each pair of rows of one DataFrame once: a row is compared with
+            the rows after it, and so never with itself.
+        select_left: The left columns of the result; None selects all. Others are never read.
+        select_right: The right columns of the result. A name that the left side has too gets the
+            suffix `_right`.
+        rank: Whether to add a column `_rank`, starting at 1.
+        min_right_rows: With fewer right rows, Spark's own `nearestByJoin` does the work, except
+            over Spark Connect.
+        scratch: Temporary storage that all executors share. The default is a folder on this
+            machine, which suffices for a local master; over Spark Connect it is required.
+        storage_options: Options for `scratch` in an object store.
 
     Returns:
-        The selected columns of both sides, `_distance` (float) and, if asked for, `_rank` (int).
+        The selected columns of both sides, `_distance` (float) and, with `rank`, `_rank` (int).
 
     Raises:
-        InvalidArgument: an argument is wrong.
-        UsageError: names of columns clash, a column is missing or holds no vectors, vectors
-            differ in length, keys cannot be compared, or the sides are not the same rows where
-            they have to be.
-        RunError: there is no scratch, or Spark failed.
+        InvalidArgument: An argument is invalid.
+        UsageError: Column names clash, a column is missing or does not hold vectors, vectors
+            differ in length, keys cannot be compared, or both sides must be the same rows and
+            are not.
+        RunError: There is no scratch, or Spark failed.
     """
     for name, side in (("left", left), ("right", right)):
         _check(name, side, hasattr(side, "sparkSession"), "a DataFrame")

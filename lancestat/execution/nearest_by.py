@@ -87,14 +87,18 @@ def install(
 
 
 def register(spark: SparkSession) -> None:
-    """Make `spark.read.format("lancestat")` known to a session.
+    """Make `spark.read.format("lancestat")` available in a session.
 
-    Where the session's `spark.sql.extensions` names the rule of the jar that `lancestat jar`
-    writes, this process runs its joins by NEAREST BY from then on.
+    If the session was started with the jar that `lancestat jar` writes, and its
+    `spark.sql.extensions` names the rule in it, this process also runs the session's `NEAREST BY`
+    joins from now on.
+
+    Args:
+        spark: A classic session, or one of Spark Connect.
 
     Raises:
-        DataSourcesMissing: Spark has no Python data sources, as before 4.0.
-        JavaClassNotLoaded: the jar is of another release.
+        DataSourcesMissing: Spark is older than 4.0, and has no Python data sources.
+        JavaClassNotLoaded: The jar was written by another release.
     """
     relation.register(spark)
     if has_rule(spark):

@@ -96,9 +96,16 @@ class NodeFailure:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """A run that ended; `status` is error when any node's is. `command` is what started it.
+    """The result of a run, with one row for each node. It prints as `lancestat run` does.
 
-    It prints as `lancestat run` does, and has a row per node.
+    Attributes:
+        project: The name of the project.
+        target: The name of the target.
+        nodes: The result of each node.
+        command: What started the run, such as `run` or `retry`.
+        run_id: The ID of the run in the state.
+        started_at: When the run started, in UTC.
+        finished_at: When it ended, in UTC.
     """
 
     project: str
@@ -125,14 +132,14 @@ class RunResult:
 
     @property
     def status(self) -> Status:
-        """`interrupted` when the run was, `error` when any node failed, else `success`."""
+        """`interrupted` if the run was, `error` if any node failed, else `success`."""
         statuses = {node.status for node in self.nodes}
         worst = (Status.INTERRUPTED, Status.ERROR)
         return next((status for status in worst if status in statuses), Status.SUCCESS)
 
     @property
     def ok(self) -> bool:
-        """Whether no node failed, and none was interrupted."""
+        """Whether the run was not interrupted, and no node failed."""
         return self.status is Status.SUCCESS
 
     @property
@@ -145,10 +152,10 @@ class RunResult:
         return tuple(node for node in self.nodes if node.status is Status.ERROR)
 
     def raise_for_status(self) -> None:
-        """Do nothing if no node failed.
+        """Raise an exception if any node failed.
 
         Raises:
-            NodesFailed: Nodes failed; the message has the first line of each failure.
+            NodesFailed: Nodes failed. The message has the first line of each failure.
         """
         hint = "`failures` of the result has all of each; `Project.retry` runs them again"
         if self.failures:

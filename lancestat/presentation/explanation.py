@@ -55,18 +55,19 @@ def _(value: QueryExplanation) -> object:
 
 
 def explain(frame: DataFrame) -> QueryExplanation:
-    """Explain the plan of a DataFrame: its operators with Spark's estimates, and of each scan of a
-    Lance table which statistics, filters and aggregates reach it, or why they do not.
+    """Explain the plan of a DataFrame.
 
-    Nothing is run. The plan is the one that the DataFrame's own actions run; of data that is cached
-    it goes on with the plan that the data came from.
+    The explanation has the plan's operators with Spark's estimates and, for each scan of a Lance
+    table, which statistics, filters and aggregates reach it, or why they do not. Nothing is run.
+    The plan is the one that the DataFrame's actions run; below cached data, it is the plan that
+    computed the data.
 
     Args:
-        frame: Of a classic session, over tables of any kind.
+        frame: A DataFrame of a classic session, over tables of any format.
 
     Raises:
-        InvalidArgument: it is no DataFrame.
-        SparkConnectSession: it is one of Spark Connect.
+        InvalidArgument: `frame` is not a DataFrame.
+        SparkConnectSession: `frame` belongs to a Spark Connect session.
         LancestatError: Spark cannot plan it.
     """
     if not hasattr(frame, "sparkSession"):

@@ -188,28 +188,28 @@ def read_table(
     options: Mapping[str, str] | None = None,
     reader: str = Reader.LANCESTAT.value,
 ) -> DataFrame:
-    """Read any Lance table as a DataFrame that reports the statistics of its manifest.
+    """Return any Lance table as a DataFrame with the statistics of its manifest.
 
-    The DataFrame stays at the version that it is made of; call again to see later ones. Statistics
-    are used while `spark.sql.cbo.enabled` is true; sizes and row counts always.
+    The DataFrame stays at the version that it was created from; call this again to see later ones.
+    Spark uses column statistics if `spark.sql.cbo.enabled` is true; row counts and sizes always.
 
     Args:
         spark: A classic session.
-        uri: A path or an object-store URI; or a table such as `lake.sales.orders` of a catalog that
-            the session's configuration has, as the Lance connector reads it:
-            `spark.sql.catalog.lake.impl` and its properties, such as `spark.sql.catalog.lake.root`.
-        version: A manifest version, the latest when None.
-        tag: A tag of the dataset, instead of a version.
-        storage_options: How to reach it; they travel inside tasks only.
-        options: Of its scans: `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and
-            `aggregate.pushdown.enabled`, `true` or `false`, which the session's configuration
-            overrides.
-        reader: What reads the rows: `lancestat`, or `connector`, the Lance connector for Spark.
+        uri: A path or an object-store URI, or the name of a table, such as `lake.sales.orders`, in
+            a catalog that the session's configuration declares as for the Lance connector
+            (`spark.sql.catalog.lake.impl` and properties such as `spark.sql.catalog.lake.root`).
+        version: The version to read; None is the latest.
+        tag: The tag of the version to read, instead of `version`.
+        storage_options: Options for the object store. They travel inside tasks only.
+        options: Options of the scan: `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and
+            `aggregate.pushdown.enabled`, each `true` or `false`. The session's configuration
+            overrides them.
+        reader: What reads the rows: `lancestat`, or `connector` for the Lance connector for Spark.
 
     Raises:
-        UsageError: both a version and a tag, a version that cannot be one, or an unknown reader.
-        LakeError: the dataset, the version or the tag cannot be opened.
-        RunError: the session or the connector cannot be used.
+        UsageError: Both a version and a tag are given, or the version or the reader is invalid.
+        LakeError: The dataset, version or tag cannot be opened.
+        RunError: The session or the connector cannot be used.
     """
     chosen = _reader(reader)
     require_classic(spark)
