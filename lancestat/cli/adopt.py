@@ -133,8 +133,8 @@ def parse_place(text: str, root: Path) -> Place:
     return Place(impl, str(absolute), written)
 
 
-def adopted_project(text: str, root: Path) -> Scaffold:
-    """Return a project over what is at a place.
+def adopted_project(text: str, root: Path) -> tuple[Scaffold, list[str]]:
+    """Return a project over what is at a place, and the names of the tables there.
 
     Args:
         text: See `parse_place`.
@@ -155,9 +155,9 @@ def adopted_project(text: str, root: Path) -> Scaffold:
             f"there are no Lance tables at {address_of(place)}; nothing was written",
             hint="--from takes a folder of datasets, dir:PATH or rest:URL",
         )
-    return project_of(
-        {PROJECT_FILE: _project(place, root), "specs/sources.yml": _sources(place, tables)}
-    )
+    names = [visible(".".join(identifier)) for identifier in tables]
+    files = {PROJECT_FILE: _project(place, root), "specs/sources.yml": _sources(place, names)}
+    return project_of(files), names
 
 
 def address_of(place: Place) -> str:
@@ -176,8 +176,7 @@ def _project(place: Place, root: Path) -> str:
     return _PROJECT.format(name=json.dumps(name) if is_usable else "lake", catalogs=catalogs)
 
 
-def _sources(place: Place, tables: Sequence[tuple[str, ...]]) -> str:
-    names = [visible(".".join(identifier)) for identifier in tables]
+def _sources(place: Place, names: Sequence[str]) -> str:
     listed = [f"#   {name}" for name in names[:_MOST_LISTED]]
     if len(names) > len(listed):
         listed.append(f"#   and {count(len(names) - len(listed))} more")

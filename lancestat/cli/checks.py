@@ -28,6 +28,7 @@ from lancestat.spark.session.installation import find_java
 from lancestat.spark.session.package import require_same_versions
 from lancestat.spark.session.start import is_connect, running_session, start_session
 from lancestat.spec.model import tables_of
+from lancestat.spec.source import is_stand_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,8 +54,20 @@ def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:
         return Check("project", False, error.message, error.hint), None
     spec = project.spec
     nodes = count(len(spec.nodes), "node")
+    if spec.sources:
+        nodes += f" and {count(len(spec.sources), 'source')}"
     finding = f"{spec.name} in {spec.root}, target {spec.target.name}: {nodes}"
     return Check("project", True, finding), project
+
+
+def check_sources(spec: ProjectSpec) -> Iterator[Check]:
+    """Say how many tables the sources have, of a project in which they were looked up."""
+    for source in spec.sources:
+        found = [table for table in spec.tables if table.source == source.label]
+        # A source that could not be looked up is a table that cannot be opened.
+        if not any(map(is_stand_in, found)):
+            tables = count(len(found), "table")
+            yield Check(f"source {source.label}", True, f"{tables} found")
 
 
 def check_tables(spec: ProjectSpec) -> Iterator[Check]:

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 # A word that begins with a hyphen would be an option.
 _PLAIN = re.compile(r"(?!-)[\w@%./:=\-]+")
-_METHODS = ("tag", "kind", "state", "path")
+_METHODS = ("tag", "kind", "state", "path", "source")
 
 
 def complete_selector(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return names of nodes and `tag:`, `kind:`, `state:`, `path:` selectors, also after `+`.
+    """Return names of nodes and selectors such as `tag:x`, also after `+`.
 
     Of several selectors in one text the last is completed.
     """
@@ -112,6 +112,7 @@ def _selectors(project: Outline) -> Iterator[tuple[str, str | None]]:
         "kind": [kind.value for kind in NodeKind],
         "state": STATES,
         "path": dict.fromkeys(node.file for node in project.nodes),
+        "source": project.sources,
     }
     for method in _METHODS:
         for word in words[method]:

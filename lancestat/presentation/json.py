@@ -73,7 +73,11 @@ def _object(command: str, **members: object) -> Payload:
 @FORMAT.renders(InitView)
 def _init(view: InitView, page: Page) -> Payload:
     return _object(
-        "init", folder=str(view.folder), files=list(view.files), tables=list(view.tables)
+        "init",
+        folder=str(view.folder),
+        files=list(view.files),
+        tables=list(view.tables),
+        found=None if view.found is None else list(view.found),
     )
 
 
@@ -132,6 +136,10 @@ def _list(view: ListView, page: Page) -> Payload:
         target=view.target,
         status="error" if view.errors else "success",
         nodes=[_declared(node) for node in view.nodes],
+        sources=[
+            {"name": source.label, "file": source.location.file, "line": source.location.line}
+            for source in view.sources
+        ],
         errors=[_error(error) for error in view.errors],
     )
 

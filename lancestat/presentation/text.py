@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from lancestat.manifest.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
+_MOST_FOUND = 10
 
 
 def _write(lines: Iterable[str]) -> None:
@@ -72,11 +73,17 @@ def _init(view: InitView, page: Page) -> Iterator[str]:
     yield from (f"  {name}  a sample table" for name in view.tables)
     yield ""
     enter = "" if is_here else f"cd {view.folder}, then "
-    if view.is_adopted:
+    if view.found is not None:
+        yield f"Found {count(len(view.found), 'table')}: {_some(view.found)}."
         yield f"Next: {enter}lancestat plan; specs/sources.yml says which tables are nodes."
         return
     yield f"Next: {enter}lancestat plan and lancestat run."
     yield "      Once specs/tables.yml names your own tables, the folder sample can go."
+
+
+def _some(names: Sequence[str]) -> str:
+    rest = len(names) - _MOST_FOUND
+    return ", ".join(names[:_MOST_FOUND]) + (f" and {count(rest)} more" if rest > 0 else "")
 
 
 @FORMAT.renders(SchemaKindsView)
@@ -103,17 +110,23 @@ def _validation(view: ValidationView, page: Page) -> Iterator[str]:
 
 @FORMAT.renders(ListView)
 def _list(view: ListView, page: Page) -> list[str]:
-    if not view.nodes:
-        nothing = "No nodes declared" if view.is_empty else "No nodes selected"
-        more = "; --discover lists what the sources have" if view.has_sources else ""
-        return [f"{nothing}{more}."]
+    if not view.nodes and not view.sources:
+        return ["No nodes declared." if view.is_empty else "No nodes selected."]
     head = ["name", "kind", "tags", "file", *(["description"] if page.verbose else [])]
     rows = []
     for node in view.nodes:
         location = paint(f"{node.location.file}:{node.location.line}", "note")
         row = [node.name, node.kind.value, " ".join(node.tags), location, node.description or ""]
         rows.append(row[: len(head)])
-    return table(rows, head=head)
+    for source in view.sources:
+        location = paint(f"{source.location.file}:{source.location.line}", "note")
+        row = [f"source:{source.label}", "source", " ".join(source.defaults.tags), location, ""]
+        rows.append(row[: len(head)])
+    lines = table(rows, head=head)
+    if view.sources:
+        which = "this source" if len(view.sources) == 1 else "these sources"
+        lines += ["", paint(f"--discover lists the tables of {which} too.", "note")]
+    return lines
 
 
 @FORMAT.renders(ShowView)

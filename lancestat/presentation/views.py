@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from lancestat.review.comment import CommentResult
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
     from lancestat.spark.sql.explain import PlanExplanation
-    from lancestat.spec.model import Node
+    from lancestat.spec.model import Node, Source
     from lancestat.state.garbage_collection import GarbageReport
 
 
 class InitView(NamedTuple):
     """The files and the sample tables of a new project in a folder.
 
-    `is_adopted` is set where the project is over tables that were there.
+    `found` names the tables that were there, None for a project that is not over any.
     """
 
     folder: Path
     files: Sequence[str]
     tables: Sequence[str] = ()
-    is_adopted: bool = False
+    found: Sequence[str] | None = None
 
 
 class SchemaKindsView(NamedTuple):
@@ -83,7 +83,7 @@ class CompletionView(NamedTuple):
 class ListView(NamedTuple):
     """Selected nodes as the audience may see them; `is_empty` where the project declares none.
 
-    `has_sources` is set where those of sources have not been looked up. `errors` are those of
+    `sources` are those whose tables have not been looked up. `errors` are those of
     sources that could not be looked up; they also go to stderr.
     """
 
@@ -91,7 +91,7 @@ class ListView(NamedTuple):
     target: str
     nodes: Sequence[Node]
     is_empty: bool = False
-    has_sources: bool = False
+    sources: Sequence[Source] = ()
     errors: Sequence[LancestatError] = ()
 
 

@@ -51,8 +51,20 @@ def test_list_says_where_tables_that_are_not_found_may_be(
     write(LAKE + "tables:\n  - {name: other, uri: other.lance}\n")
     unknown = lancestat("list", "--select", "source:lake")
     assert unknown.exit_code == 0
-    assert unknown.stdout == "No nodes selected; --discover lists what the sources have.\n"
-    assert "other" in lancestat("list").stdout
+    lines = unknown.stdout.splitlines()
+    assert lines[1].split() == ["source:lake", "source", "specs/sources.yml:2"]
+    assert lines[-1] == "--discover lists the tables of this source too."
+    both = lancestat("list").stdout
+    assert "other" in both
+    assert "source:lake" in both
+    assert "source:lake" not in lancestat("list", "--select", "other").stdout
+    assert "source:lake" not in lancestat("list", "--discover").stdout
+    refused = lancestat("list", "--select", "crm_customers")
+    assert refused.exit_code == 2
+    assert "the sources have not been searched, as --discover does" in refused.stderr
+    listed = payload(lancestat, "list")
+    assert listed["sources"] == [{"name": "lake", "file": "specs/sources.yml", "line": 2}]
+    assert payload(lancestat, "list", "--discover")["sources"] == []
 
 
 def test_list_discovers_on_demand(lancestat: Lancestat) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import lance.namespace
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
@@ -95,3 +96,23 @@ def test_a_project_that_is_there_stays(tmp_path: Path) -> None:
     assert run("init", tmp_path, "--from", tmp_path / "wh").exit_code == 2
     assert (tmp_path / "lancestat_project.yml").read_text() == "mine"
     assert not (tmp_path / "specs").exists()
+
+
+def test_what_was_found_shows_in_init_list_and_completion(tmp_path: Path) -> None:
+    write_folder(tmp_path / "wh", "orders", "parts", "orders_tmp")
+    made = run("init", tmp_path / "shop", "--from", tmp_path / "wh")
+    assert "Found 3 tables: orders, orders_tmp, parts.\n" in made.stdout
+    specs = tmp_path / "shop" / "specs" / "sources.yml"
+    specs.write_text(specs.read_text().replace("exclude: []", 'exclude: ["*_tmp"]'))
+    project = ("--project-dir", str(tmp_path / "shop"))
+    listed = run(*project, "list").stdout
+    assert "source:wh  source" in listed
+    assert "--discover lists the tables of this source too." in listed
+    completion = ShellComplete(cli, {}, "lancestat", "_LANCESTAT_COMPLETE")
+
+    def completed(*words: str, begun: str) -> list[str]:
+        return [item.value for item in completion.get_completions([*project, *words], begun)]
+
+    assert completed("show", begun="") == ["orders", "parts"]
+    assert completed("run", "-s", begun="source:") == ["source:wh"]
+    assert completed("run", "-s", begun="o") == ["orders"]

@@ -298,7 +298,7 @@ def test_only_a_local_spark_that_is_not_running_is_spared(
 @pytest.mark.parametrize(
     ("master", "environment", "expected"),
     [
-        ("local[*]", {}, 6.0),
+        ("local[*]", {}, 9.0),
         ("local[*]", {"PYSPARK_GATEWAY_PORT": "1"}, 0.0),
         ("yarn", {}, None),
         (None, {"SPARK_REMOTE": "sc://host"}, 0.0),

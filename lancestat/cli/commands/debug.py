@@ -23,6 +23,7 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
         check_environment,
         check_package,
         check_project,
+        check_sources,
         check_spark,
         check_state,
         check_tables,
@@ -43,7 +44,9 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
     can_start = all(check.passed for check in checks)
     checks.append(verdict)
     if project is not None:
-        checks += check_tables(project.discover())
+        spec = project.discover()
+        checks += check_sources(spec)
+        checks += check_tables(spec)
         checks.append(check_state(project))
         target = project.spec.target
         packages = list(check_package(target))

@@ -29,14 +29,15 @@ def init(invocation: Invocation, folder: Path | None, place: str | None) -> None
     from lancestat.scaffold.writer import write_scaffold
 
     root = folder or invocation.project_dir or Path()
+    found: list[str] | None = None
     if place is None:
         scaffold = starter_project()
     else:
         from lancestat.cli.adopt import adopted_project
 
-        scaffold = adopted_project(place, root)
+        scaffold, found = adopted_project(place, root)
     written = write_scaffold(scaffold, root)
-    invocation.show(InitView(root, written.files, written.tables, is_adopted=place is not None))
+    invocation.show(InitView(root, written.files, written.tables, found))
     if written.unchanged:
         unchanged = " and ".join(written.unchanged)
         verb = "stays as it is" if len(written.unchanged) == 1 else "stay as they are"
