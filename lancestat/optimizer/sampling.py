@@ -228,8 +228,6 @@ def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
     import numpy as np
     import pyarrow as pa
 
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     divisor, factor = TO_MICROSECONDS[column.type.unit]
     stored = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
     values = stored.cast(pa.int64()).fill_null(0).to_numpy()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -15,12 +16,15 @@ from lancestat.predicates.filter import (
     And,
     Comparison,
     Filter,
+    In,
     IsNull,
+    LocalTime,
     Not,
     Operator,
     Or,
     TextMatch,
     TextOperator,
+    TimeOfDay,
 )
 
 ROWS = 40_000
@@ -87,6 +91,79 @@ def test_filters_that_spark_estimates_are_not_sampled(
     dataset: lance.LanceDataset, filters: Sequence[Filter]
 ) -> None:
     assert Sampler(lambda: dataset, ROWS).share(filters) is None
+
+
+@pytest.fixture(scope="module")
+def times(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    """Local times around 1970 and times of day, in all units; one in four rows has none."""
+    numbers = [None if n % 4 == 0 else n - ROWS // 2 for n in range(ROWS)]
+    units = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+    columns = {"name": pa.array(["green" if n % 5 == 0 else "red" for n in range(ROWS)])}
+    for unit, second in units.items():
+        stored = [None if n is None else n * second for n in numbers]
+        columns[f"at_{unit}"] = pa.array(stored, pa.int64()).view(pa.timestamp(unit))
+        type = pa.time32(unit) if unit in ("s", "ms") else pa.time64(unit)
+        clocks = [None if n is None else abs(n) * second for n in numbers]
+        clock = pa.array(clocks, pa.int32() if type.bit_width == 32 else pa.int64()).view(type)
+        columns[f"clock_{unit}"] = clock
+    folder = tmp_path_factory.mktemp("sampling")
+    return lance.write_dataset(pa.table(columns), str(folder / "times.lance"))
+
+
+UNREPORTED = [f"{name}_{unit}" for name in ("at", "clock") for unit in ("s", "ms", "us", "ns")]
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
+@pytest.mark.parametrize(
+    ("filters", "share"),
+    [
+        ([Comparison("at", Operator.LESS, LocalTime(0))], 0.375),
+        ([Comparison("at", Operator.LESS_OR_EQUAL, LocalTime(-10_000_000_000))], 0.1875),
+        ([Not(Comparison("at", Operator.LESS, LocalTime(0)))], 0.375),
+        ([Comparison("at", Operator.GREATER, LocalTime(10_000_000_000))], 0.1875),
+        ([Comparison("at", Operator.EQUAL, LocalTime(7))], 0.0),
+        ([Comparison("at", Operator.EQUAL, None)], 0.0),
+        ([Comparison("at", Operator.NULL_SAFE, None)], 0.25),
+        ([Not(Comparison("at", Operator.NULL_SAFE, LocalTime(7)))], 1.0),
+        ([Not(In("at", (LocalTime(7), LocalTime(8))))], 0.75),
+        ([Not(In("at", (LocalTime(7), None)))], 0.0),
+        ([Not(In("at", ()))], 1.0),
+        ([In("at", (LocalTime(7), None))], 0.0),
+        ([IsNull("at")], 0.25),
+        ([Or(IsNull("at"), Comparison("at", Operator.LESS, LocalTime(0)))], 0.625),
+        ([Comparison("clock", Operator.LESS, TimeOfDay(10_000_000_000))], 0.375),
+        ([Not(IsNull("clock")), Comparison("name", Operator.EQUAL, "green")], 0.75),
+        ([IsNull("at"), contains("name", "green")], 0.05),
+        ([Or(contains("name", "green"), IsNull("at"))], 0.4),
+    ],
+)
+def test_conditions_on_unreported_columns_are_sampled(
+    times: lance.LanceDataset, unit: str, filters: Sequence[Filter], share: float
+) -> None:
+    placed = [_in_unit(filter, unit) for filter in filters]
+    sampled_share = Sampler(lambda: times, ROWS, frozenset(UNREPORTED)).share(placed)
+    assert sampled_share == pytest.approx(share, abs=4 * 0.5 / SAMPLE_ROWS**0.5)
+
+
+def _in_unit(filter: Filter, unit: str) -> Filter:
+    match filter:
+        case Not(operand):
+            return Not(_in_unit(operand, unit))
+        case And(left, right):
+            return And(_in_unit(left, unit), _in_unit(right, unit))
+        case Or(left, right):
+            return Or(_in_unit(left, unit), _in_unit(right, unit))
+        case _ if filter.column in ("at", "clock"):
+            return replace(filter, column=f"{filter.column}_{unit}")
+    return filter
+
+
+def test_a_disjunction_with_an_estimated_condition_is_not_sampled(
+    times: lance.LanceDataset,
+) -> None:
+    sampler = Sampler(lambda: times, ROWS, frozenset(UNREPORTED))
+    mixed = Or(IsNull("at_us"), Comparison("name", Operator.EQUAL, "green"))
+    assert sampler.share([mixed]) is None
 
 
 def test_a_small_table_is_not_sampled() -> None:
