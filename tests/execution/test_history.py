@@ -23,24 +23,33 @@ from hypothesis.stateful import (
 
 import lancestat.execution.table_summary as summarizing
 from lancestat.lake.observe import snapshot
-from lancestat.manifest.wire import encode_statistics, unstamped
+from lancestat.manifest.wire import (
+    PublishedColumn,
+    encode_statistics,
+    published_column,
+    unstamped,
+)
 from lancestat.optimizer.groups import load_groups
 from lancestat.optimizer.pruned_fragments import FragmentStatistics
 from lancestat.optimizer.pruning import columns_of
+from lancestat.plan.assessment import TableAssessment
 from lancestat.predicates.filter import (
     Comparison,
     Filter,
     Instant,
     IsNull,
+    LocalTime,
     Not,
     Operator,
     TextMatch,
     TextOperator,
+    TimeOfDay,
 )
 from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity
-from lancestat.statistics.column_statistics import column_statistics_of
-from lancestat.statistics.column_type import column_type
+from lancestat.statistics.bounds import Bound
+from lancestat.statistics.column_statistics import ColumnStatistics, column_statistics_of
+from lancestat.statistics.column_type import ColumnType, column_type
 from lancestat.statistics.kernel import analyze
 from tests.examples import examples
 from tests.execution.grouped import check_filter, check_whole
@@ -57,6 +66,8 @@ FILTERS: list[Filter] = [
     IsNull("price"),
     Comparison("price", Operator.GREATER, Decimal("1000000.005")),
     Comparison("at", Operator.LESS, Instant(0)),
+    Comparison("local", Operator.GREATER, LocalTime(3 * 10**11)),
+    Comparison("clock", Operator.LESS_OR_EQUAL, TimeOfDay(10**10)),
 ]
 # (fragment's files that hold the field, its deletion file): what decides the values of a column.
 Content = tuple[int, str]
@@ -85,21 +96,41 @@ def rows(seed: int, count: int) -> pa.Table:
                 some(lambda: EPOCH + timedelta(seconds=draw.randrange(-(10**9), 10**9))),
                 pa.timestamp("us", "UTC"),
             ),
+            "local": pa.array(some(lambda: draw.randrange(-(10**15), 10**15)), pa.int64()).view(
+                pa.timestamp("ns")
+            ),
+            "clock": pa.array(some(lambda: draw.randrange(86_400)), pa.int32()).view(
+                pa.time32("s")
+            ),
         }
     )
 
 
-def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]:
+def full_columns(
+    dataset: lance.LanceDataset,
+) -> dict[str, tuple[ColumnType, ColumnStatistics[Bound]]]:
     """Return statistics of one pass over the whole table, without fragments, partials or state."""
-    types = {field.name: column_type(field.type) for field in dataset.schema}
-    schema = pa.schema([field for field in dataset.schema if types[field.name]])
+    types = {field.name: type for field in dataset.schema if (type := column_type(field.type))}
+    schema = pa.schema([field for field in dataset.schema if field.name in types])
     partials = analyze(dataset.to_batches(columns=schema.names), schema)
-    columns = {
-        name: (types[name], column_statistics_of(partials[name], types[name]))
-        for name in schema.names
+    return {
+        name: (type, column_statistics_of(partials[name], type)) for name, type in types.items()
     }
+
+
+def full_kept(dataset: lance.LanceDataset) -> dict[str, PublishedColumn]:
+    """Return what such a pass gives of the columns that are not published."""
+    return {
+        name: published_column(type, statistics)
+        for name, (type, statistics) in full_columns(dataset).items()
+        if not type.is_published
+    }
+
+
+def full_values(dataset: lance.LanceDataset, schema_hash: str) -> dict[str, str]:
+    """Return what such a pass publishes."""
     values = encode_statistics(
-        columns,
+        full_columns(dataset),
         rows=dataset.count_rows(),
         schema_hash=schema_hash,
         computed_at_version=1,
@@ -273,6 +304,7 @@ class History(RuleBasedStateMachine):
         assert read <= fresh
         expected = full_values(self.dataset, self.world.published()["lance.stats.schemaHash"])
         assert self.world.published() == expected
+        assert self.assessed().statistics.kept == full_kept(self.dataset)
         check_whole(self.grouped, self.dataset)
         self.known |= {content[key] for key in read}
         self.known |= {value for key, value in content.items() if key not in fresh}
@@ -292,10 +324,15 @@ class History(RuleBasedStateMachine):
     def false_statistics_are_never_accepted(self) -> None:
         if not hasattr(self, "world"):
             return
-        assessment, _ = self.world.observer.assess(self.world.table)
+        assessment = self.assessed()
         if assessment.verdict.use:
             expected = full_values(self.dataset, assessment.schema_hash)
             assert self.world.published() == expected
+            assert assessment.statistics.kept.items() <= full_kept(self.dataset).items()
+
+    def assessed(self) -> TableAssessment:
+        assessment, _ = self.world.observer.assess(self.world.table)
+        return assessment
 
 
 TestHistory = History.TestCase
