@@ -33,10 +33,12 @@ from lancestat.predicates.filter import (
     Filter,
     Instant,
     IsNull,
+    LocalTime,
     Not,
     Operator,
     TextMatch,
     TextOperator,
+    TimeOfDay,
 )
 from lancestat.predicates.filter_sql import to_lance
 from tests.examples import examples
@@ -218,6 +220,21 @@ def test_filters_nested_too_deeply_rule_nothing_out(path: str) -> None:
             [1],
         ),
         (
+            pa.array([1_999, 2_001, -1, None], pa.timestamp("ns")),
+            Comparison("c", Operator.LESS, LocalTime(0)),
+            [1],
+        ),
+        (
+            pa.array([0, 1, 3, None], pa.time32("s")),
+            Comparison("c", Operator.GREATER, TimeOfDay(1_000_000)),
+            [1],
+        ),
+        (
+            pa.array([0, 999, 1_000, None], pa.time64("ns")),
+            Comparison("c", Operator.LESS, TimeOfDay(1)),
+            [0],
+        ),
+        (
             pa.array([0, 86_400_000, -1, None], pa.date64()),
             Comparison("c", Operator.LESS, Day(0)),
             [1],
@@ -238,6 +255,9 @@ def test_filters_nested_too_deeply_rule_nothing_out(path: str) -> None:
         "fixed size",
         "NaN",
         "nanoseconds",
+        "local times of nanoseconds",
+        "times of seconds",
+        "times of nanoseconds",
         "milliseconds",
         "far years",
         "long strings",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -27,6 +27,7 @@ from lancestat.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    TimeOfDay,
 )
 from tests.predicates.three_valued import matches
 
@@ -53,6 +54,9 @@ def literal_of(value: Any) -> Any:
         since = value.replace(tzinfo=None) - EPOCH.replace(tzinfo=None)
         micros = since // timedelta(microseconds=1)
         return Instant(micros) if value.tzinfo else LocalTime(micros)
+    if isinstance(value, time):
+        seconds = (value.hour * 60 + value.minute) * 60 + value.second
+        return TimeOfDay(seconds * 10**6 + value.microsecond)
     if isinstance(value, date):
         return Day(value.toordinal() - EPOCH.toordinal())
     return value
@@ -80,6 +84,14 @@ COLUMNS = {
         pa.timestamp("us", "UTC"),
         st.integers(-3, 3).map(lambda n: EPOCH + timedelta(microseconds=n * 10**6 + 1))
         | st.datetimes(datetime(1582, 10, 3), datetime(1582, 10, 16)).map(_in_utc),
+    ),
+    "local": Column(
+        pa.timestamp("us"),
+        st.integers(-3, 3).map(lambda n: datetime(1970, 1, 1) + timedelta(microseconds=n))
+        | st.sampled_from([datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999_999)]),
+    ),
+    "clock": Column(
+        pa.time64("us"), st.sampled_from([time.min, time(0, 0, 1), time(12), time.max])
     ),
 }
 SCHEMA = pa.schema([(name, column.type) for name, column in COLUMNS.items()])
@@ -197,7 +209,7 @@ def _key(value: Any) -> Any:
     value = literal_of(value)
     if isinstance(value, Day):
         return value.days
-    if isinstance(value, Instant):
+    if isinstance(value, (Instant, LocalTime, TimeOfDay)):
         return value.micros
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)

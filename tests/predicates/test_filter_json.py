@@ -7,6 +7,7 @@ from decimal import Decimal
 from random import Random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -28,6 +29,7 @@ from lancestat.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    TimeOfDay,
     read_filters,
 )
 from tests.lake.awkward import COLUMNS, predicate
@@ -36,6 +38,7 @@ FIELDS = {
     column.name: Field(number, column.name, column.type, True, spark_type(column.type))
     for number, column in enumerate(COLUMNS)
 }
+FIELDS["clock"] = Field(len(COLUMNS), "clock", pa.time64("us"), True, "time(6)")
 
 TEXT_OPERATIONS = {
     TextOperator.STARTS_WITH: "startswith",
@@ -120,6 +123,7 @@ def test_every_filter_round_trips(random: Random) -> None:
         ("at_us", "253402300800000000", Instant(253402300800000000)),
         ("at_us", "-9223372036854775808", Instant(-(2**63))),
         ("local_us", "-1", LocalTime(-1)),
+        ("clock", "86399999999000", TimeOfDay(86_399_999_999)),
         ("bytes", "", b""),
         ("it's", "", ""),
     ],
@@ -156,6 +160,7 @@ KNOWN = {"op": "isnull", "column": "i8"}
         {"op": "=", "column": "bytes", "type": "binary", "value": "abc"},
         {"op": "=", "column": "day", "type": "date", "value": "1582-10-10"},
         {"op": "<", "column": "at_us", "type": "timestamp", "value": "0.5"},
+        {"op": "<", "column": "clock", "type": "time(6)", "value": "1"},
         {"op": "in", "column": "i8", "type": "tinyint", "values": ["1", "x"]},
         {"op": "in", "column": "i8", "type": "tinyint", "values": None},
         {"op": "and", "left": KNOWN, "right": {"op": "contains"}},

@@ -18,6 +18,7 @@ from lancestat.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    TimeOfDay,
     filter_text,
 )
 
@@ -38,6 +39,8 @@ LESS = Comparison("a", Operator.LESS, 3)
         (Comparison("a", Operator.EQUAL, Day(2_932_897)), "a = 10000-01-01"),
         (Comparison("a", Operator.EQUAL, Instant(0)), "a = 1970-01-01 00:00:00+00:00"),
         (Comparison("a", Operator.EQUAL, LocalTime(-1)), "a = 1969-12-31 23:59:59.999999"),
+        (Comparison("a", Operator.EQUAL, TimeOfDay(1)), "a = 00:00:00.000001"),
+        (Comparison("a", Operator.EQUAL, TimeOfDay(86_399_000_000)), "a = 23:59:59"),
         (In("a", (1, None)), "a in (1, null)"),
         (In("a", tuple(range(9))), "a in (0, 1, 2, 3, 4, ...)"),
         (IsNull("a"), "a is null"),
