@@ -87,10 +87,13 @@ class JavaTooOld(RunError):
 
 
 class SparkNotStarted(RunError):
-    """Spark's JVM did not start."""
+    """Spark's JVM did not start, or a Spark Connect server does not answer."""
 
     code = "LS522"
-    remedy = "Check the target's `spark` section; `lancestat debug` checks each part of the setup."
+    remedy = (
+        "Check the target's `spark` section; `lancestat debug` checks each part of the setup. When "
+        "a server is back, run `lancestat retry`."
+    )
 
 
 class SparkConnectSession(RunError):

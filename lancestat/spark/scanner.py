@@ -16,7 +16,14 @@ from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import CONNECT, require_shared, scratch_root
-from lancestat.spark.session.start import remote_of, running_session, start_session, stop_session
+from lancestat.spark.session.outage import outages_said
+from lancestat.spark.session.start import (
+    is_connect,
+    remote_of,
+    running_session,
+    start_session,
+    stop_session,
+)
 from lancestat.spark.sql.query import silent_query_logger
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
@@ -170,6 +177,8 @@ class SparkScanner:
                 )
                 self._is_own_session = running is None
                 self._quiet.enter_context(silent_query_logger())
+                if running is not None and is_connect(running):
+                    self._quiet.enter_context(outages_said(running))
             return self._session
 
     def _refuse_when_cancelled(self, what: str) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from enum import Enum
 from pathlib import Path
 from typing import ClassVar
@@ -33,7 +34,7 @@ from lancestat.spec.declaration import (
 )
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
-from lancestat.spec.shapes import NAME, SETTINGS, START, TEXT
+from lancestat.spec.shapes import DURATION, NAME, SETTINGS, START, TEXT
 from lancestat.spec.source import Source as Source
 from lancestat.spec.table import ColumnPattern as ColumnPattern
 from lancestat.spec.table import ColumnRule as ColumnRule
@@ -109,6 +110,15 @@ class Target:
         "remote",
         default=None,
         repr=False,
+        kw_only=True,
+    )
+    spark_connect_timeout: timedelta | None = key(
+        DURATION,
+        "For how long a Spark Connect server that does not answer is tried (default: 60s); then "
+        "the node fails.",
+        "spark",
+        "connect_timeout",
+        default=None,
         kw_only=True,
     )
     spark_conf: Mapping[str, str] = key(

@@ -6,13 +6,19 @@ import pickle
 import shutil
 import subprocess
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
 
 import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.execution.evaluator import NodeEnded
+from lancestat.execution.scheduler import NodeMessages, RunRecorder
+from lancestat.plan.node_result import failed, planned
 from lancestat.project import Project
+from lancestat.spec.digest import node_digest
+from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat
 
@@ -30,6 +36,8 @@ PERSONAL = (
     ("show", "orders", "--output", "csv"),
     ("show", "gone"),
     ("gc", "--dry-run"),
+    ("runs",),
+    ("runs", "--output", "json"),
     ("unpublish",),
     ("unpublish", "--output", "json"),
     ("retry",),
@@ -210,6 +218,34 @@ def test_an_error_names_the_variable(
         assert seen(result.output, hidden) == [], command
         for made in files(folder, "site", "plan.json"):
             assert seen(made.read_bytes().decode("latin-1"), ENVIRONMENT) == [], made
+
+
+def test_what_is_stored_of_runs_holds_no_value_of_the_environment(
+    folder: Path, lancestat: Lancestat
+) -> None:
+    """A run that goes on has a mark, and one that has ended a record."""
+    project = Project.load(folder)
+    digests = {node.name: node_digest(node) for node in project.spec.nodes}
+    messages = NodeMessages(project.spec.redactor, project.spec.origins)
+    recorder = RunRecorder(project.state, digests, messages)
+    now = datetime.now(timezone.utc)
+    run = RunRecord("0123456789abcdef", "run", project.spec.target.name, now, now, "running", ())
+    plan = project.plan()
+    recorder.begin(plan, run)
+    [mark] = Path(project.spec.target.state, "running").iterdir()
+    assert seen(mark.read_text(), ENVIRONMENT) == []
+    blocked = [
+        NodeEnded(failed(planned(action), messages.shown(action.node, action.error)))
+        for action in plan.actions
+        if action.error is not None
+    ]
+    assert blocked
+    recorder.record(plan, run, blocked)
+    for arguments in ((), ("0123",), ("0123", "--output", "json")):
+        result = lancestat("--verbose", "runs", *arguments)
+        assert result.exit_code == 0, result.output
+        assert "0123456789abcdef" in result.stdout
+        assert seen(result.output, ENVIRONMENT) == []
 
 
 def test_values_in_python_show_no_secret_and_in_notebooks_no_value_of_the_environment(

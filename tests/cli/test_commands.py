@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from lancestat import __version__
+from lancestat.cli.failure import Terminated
 from lancestat.errors import DatasetMissing, Location
-from lancestat.execution.result import RunResult
+from lancestat.execution.result import RunInterrupted, RunResult
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status, failed
+from lancestat.plan.node_result import NodeResult, Status, failed, interrupted
 from lancestat.plan.table_status import TableStatus
 from lancestat.state.garbage_collection import GarbageReport
 from lancestat.state.join_counts import Accuracy, JoinCounts
@@ -227,6 +228,39 @@ def test_the_json_of_a_run_is_a_contract(
     result = lancestat("run", "--output", "json")
     assert (result.exit_code, result.stderr) == (1, "")
     golden("cli/run.json", result.stdout.replace(f'"{__version__}"', '"VERSION"'))
+
+
+@pytest.mark.parametrize(
+    ("cause", "code", "word"),
+    [(KeyboardInterrupt(), 130, "interrupted"), (Terminated(), 143, "terminated")],
+)
+def test_an_interrupted_run_prints_what_was_done_and_kept(
+    lancestat: Lancestat,
+    project: FakeProject,
+    golden: Golden,
+    monkeypatch: pytest.MonkeyPatch,
+    cause: KeyboardInterrupt,
+    code: int,
+    word: str,
+) -> None:
+    made = result_of(Status.ERROR)
+    left = interrupted(
+        replace(made.nodes[0], fragments_scanned=200), "the run was interrupted", 120
+    )
+
+    def interrupt(*args: object, **options: object) -> RunResult:
+        raise RunInterrupted(replace(made, nodes=(left, *made.nodes[1:]))) from cause
+
+    monkeypatch.setattr(project, "run", interrupt)
+    result = lancestat("run")
+    kept = "kept: 2 nodes, 120 fragments of orders; lancestat retry goes on"
+    assert (result.exit_code, result.stderr) == (code, f"{word}; {kept}\n")
+    golden("cli/run_interrupted.txt", result.stdout)
+    in_json = lancestat("run", "--output", "json")
+    assert in_json.exit_code == code
+    document = json.loads(in_json.stdout)
+    assert (document["status"], document["nodes"][0]["status"]) == ("interrupted", "interrupted")
+    assert document["nodes"][0]["fragments_scanned"] == 120
 
 
 def test_run_exits_with_0_when_nothing_failed(lancestat: Lancestat, project: FakeProject) -> None:

@@ -401,6 +401,56 @@ def test_an_interrupt_ends_the_command_and_its_jobs(
     assert lance.dataset(orders).version == 1
 
 
+def test_a_server_that_dies_ends_the_run_and_the_next_one_does_what_is_left(
+    tmp_path: Path, orders: str
+) -> None:
+    folder = tmp_path / "server"
+    folder.mkdir()
+    with connect_server(folder) as mortal:
+        more = {"scratch": str(tmp_path / "scratch")}
+        write_project(tmp_path, {"remote": mortal.remote, "connect_timeout": "3s"}, **more)
+        with subprocess.Popen(
+            [sys.executable, "-c", RUN_AND_WAIT, str(tmp_path / "began")],
+            cwd=tmp_path,
+            env={**os.environ, **ENVIRONMENT},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as run:
+            until(lambda: (tmp_path / "began").exists() or run.poll() is not None)
+            os.kill(mortal.pid, signal.SIGKILL)
+            _, printed = run.communicate(timeout=300)
+    assert run.returncode == 1, printed
+    assert "the Spark Connect server does not answer; it is tried for 3" in printed
+    assert mortal.token not in printed
+    assert lance.dataset(orders).version == 1
+    project = write_project(tmp_path, {"master": "local[2]"})
+    [failed] = project.state.runs(9)
+    assert (failed.status, failed.nodes[0].result["code"]) == ("error", "LS522")
+    assert project.retry().ok
+    assert lance.dataset(orders).version == 2
+
+
+# Runs the project, whose session has started once the file is there.
+RUN_AND_WAIT = """
+import sys
+from pathlib import Path
+from lancestat.cli.main import main
+from lancestat.spark.session import jobs
+run = jobs.ConnectJobs.run
+def waiting(self, task, items, listener=None):
+    Path(sys.argv[1]).touch()
+    def slow(part):
+        import time
+        time.sleep(600)
+        yield from task(part)
+    return run(self, slow, items, listener)
+jobs.ConnectJobs.run = waiting
+sys.argv[1:] = ["run"]
+main()
+"""
+
+
 def test_what_needs_the_jvm_is_refused_in_one_sentence(
     remote: SparkSession, tmp_path: Path, orders: str
 ) -> None:

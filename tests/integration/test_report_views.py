@@ -191,3 +191,50 @@ def test_an_unknown_view_is_an_error_that_lists_the_existing_ones(sql: Sql) -> N
         "      |      ^^^^^^^^^^^^^^^^^^^",
         "      hint: did you mean 'lancestat.statistics'?",
     ]
+
+
+# What a query means is what Spark says it means.
+WITHOUT_SPARK = (
+    "select * from lancestat.runs order by node",
+    "select * from lancestat.statistics order by table, column",
+    "select * from lancestat.fragments order by table desc, fragment",
+    "select node as n, status s, message from lancestat.runs where rows_scanned is null",
+    "select count(*), count(rows_scanned), count(distinct status), min(node), max(finished_at), "
+    "sum(rows_scanned) as rows from lancestat.runs",
+    "select count(*) as n, sum(rows_scanned) from lancestat.runs where node = 'nobody'",
+    "select status, count(*) as n from lancestat.runs group by status order by n desc, status;",
+    "select node, rows_scanned from lancestat.runs order by rows_scanned, node",
+    "select node, rows_scanned from lancestat.runs order by rows_scanned desc, node",
+    "select node from lancestat.runs order by rows_scanned desc nulls first, node limit 2",
+    "select node from lancestat.runs order by rows_scanned asc nulls last, node limit 2",
+    "select distinct table, version from lancestat.statistics order by version desc, table",
+    "select `column`, min, max from lancestat.statistics where table = 'orders' "
+    "and (column like 'd%' or column like 'n_t_') and not null_count > 0 order by column",
+    "select node from lancestat.runs where not rows_scanned in (100, 7) order by node",
+    "select node from lancestat.runs where rows_scanned not in (100) or code = 'LS201' "
+    "order by node",
+    "select table, changed_rows from lancestat.statistics where changed_rows >= 0.2 "
+    "or changed_rows <> 0 order by table, changed_rows",
+    "select max(changed_rows), min(changed_rows), max(column) from lancestat.statistics",
+    "select node from lancestat.runs where status <> 'success' and elapsed_seconds < 9",
+    "select reasons, node from lancestat.runs where action like '%' order by node limit 1",
+)
+
+
+@pytest.mark.parametrize("query", WITHOUT_SPARK)
+@pytest.mark.parametrize("form", ["json", "csv", "text"])
+def test_what_is_answered_without_spark_is_what_spark_answers(
+    sql: Sql, shop: Path, query: str, form: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_spark = sql(query, "--output", form)
+    # There is a session in this process, which decides what a query means.
+    with monkeypatch.context() as patched:
+        patched.setattr("lancestat.spark.session.start.running_session", lambda: None)
+        patched.setattr("lancestat.spark.sql.query.query_session", _no_spark)
+        of_polars = sql(query, "--output", form)
+    assert (of_polars.stdout, of_polars.stderr) == (of_spark.stdout, of_spark.stderr)
+    assert of_spark.exit_code == of_polars.exit_code == 0
+
+
+def _no_spark(target: object) -> None:
+    raise AssertionError("the query was left to Spark")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.project import Project
+    from lancestat.spark.sql.query import QueryResult
     from lancestat.spark.sql.query_failure import QueryContext, QueryText
     from lancestat.spark.sql.statement import AnalyzeStatement, Statement
 
@@ -98,6 +99,8 @@ def sql(
     project = invocation.project()
     project.discover()
     target = project.spec.target
+    if not explain and _answer_without_spark(invocation, project, text, limit):
+        return
     if remote_of(target) is not None:
         # Spark's parser is on the server.
         analyze = parse_analyze(text)
@@ -176,6 +179,32 @@ def _system_views(
     return system_views(spark, project.report_tables(selected) if selected else {})
 
 
+def _answer_without_spark(
+    invocation: Invocation, project: Project, text: QueryText, limit: str | int | None
+) -> bool:
+    """Print the result of a query of a system view, unless it takes Spark."""
+    from lancestat.spark.session.installation import spark_defaults
+    from lancestat.spark.session.start import VIEW_SCHEMA, running_session
+    from lancestat.spark.sql.view_query import answer
+
+    # Settings of a session decide what a query means.
+    has_session = "pyspark" in sys.modules and running_session() is not None
+    settings = [*project.spec.target.spark_conf, *spark_defaults().splitlines()]
+    if has_session or any(setting.startswith("spark.sql.") for setting in settings):
+        return False
+    result = answer(
+        text.text,
+        project.report_tables,
+        schema=VIEW_SCHEMA,
+        limit=_limit(invocation, limit),
+        local_time=invocation.is_for_people,
+    )
+    if result is None:
+        return False
+    _print(invocation, result)
+    return True
+
+
 def _run(
     invocation: Invocation,
     spark: SparkSession,
@@ -183,7 +212,6 @@ def _run(
     query_context: QueryContext,
     limit: int | None,
 ) -> None:
-    from lancestat.presentation.query_view import query_view
     from lancestat.spark.sql.query import run_query
 
     result = run_query(
@@ -193,6 +221,12 @@ def _run(
         limit=limit,
         local_time=invocation.is_for_people,
     )
+    _print(invocation, result)
+
+
+def _print(invocation: Invocation, result: QueryResult) -> None:
+    from lancestat.presentation.query_view import query_view
+
     view = query_view(result)
     invocation.show(view)
     if not view.columns:

@@ -6,10 +6,12 @@ import os
 import socket
 from collections.abc import Mapping
 from contextlib import suppress
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import LancestatError, SparkNotStarted
 from lancestat.redact import redact_line
+from lancestat.spark.session.outage import CONNECT_TIMEOUT, limit_retries
 from lancestat.spark.session.versions import has_python_sources
 from lancestat.spec.spark_master import remote_address, remote_secrets
 
@@ -20,13 +22,16 @@ _SECONDS_TO_CONNECT = 10
 _PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
 
 
-def connect(remote: str, conf: Mapping[str, str], app_name: str) -> SparkSession:
+def connect(
+    remote: str, conf: Mapping[str, str], app_name: str, timeout: timedelta = CONNECT_TIMEOUT
+) -> SparkSession:
     """Return a new session on a Spark Connect server.
 
     Args:
         remote: Its URL; the value may hold a token.
         conf: Settings of the session; Spark ignores those that only a server can have.
         app_name: As Spark shows it.
+        timeout: For how long a server that does not answer is tried from then on.
 
     Raises:
         SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or
@@ -51,6 +56,7 @@ def connect(remote: str, conf: Mapping[str, str], app_name: str) -> SparkSession
         for key, value in conf.items():
             builder = builder.config(key, value)
         session = builder.create()
+        limit_retries(session, timeout)
         # The first answer of the server: one that refuses a token does so here.
         _ = session.version
     except LancestatError:

@@ -20,6 +20,7 @@ from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
 from lancestat.spark.session.class_archive import archive_options
 from lancestat.spark.session.installation import find_java, spark_defaults
+from lancestat.spark.session.outage import CONNECT_TIMEOUT, has_gone
 from lancestat.spark.session.package import package_settings, require_same_versions
 from lancestat.spark.session.remote import connect
 from lancestat.spark.session.versions import session_class
@@ -202,7 +203,8 @@ def start_session(
         return running
     remote = remote_of(target)
     if remote is not None:
-        return connect(remote, target.spark_conf, app_name)
+        timeout = target.spark_connect_timeout or CONNECT_TIMEOUT
+        return connect(remote, target.spark_conf, app_name, timeout)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
@@ -249,6 +251,9 @@ def stop_session(session: SparkSession, *, ends_process: bool) -> None:
             listeners is not waited for: its JVM stops it and removes its files after this process.
     """
     if is_connect(session):
+        if has_gone(session):
+            # Nobody is there to be asked to release it.
+            session.release_session_on_close = False
         session.stop()
         return
     context = session.sparkContext
