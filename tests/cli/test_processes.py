@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
@@ -143,3 +144,102 @@ def test_interrupted_runs_report_it_and_the_next_one_finishes(shop: Path) -> Non
     assert again.stdout.endswith(
         "2 tables brought up to date, 0 unchanged.\nRead 2 fragments, 1,010 rows.\n"
     )
+
+
+# Runs the project on Spark; tasks leave a mark, and would take ten minutes.
+SLOW_ON_SPARK = """
+import sys
+from lancestat.cli.main import main
+from lancestat.spark.session import jobs
+run, mark = jobs.ClassicJobs.run, sys.argv[1]
+def waiting(self, task, items, listener=None):
+    def slow(part):
+        import pathlib, time
+        pathlib.Path(mark).touch()
+        time.sleep(600)
+        yield from task(part)
+    return run(self, slow, items, listener)
+jobs.ClassicJobs.run = waiting
+sys.argv[1:] = ["run", "--threads", "2"]
+main()
+"""
+# Runs the project in this process, where reading never ends.
+HANGING = """
+import sys, threading
+from lancestat.cli.main import main
+from lancestat.spark.analyze.scan_task import ScanTask
+from pathlib import Path
+mark = sys.argv[1]
+def hang(task, part):
+    Path(mark).touch()
+    threading.Event().wait(600)
+ScanTask.read = hang
+sys.argv[1:] = ["run"]
+main()
+"""
+
+
+def started(folder: Path, script: str) -> subprocess.Popen[str]:
+    """Return a process once its reading has begun."""
+    mark = folder / "began"
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(mark)],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    while not mark.exists():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    return process
+
+
+@pytest.mark.spark
+@pytest.mark.fault
+def test_ctrl_c_cancels_the_jobs_of_a_local_spark(shop: Path) -> None:
+    run = started(shop, SLOW_ON_SPARK)
+    os.killpg(run.pid, signal.SIGINT)
+    stdout, stderr = run.communicate(timeout=120)
+    assert run.returncode == 130
+    assert "0 tables brought up to date, 0 unchanged, 2 stopped." in stdout
+    cancelling, end = stderr.splitlines()[-2:]
+    assert cancelling.endswith("WARNING cancelling; another interrupt ends at once")
+    assert end == "interrupted; nothing was stored yet; lancestat retry begins again"
+    assert [node["status"] for node in last_run(shop)["nodes"]] == ["interrupted"] * 2
+
+
+@pytest.mark.fault
+def test_a_second_ctrl_c_ends_the_process_at_once(shop: Path) -> None:
+    project = shop / "lancestat_project.yml"
+    project.write_text(PROJECT.replace(", min-bytes: 0", ""))
+    run = started(shop, HANGING)
+    assert run.stderr is not None
+    run.send_signal(signal.SIGINT)
+    assert "cancelling" in run.stderr.readline()
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=120)
+    assert run.returncode == -signal.SIGINT
+    # It could record nothing any more, but it left its mark.
+    assert last_run(shop)["status"] == "interrupted"
+
+
+@pytest.mark.fault
+def test_what_hangs_does_not_keep_an_interrupted_process_alive(shop: Path) -> None:
+    project = shop / "lancestat_project.yml"
+    project.write_text(PROJECT.replace(", min-bytes: 0", ""))
+    run = started(shop, HANGING)
+    run.send_signal(signal.SIGTERM)
+    _, stderr = run.communicate(timeout=120)
+    assert run.returncode == 143, stderr
+    assert stderr.splitlines()[-1].startswith("terminated; ")
+    assert last_run(shop)["status"] == "interrupted"
+
+
+def last_run(folder: Path) -> dict[str, Any]:
+    """Return the newest run as JSON has it."""
+    listed = json.loads(lancestat(folder, "runs", "--output", "json").stdout)["runs"]
+    run = lancestat(folder, "runs", listed[0]["run_id"], "--output", "json")
+    one: dict[str, Any] = json.loads(run.stdout)["run"]
+    return one
