@@ -311,6 +311,13 @@ class ReportTable(str, Enum):
     FRAGMENTS = "fragments"
 
 
+SHAPES = {
+    ReportTable.STATISTICS: STATISTICS,
+    ReportTable.RUNS: RUNS,
+    ReportTable.FRAGMENTS: FRAGMENTS,
+}
+
+
 def report_tables(
     requested: Collection[ReportTable],
     report: Callable[[], ProjectReport],

@@ -183,6 +183,7 @@ def _answer_without_spark(
     invocation: Invocation, project: Project, text: QueryText, limit: str | int | None
 ) -> bool:
     """Print the result of a query of a system view, unless it takes Spark."""
+    from lancestat.report.rows import SHAPES
     from lancestat.spark.session.installation import spark_defaults
     from lancestat.spark.session.start import VIEW_SCHEMA, running_session
     from lancestat.spark.sql.view_query import answer
@@ -194,6 +195,7 @@ def _answer_without_spark(
         return False
     result = answer(
         text.text,
+        {table.value: shape.columns for table, shape in SHAPES.items()},
         project.report_tables,
         schema=VIEW_SCHEMA,
         limit=_limit(invocation, limit),

@@ -13,18 +13,22 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
-from lancestat.report.rows import FRAGMENTS, RUNS, STATISTICS, CellType, ReportTable
 from lancestat.spark.sql.query import Array, QueryResult, ResultColumn, ResultValue, Scalar
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
 
-_COLUMNS: Mapping[str, Mapping[str, CellType]] = {
-    ReportTable.STATISTICS.value: STATISTICS.columns,
-    ReportTable.RUNS.value: RUNS.columns,
-    ReportTable.FRAGMENTS.value: FRAGMENTS.columns,
-}
+# The types of the views' columns, spelled as in Spark.
+_TEXT, _TEXTS, _COUNT, _NUMBER, _INSTANT = (
+    "string",
+    "array<string>",
+    "bigint",
+    "double",
+    "timestamp",
+)
+# The columns of views by the names of the views, each with its type.
+Views = Mapping[str, Mapping[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _TOKEN = re.compile(
     r"""\s*(?:(?P<word>[A-Za-z_]\w*)|(?P<quoted>`\w+`)|(?P<number>\d+(?:\.\d+)?)"""
@@ -49,13 +53,14 @@ class _Item:
     """A column of the result: an expression by its name and type; `source` is a plain column."""
 
     name: str
-    type: CellType
+    type: str
     value: pl.Expr
     source: str | None = None
 
 
 def answer(
     text: str,
+    views: Views,
     tables: Callable[[Collection[str]], Mapping[str, pa.Table]],
     *,
     schema: str,
@@ -66,6 +71,7 @@ def answer(
 
     Args:
         text: The query.
+        views: The views that there are.
         tables: Gathers views by their names.
         schema: Of the views.
         limit: As of `run_query`.
@@ -75,7 +81,7 @@ def answer(
         StateError: the state cannot be reached.
     """
     try:
-        query = _Query(text, schema)
+        query = _Query(text, schema, views)
     except _OtherFormError:
         return None
     import polars as pl
@@ -85,32 +91,25 @@ def answer(
     rows = query.run(frame)
     if limit is not None:
         rows = rows.head(limit + 1)
-    types = [item.type for item in query.items]
     columns = tuple(_column(item) for item in query.items)
-    values = (
-        tuple(_value(value, type, local_time) for value, type in zip(row, types, strict=True))
-        for row in rows.iter_rows()
-    )
+    values = (tuple(_value(value, local_time) for value in row) for row in rows.iter_rows())
     return QueryResult(columns, values, limit)
 
 
 def _column(item: _Item) -> ResultColumn:
-    is_array = item.type is CellType.TEXTS
-    shape = Array(Scalar("string")) if is_array else Scalar(item.type.value)
-    return ResultColumn(item.name, item.type.value, shape)
+    is_array = item.type == _TEXTS
+    shape = Array(Scalar("string")) if is_array else Scalar(item.type)
+    return ResultColumn(item.name, item.type, shape)
 
 
-def _value(value: object, type: CellType, local_time: bool) -> ResultValue:
+def _value(value: object, local_time: bool) -> ResultValue:
     if value is None:
         return None
-    match type:
-        case CellType.NUMBER:
-            return _double(float(value))  # type: ignore[arg-type]
-        case CellType.INSTANT:
-            assert isinstance(value, datetime)
-            return _local(value) if local_time else _microseconds(value)
-        case _:
-            return value  # type: ignore[return-value]
+    if isinstance(value, float):
+        return _double(value)
+    if isinstance(value, datetime):
+        return _local(value) if local_time else _microseconds(value)
+    return value  # type: ignore[return-value]
 
 
 def _microseconds(moment: datetime) -> int:
@@ -140,14 +139,15 @@ class _Query:
         _OtherFormError: it is of another one.
     """
 
-    def __init__(self, text: str, schema: str) -> None:
+    def __init__(self, text: str, schema: str, views: Views) -> None:
         self._tokens = _tokens(text)
         self._position = 0
         self._schema = schema
+        self._views = views
         # What is selected has types only once the view is known.
         begin = self._find_from()
         self.view = self._from(begin)
-        self._columns = _COLUMNS[self.view]
+        self._columns = views[self.view]
         after_view, self._position = self._position, 0
         self._expect("select")
         self._is_distinct = self._take("distinct")
@@ -208,7 +208,7 @@ class _Query:
             raise _OtherFormError
         self._expect(".")
         view = self._next("word").lower()
-        if view not in _COLUMNS:
+        if view not in self._views:
             raise _OtherFormError
         return view
 
@@ -244,25 +244,25 @@ class _Query:
         self._position += 2
         if function == "count" and self._take("*"):
             self._expect(")")
-            return _Item("count(1)", CellType.COUNT, pl.len().cast(pl.Int64))
+            return _Item("count(1)", _COUNT, pl.len().cast(pl.Int64))
         is_distinct = function == "count" and self._take("distinct")
         name = self._name()
         self._expect(")")
         type, column = self._columns[name], pl.col(name)
         shown = f"{function}({'DISTINCT ' if is_distinct else ''}{name})"
-        if type is CellType.TEXTS:
+        if type == _TEXTS:
             raise _OtherFormError
         match function:
             case "count" if is_distinct:
                 value = column.drop_nulls().n_unique().cast(pl.Int64)
-                return _Item(shown, CellType.COUNT, value)
+                return _Item(shown, _COUNT, value)
             case "count":
-                return _Item(shown, CellType.COUNT, column.count().cast(pl.Int64))
+                return _Item(shown, _COUNT, column.count().cast(pl.Int64))
             case "min":
                 return _Item(shown, type, column.min())
             case "max":
                 return _Item(shown, type, column.max())
-            case "sum" if type is CellType.COUNT:
+            case "sum" if type == _COUNT:
                 # Of nothing but nulls Spark's is null.
                 value = pl.when(column.count() > 0).then(column.sum())
                 return _Item(shown, type, value)
@@ -277,8 +277,8 @@ class _Query:
                 raise _OtherFormError
         elif not plain <= set(self._groups) or self._is_distinct:
             raise _OtherFormError
-        uses_arrays = self._is_distinct and any(i.type is CellType.TEXTS for i in self.items)
-        if uses_arrays or any(self._columns[name] is CellType.TEXTS for name in self._groups or ()):
+        uses_arrays = self._is_distinct and any(i.type == _TEXTS for i in self.items)
+        if uses_arrays or any(self._columns[name] == _TEXTS for name in self._groups or ()):
             raise _OtherFormError
 
     def _keys(self) -> list[tuple[str, bool, bool]]:
@@ -291,10 +291,10 @@ class _Query:
     def _key(self) -> tuple[str, bool, bool]:
         name = self._identifier()
         matching = [index for index, item in enumerate(self.items) if item.name == name]
-        if len(matching) == 1 and self.items[matching[0]].type is not CellType.TEXTS:
+        if len(matching) == 1 and self.items[matching[0]].type is not _TEXTS:
             key = f"_{matching[0]}"
         elif not matching and not self._is_distinct and self._groups is None:
-            if self._columns.get(name, CellType.TEXTS) is CellType.TEXTS:
+            if self._columns.get(name, _TEXTS) == _TEXTS:
                 raise _OtherFormError
             key = name
         else:
@@ -347,7 +347,7 @@ class _Query:
             is_not = self._take("not")
             self._expect("null")
             return column.is_not_null() if is_not else column.is_null()
-        if type not in (CellType.TEXT, CellType.COUNT, CellType.NUMBER):
+        if type not in (_TEXT, _COUNT, _NUMBER):
             raise _OtherFormError
         is_not = self._take("not")
         condition: pl.Expr
@@ -359,7 +359,7 @@ class _Query:
             self._expect(")")
             condition = column.is_in(values)
             return ~condition if is_not else condition
-        if self._take("like") and type is CellType.TEXT:
+        if self._take("like") and type == _TEXT:
             condition = column.str.contains(_like(str(self._literal(type))))
             return ~condition if is_not else condition
         if is_not:
@@ -381,12 +381,12 @@ class _Query:
                 return column >= value
         raise _OtherFormError
 
-    def _literal(self, type: CellType) -> str | int | float:
-        if type is CellType.TEXT:
+    def _literal(self, type: str) -> str | int | float:
+        if type == _TEXT:
             return self._next("text")[1:-1]
         number = self._next("number")
         if "." in number:
-            if type is CellType.COUNT:
+            if type == _COUNT:
                 raise _OtherFormError
             return float(number)
         value = int(number)
