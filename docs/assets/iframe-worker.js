@@ -1,23 +1,46 @@
-/*! iframe-worker 1.0.4, shim/index.js. MIT license. Search needs it where pages open from disk.
+/* Browsers start no workers in pages that are opened from disk, and the search of the site is one.
+   There, its script runs in a hidden frame, which has what the script uses of a worker. */
+"use strict";
 
-Copyright (c) 2020-2022 Martin Donath <martin.donath@squidfunk.com>
+class FrameWorker extends EventTarget {
+  constructor(url) {
+    super();
+    this.frame = document.createElement("iframe");
+    this.frame.hidden = true;
+    document.body.append(this.frame);
+    const inside = this.frame.contentWindow;
+    inside.postMessage = (data) => FrameWorker.deliver(this, data);
+    // Unlike that of a worker it does not block: the script awaits it.
+    inside.importScripts = async (...urls) => {
+      for (const each of urls) await this.load(each);
+    };
+    this.loaded = this.load(url);
+  }
 
-Permission is hereby granted, free of charge, to any person obtaining a copy
-of this software and associated documentation files (the "Software"), to
-deal in the Software without restriction, including without limitation the
-rights to use, copy, modify, merge, publish, distribute, sublicense, and/or
-sell copies of the Software, and to permit persons to whom the Software is
-furnished to do so, subject to the following conditions:
+  // Each message is a task of its own, as those of workers are.
+  static deliver(receiver, data) {
+    const event = new MessageEvent("message", {data: structuredClone(data)});
+    setTimeout(() => receiver.dispatchEvent(event));
+  }
 
-The above copyright notice and this permission notice shall be included in
-all copies or substantial portions of the Software.
+  load(url) {
+    const script = this.frame.contentDocument.createElement("script");
+    script.src = url;
+    return new Promise((resolve, reject) => {
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`cannot load ${url}`));
+      this.frame.contentDocument.body.append(script);
+    });
+  }
 
-THE SOFTWARE IS PROVIDED "AS IS", WITHOUT WARRANTY OF ANY KIND, EXPRESS OR
-IMPLIED, INCLUDING BUT NOT LIMITED TO THE WARRANTIES OF MERCHANTABILITY,
-FITNESS FOR A PARTICULAR PURPOSE AND NON-INFRINGEMENT. IN NO EVENT SHALL THE
-AUTHORS OR COPYRIGHT HOLDERS BE LIABLE FOR ANY CLAIM, DAMAGES OR OTHER
-LIABILITY, WHETHER IN AN ACTION OF CONTRACT, TORT OR OTHERWISE, ARISING
-FROM, OUT OF OR IN CONNECTION WITH THE SOFTWARE OR THE USE OR OTHER DEALINGS
-IN THE SOFTWARE.
-*/
-"use strict";(()=>{function c(s,n){parent.postMessage(s,n||"*")}function d(...s){return s.reduce((n,e)=>n.then(()=>new Promise(r=>{let t=document.createElement("script");t.src=e,t.onload=r,document.body.appendChild(t)})),Promise.resolve())}var o=class extends EventTarget{constructor(e){super();this.url=e;this.m=e=>{e.source===this.w&&(this.dispatchEvent(new MessageEvent("message",{data:e.data})),this.onmessage&&this.onmessage(e))};this.e=(e,r,t,i,m)=>{if(r===`${this.url}`){let a=new ErrorEvent("error",{message:e,filename:r,lineno:t,colno:i,error:m});this.dispatchEvent(a),this.onerror&&this.onerror(a)}};let r=document.createElement("iframe");r.hidden=!0,document.body.appendChild(this.iframe=r),this.w.document.open(),this.w.document.write(`<html><body><script>postMessage=${c};importScripts=${d};addEventListener("error",({error})=>{parent.dispatchEvent(new ErrorEvent("error",{filename:"${e}",error}))})<\/script><script src=${e}?${+Date.now()}><\/script></body></html>`),this.w.document.close(),onmessage=this.m,onerror=this.e,this.r=new Promise((t,i)=>{this.w.onload=t,this.w.onerror=i})}terminate(){this.iframe.remove(),onmessage=onerror=null}postMessage(e){this.r.catch().then(()=>{this.w.dispatchEvent(new MessageEvent("message",structuredClone({data:e})))})}get w(){return this.iframe.contentWindow}};window.IFrameWorker=o;location.protocol==="file:"&&(window.Worker=o);})();
+  async postMessage(data) {
+    await this.loaded;
+    FrameWorker.deliver(this.frame.contentWindow, data);
+  }
+
+  terminate() {
+    this.frame.remove();
+  }
+}
+
+if (location.protocol === "file:") window.Worker = FrameWorker;
