@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from lancestat import display
 from lancestat.errors import UnknownRun
-from lancestat.formats import count
+from lancestat.formats import count, instant
 from lancestat.plan.node_result import NodeResult, Status
 from lancestat.state.values import RunRecord, StateReader
 
@@ -34,6 +35,13 @@ class PastRun:
     started_at: datetime
     finished_at: datetime | None
     nodes: tuple[NodeResult, ...]
+
+    def __repr__(self) -> str:
+        counts = [f"{number} {outcome}" for outcome, number in self.counts.items()]
+        what = ", ".join([self.status, *counts])
+        return display.summary(
+            self, f"{self.command} {self.run_id} of {instant(self.started_at)}: {what}"
+        )
 
     @property
     def elapsed(self) -> timedelta | None:

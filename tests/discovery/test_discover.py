@@ -34,6 +34,14 @@ def test_every_table_of_a_catalog_is_a_node(tmp_path: Path, write: Write) -> Non
     assert unlisted_errors(spec) == []
 
 
+def test_nodes_look_sources_up_unless_they_are_not_to(tmp_path: Path, write: Write) -> None:
+    write_folder(tmp_path / "flat", "orders")
+    project = write("sources: [{uri: flat}]\n")
+    assert project.nodes(discover=False) == ()
+    assert [node.name for node in project.nodes()] == ["orders"]
+    assert [node.name for node in project.nodes("orders", discover=False)] == ["orders"]
+
+
 def test_a_folder_is_flat_or_a_directory_catalog(tmp_path: Path, write: Write) -> None:
     write_folder(tmp_path / "flat", "orders", "parts")
     (tmp_path / "flat" / "notes").mkdir()

@@ -16,6 +16,7 @@ import pytest
 
 import lancestat
 from lancestat.errors import DatasetMissing, LibraryMissing
+from lancestat.execution.past_runs import PastRun
 from lancestat.execution.result import RunResult, UnfinishedNodes
 from lancestat.manifest.guard import GuardReason, Verdict
 from lancestat.manifest.wire import PublishedColumn
@@ -29,7 +30,7 @@ from lancestat.presentation.report_views import run_view
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.spark.sql.explain import Operator, PlanExplanation, ScanLine
 from tests.cli.conftest import spec
-from tests.cli.statuses import SHOWN
+from tests.cli.statuses import NOW, SHOWN
 from tests.cli.statuses import every_kind as status_report
 from tests.conftest import Golden
 from tests.plan.plans import analyze, blocked, plan, refresh, skip
@@ -155,6 +156,10 @@ def test_the_package_lists_its_public_names() -> None:
         (spec(), "<ProjectSpec shop, target dev: 2 tables>"),
         (lancestat.Project(spec()), "<Project shop, target dev: 2 tables>"),
         (spec().nodes[0], "<Table orders, declared at specs/shop.yml:3:5>"),
+        (
+            PastRun("r1", "run", "dev", "error", NOW, None, result().nodes[:3]),
+            "<PastRun run r1 of 2026-03-14 09:30 UTC: error, 1 refresh, 1 skip, 1 error>",
+        ),
         (UnfinishedNodes(None), "<UnfinishedNodes 0 nodes and no recorded run>"),
         (VALUES["explain"], "<QueryExplanation 3 operators, 2 scans, 1 of Lance tables>"),
     ],
