@@ -96,7 +96,7 @@ def find_sides(project_dir: Path, base: str, head: str | None = None) -> Sides:
     A word is `.` (the work tree: the project's folder as it is), a folder, or a git revision of the
     repository around the project. A word that starts with `/`, `./` or `../` or ends with `/` is a
     folder always. `BASE...HEAD` or `BASE...` is git's, and no folder: the commit from which they
-    went apart, next to HEAD (the work tree, which stands on git's HEAD).
+    diverged, compared with HEAD (the working tree, which is based on git's HEAD).
 
     Raises:
         UsageError: git cannot be asked, or a word names no side or several.
@@ -188,7 +188,7 @@ class _Finder:
         commit = self.repository.merge_base(one, other)
         short = self.repository.short(commit)
         names = " and ".join(_REFS.sub("", name) for name in (one, other))
-        return self._revision(f"{short} (where {names} went apart)", commit, short)
+        return self._revision(f"{short} (merge base of {names})", commit, short)
 
     def _folder(self, word: str) -> Side:
         folder = Path(word).resolve()

@@ -143,7 +143,7 @@ class KnnSide:
     uri: str | None = keys(
         _side_uri("lance", "A Lance dataset that is not declared."),
         _side_uri("parquet", "Parquet files."),
-        _side_uri("path", "What Spark loads, with 'format'."),
+        _side_uri("path", "The path that Spark loads, with 'format'."),
         default=None,
         kw_only=True,
     )
@@ -171,8 +171,8 @@ class KnnSide:
             items=Text(title="a column", limits={"minLength": 1}),
             is_unique=True,
         ),
-        "The columns that the result keeps; all when left out. A right column that the left "
-        "side has too gets the suffix _right.",
+        "The columns of the result; all by default. A right column that the left side also has "
+        "gets the suffix _right.",
         unset="*",
         role=MEANING,
         risk=ROWS,
@@ -180,8 +180,8 @@ class KnnSide:
     )
     where: str | None = key(
         FILLED,
-        "A filter on the rows of a 'table' or 'lance' side, such as p_size < 20; Lance applies it "
-        "in the scan.",
+        "A filter on the rows of a 'table' or 'lance' side, such as p_size < 20. Lance applies it "
+        "during the scan.",
         risk=ROWS,
         default=None,
         kw_only=True,
@@ -235,16 +235,16 @@ class KnnJoin:
     name: str = key(NAME, "The name of the node.", role=LABEL)
     description: str | None = key(TEXT, "What it is for.", role=REMARK, default=None, kw_only=True)
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=(), kw_only=True)
-    owner: str | None = key(TEXT, "Whom to ask.", role=REMARK, default=None, kw_only=True)
+    owner: str | None = key(
+        TEXT, "The person or team to ask about it.", role=REMARK, default=None, kw_only=True
+    )
     left: KnnSide = key(
-        Nested(resource=KnnSide), "The rows that look for neighbours.", role=MEANING, risk=ROWS
+        Nested(resource=KnnSide), "The rows to find neighbours for.", role=MEANING, risk=ROWS
     )
-    right: KnnSide = key(
-        Nested(resource=KnnSide), "The rows that are found.", role=MEANING, risk=ROWS
-    )
+    right: KnnSide = key(Nested(resource=KnnSide), "The rows to search.", role=MEANING, risk=ROWS)
     k: int | str = key(
         NEIGHBOURS,
-        "How many neighbours each left row gets; all of those within 'max_distance' for 'all'.",
+        "The number of neighbours of each left row, or 'all' within 'max_distance'.",
         role=MEANING,
         risk=ROWS,
     )
@@ -260,7 +260,7 @@ class KnnJoin:
             ),
             is_filled=True,
         ),
-        "Only rows whose columns of these names are equal are compared; null equals nothing.",
+        "Columns that must be equal for rows to be compared. Null equals nothing.",
         words=keys_text,
         risk=ROWS,
         default=(),
@@ -268,7 +268,7 @@ class KnnJoin:
     )
     max_distance: float | None = key(
         Number(title="a number"),
-        "Right rows that are farther are no neighbours: in the units of _distance, where l2 is the "
+        "The maximum distance of a neighbour, in the units of _distance; with l2, that is the "
         "squared Euclidean distance.",
         risk=ROWS,
         default=None,
@@ -276,7 +276,7 @@ class KnnJoin:
     )
     metric: str = key(
         Words(title="a metric", choices=(*_values(Metric), HAMMING)),
-        "How distance is measured.",
+        "The distance measure.",
         role=MEANING,
         risk=ROWS,
         default=Metric.L2.value,
@@ -284,7 +284,7 @@ class KnnJoin:
     )
     mode: str = key(
         Words(title="a mode", choices=_values(Mode)),
-        "exact compares all pairs; approx only those whose partitions are near.",
+        "`exact` compares all pairs; `approx` may miss some neighbours.",
         role=MEANING,
         risk=ROWS,
         default=Mode.EXACT.value,
@@ -292,7 +292,7 @@ class KnnJoin:
     )
     nprobes: int | None = key(
         TO_100000,
-        "How many partitions each left row visits.",
+        "The number of IVF lists that each left row visits.",
         "approx",
         "nprobes",
         role=MEANING,
@@ -305,7 +305,7 @@ class KnnJoin:
             title="a number over 0 and at most 1",
             limits={"exclusiveMinimum": 0, "maximum": 1},
         ),
-        "The share of true neighbours to reach.",
+        "The share of true neighbours to find.",
         "approx",
         "recall",
         role=MEANING,
@@ -315,7 +315,7 @@ class KnnJoin:
     )
     join: str = key(
         Words(title="a join type", choices=_values(JoinKind)),
-        "left_outer keeps left rows that have no neighbour.",
+        "`inner` drops left rows without neighbours; `left_outer` keeps them.",
         role=MEANING,
         risk=ROWS,
         default=JoinKind.INNER.value,
@@ -323,34 +323,34 @@ class KnnJoin:
     )
     rank: bool = key(
         Flag(),
-        "Whether the result has a column _rank: 1 for the nearest right row, and so on.",
+        "Whether to add a column _rank, which is 1 for the nearest right row.",
         risk=ROWS,
         default=False,
         kw_only=True,
     )
     max_pairs: int = key(
         AT_LEAST_0,
-        "Under 'k: all', the most pairs that the result may have: with more of them the run fails.",
+        "With 'k: all', the maximum number of pairs. If there are more, the run fails.",
         default=MOST_PAIRS,
         kw_only=True,
     )
     exclude_self: bool = key(
         Flag(),
-        "Whether a row is no neighbour of itself, where both sides are the same table.",
+        "Whether to exclude each row from its own neighbours, if both sides are the same table.",
         risk=ROWS,
         default=False,
         kw_only=True,
     )
     pairs: str = key(
         Words(title="a word", choices=_values(Pairs)),
-        "unordered joins each pair of rows of one table once: a row with rows behind it.",
+        "`unordered` returns each pair of rows of one table once, with the row that comes first.",
         risk=ROWS,
         default=Pairs.ORDERED.value,
         kw_only=True,
     )
     min_right_rows: int = key(
         AT_LEAST_0,
-        "Below this many right rows Spark joins by itself.",
+        "With fewer right rows than this, Spark's own nearestByJoin does the work.",
         role=MEANING,
         default=10_000,
         kw_only=True,
@@ -367,16 +367,16 @@ class KnnJoin:
         Key(
             ("output", "table"),
             TABLE_NAME,
-            "A table of one of the target's catalogs, as `catalog.namespace.table`; it is created "
-            "where it is not there.",
+            "A table in one of the target's catalogs, `catalog.namespace.table`. It is created if "
+            "it does not exist.",
             role=MEANING,
             risk=Risk.OUTPUT_MOVED,
         ),
     )
     keep: int | timedelta | None = key(
         KEPT,
-        "How many results, with the newest, or for how long older ones can be read; all when left "
-        "out. Tagged versions are always kept.",
+        "How many results to keep, or for how long to keep older ones. By default all are kept, "
+        "and tagged versions always are.",
         "output",
         "keep",
         role=CHECK,

@@ -81,13 +81,13 @@ class Target:
     name: str
     state: str = key(
         _FOLDER,
-        "Where partial statistics and run records are kept. Deleting it costs time, never "
-        "correctness.",
+        "Where partial statistics and run records are kept. It is a cache: deleting it costs "
+        "time, never correctness.",
         default=".lancestat/state",
     )
     scratch: str | None = key(
         _FOLDER,
-        "Where KNN joins keep intermediate results; all executors must reach it.",
+        "Temporary storage for KNN joins, which all executors must reach.",
         default=None,
         kw_only=True,
     )
@@ -123,7 +123,7 @@ class Target:
     )
     spark_conf: Mapping[str, str] = key(
         replace(SETTINGS, title="a mapping of Spark settings"),
-        "Spark settings by name; numbers and booleans are passed on as Spark spells them.",
+        "Spark settings by name. Numbers and booleans are passed on as Spark spells them.",
         "spark",
         "conf",
         default_factory=dict,
@@ -132,8 +132,8 @@ class Target:
     )
     spark_min_bytes: int = key(
         Bytes(),
-        "Tables of which less than this is to be read are analyzed in lancestat's own process, "
-        "where the master is local and no session is running. 0: always on Spark.",
+        "If less than this of a table is to be read, the master is local and no session is "
+        "running, the table is analyzed in lancestat's own process. 0: always on Spark.",
         "spark",
         "min-bytes",
         default=16_000_000,
@@ -141,8 +141,8 @@ class Target:
     )
     spark_package: str | None = key(
         replace(_FOLDER, title="an archive that `lancestat package` wrote, or a URI of one"),
-        "What `lancestat package` wrote, for a cluster whose workers have no lancestat. It goes "
-        "into `spark.archives`; local masters need none.",
+        "An archive from `lancestat package`, for a cluster whose workers do not have lancestat. "
+        "It is added to `spark.archives`; local masters do not need it.",
         "spark",
         "package",
         default=None,
@@ -151,8 +151,8 @@ class Target:
     package_location: Location | None = field(default=None, compare=False, kw_only=True)
     reader: Reader = key(
         Words(title="'lancestat' or 'connector'", choices=Reader),
-        "What reads the rows of queries: lancestat itself, or the Lance connector for Spark, "
-        "which must be on Spark's class path. Statistics are the same.",
+        "What reads the rows of queries: lancestat, or the Lance connector for Spark, which must "
+        "be on Spark's class path. The statistics are the same.",
         default=Reader.LANCESTAT,
         kw_only=True,
     )
@@ -172,7 +172,7 @@ class Target:
             names=Text(title=NAME.title, limits=NAME.limits),
             items=Nested(resource=Catalog),
         ),
-        "Catalogs by the names that tables and queries call them.",
+        "Catalogs, by the names that tables and queries use.",
         default_factory=dict,
         repr=False,
         kw_only=True,
@@ -217,13 +217,13 @@ class ProjectFile:
     )
     vars: Mapping[str, object] = key(
         Variables(title="a mapping of variables"),
-        "Values for {{ var('name') }}. The option --vars overrides them. A value may use "
+        "Values for {{ var('name') }}, which the option --vars overrides. A value may use "
         "env_var() and target.name.",
         default_factory=dict,
     )
     default_target: str | None = key(
         Text(title="the name of a target", limits={"minLength": 1}),
-        "The target when --target is not given. It may be left out when there is only one.",
+        "The target to use without --target. It is not needed if there is only one.",
         "default-target",
         default=None,
     )
@@ -257,7 +257,7 @@ class SpecFile:
 
     tables: tuple[Table, ...] = key(
         Listed(title="a list of tables", items=Nested(resource=Table)),
-        "Lance datasets whose statistics are kept.",
+        "Lance datasets whose column statistics are kept up to date.",
         default=(),
     )
     column_sets: tuple[ColumnSet, ...] = key(
@@ -267,17 +267,17 @@ class SpecFile:
     )
     policies: tuple[Policy, ...] = key(
         Listed(title="a list of policies", items=Nested(resource=Policy)),
-        "Which staleness readers accept, by name.",
+        "Which stale statistics readers accept, by name.",
         default=(),
     )
     knn_joins: tuple[KnnJoin, ...] = key(
         Listed(title="a list of KNN joins", items=Nested(resource=KnnJoin)),
-        "Nearest-neighbour joins that are written to a dataset.",
+        "Nearest-neighbour joins, whose results are written to datasets.",
         default=(),
     )
     sources: tuple[Source, ...] = key(
         Listed(title="a list of sources", items=Nested(resource=Source)),
-        "Catalogs and folders whose tables are nodes.",
+        "Catalogs and folders whose tables become nodes.",
         default=(),
     )
 

@@ -25,10 +25,10 @@ from lancestat.spec.resources import json_text
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema, schema_default
 
 _HEAD = """\
-# The keys of the YAML
+# YAML keys
 
-This page is generated from the declarations in `lancestat/spec` by `make generate`; do not edit it.
-[specs/](../../specs) has an annotated example of each file, and the README says what it is all for.
+Every key of `lancestat_project.yml` and of spec files. [specs/](../../specs) has an annotated example of each file.
+This page is generated from `lancestat/spec` by `make generate`; do not edit it.
 """
 _TABLE = "| key | value | default | meaning |\n|---|---|---|---|"
 

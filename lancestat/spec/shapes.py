@@ -36,7 +36,7 @@ NAME = Text(
 )
 TAGS = Listed(
     title="a list of tags",
-    description="Words for --select tag:x.",
+    description="Tags to select it by, with `--select tag:x`.",
     definition="tags",
     items=Text(
         title="a tag of letters, digits, '_', '-', '.', ':', '/' and '@', starting with a letter, "
@@ -50,7 +50,7 @@ TAGS = Listed(
 )
 PATTERNS = Listed(
     title="a list of column names and patterns",
-    description="Names, or patterns with * and ?, matched with case.",
+    description="Names, or patterns with * and ?. They are case-sensitive.",
     definition="patterns",
     items=Pattern(title="a column name or a pattern with * and ?", definition="pattern"),
 )

@@ -86,7 +86,7 @@ class Source:
 
     catalog: str | None = key(
         PUBLIC,
-        "One of the target's catalogs, of which every namespace is looked up.",
+        "One of the target's catalogs. All of its namespaces are searched.",
         role=MEANING,
         default=None,
         kw_only=True,
@@ -106,19 +106,19 @@ class Source:
         kw_only=True,
     )
     exclude: tuple[str, ...] = key(
-        _TABLE_PATTERNS, "Those that do not.", role=MEANING, default=(), kw_only=True
+        _TABLE_PATTERNS, "The tables that do not.", role=MEANING, default=(), kw_only=True
     )
     name: str = key(
         Text(title="a template of the names of nodes", limits={"minLength": 1}),
         "A template of the names of nodes over `namespace` (the parts joined by _), `table` and "
-        "`catalog`. Left out, it is namespace and table joined by _.",
+        "`catalog`. By default, namespace and table joined by _.",
         role=LABEL,
         default=DEFAULT_NAME,
         kw_only=True,
     )
     defaults: SourceDefaults = key(
         Nested(resource=SourceDefaults, is_inline=True, title="a mapping of keys of tables"),
-        "Keys of every table that is found; a declared table has its own instead.",
+        "Keys for all tables that are found. A declared table has its own keys instead.",
         role=CHECK,
         default_factory=SourceDefaults,
         kw_only=True,
@@ -131,7 +131,7 @@ class Source:
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'catalog' or 'uri'",
-        "A catalog or a folder whose tables are nodes, without being declared one by one.",
+        "A catalog or a folder whose tables become nodes without being declared one by one.",
         noun="source",
         definition="source",
         one_of=("catalog", "uri"),

@@ -75,17 +75,17 @@ class StaleBounds:
     """
 
     max_versions: int | None = key(
-        AT_LEAST_0, "How many versions behind.", role=MEANING, default=None
+        AT_LEAST_0, "The maximum number of versions since.", role=MEANING, default=None
     )
     max_age: timedelta | None = key(
         DURATION,
-        "How long ago the statistics were computed: seconds, minutes, hours or days.",
+        "The maximum time since the statistics were computed.",
         role=MEANING,
         default=None,
     )
     max_changed_rows: float | None = key(
         Share(),
-        "Rows added, removed or rewritten since, as a share of the current rows.",
+        "The maximum share of the current rows that were added, removed or rewritten since.",
         role=MEANING,
         default=None,
     )
@@ -119,13 +119,15 @@ class Policy:
     the environment gave any of that.
     """
 
-    name: str | None = key(NAME, "What tables call it.", is_required=True, role=LABEL, default=None)
+    name: str | None = key(
+        NAME, "The name by which tables refer to it.", is_required=True, role=LABEL, default=None
+    )
     description: str | None = key(TEXT, "What it is for.", role=LABEL, default=None)
     allow_stale: bool | StaleBounds = key(
         Either(
             title="true, false, or bounds ('max_versions', 'max_age', 'max_changed_rows')",
-            description="Whether readers may use statistics of an older version: never, "
-            "always, or while every bound that is given holds.",
+            description="Whether readers may use statistics of an older version: never, always, "
+            "or within every bound that is given.",
             definition="allow_stale",
             shapes=(Flag(), Nested(resource=StaleBounds)),
         ),
@@ -139,8 +141,8 @@ class Policy:
     refresh: Refresh = key(
         Words(
             title="when to refresh",
-            description="always: a run brings statistics up to date. when_stale: a run does "
-            "nothing while allow.stale accepts what is published.",
+            description="`always`: every run brings statistics up to date. `when_stale`: a run "
+            "does nothing while allow.stale accepts the published ones.",
             definition="refresh",
             choices=Refresh,
         ),
@@ -152,7 +154,7 @@ class Policy:
 
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'name' and 'allow.stale'",
-        "Which staleness readers accept, and when a run brings statistics up to date.",
+        "Which stale statistics readers accept, and when a run refreshes them.",
         noun="policy",
         definition="policy",
     )
@@ -198,7 +200,7 @@ class ColumnSelection:
 class ColumnSet:
     """A selection of columns that tables share."""
 
-    name: str = key(NAME, "What tables call it.", role=LABEL)
+    name: str = key(NAME, "The name by which tables refer to it.", role=LABEL)
     description: str | None = key(TEXT, "What it is for.", role=LABEL, default=None, kw_only=True)
     include: tuple[ColumnPattern, ...] = key(FILLED_PATTERNS)
     exclude: tuple[ColumnPattern, ...] = key(PATTERNS, default=())
@@ -250,13 +252,13 @@ class Freshness:
 
     warn_after: timedelta | None = key(
         DURATION,
-        "Older rows than this are a warning: seconds, minutes, hours or days.",
+        "Warn if the newest rows are older than this.",
         role=CHECK,
         default=None,
     )
     error_after: timedelta | None = key(
         DURATION,
-        "Older rows than this are an error: seconds, minutes, hours or days.",
+        "Report an error if the newest rows are older than this.",
         role=CHECK,
         default=None,
     )
@@ -298,15 +300,15 @@ class Table:
         Key(
             ("uri",),
             PathOrUri(title="a path or an object-store URI", limits={"minLength": 1}),
-            "The Lance dataset; a relative path starts at the project's folder.",
+            "The Lance dataset. Relative paths start at the project's folder.",
             role=MEANING,
             risk=Risk.DATASET_MOVED,
         ),
         Key(
             ("table",),
             TABLE_NAME,
-            "In place of 'uri': a table of one of the target's catalogs, as "
-            "`catalog.namespace.table`.",
+            "The table's name in one of the target's catalogs, `catalog.namespace.table`, instead "
+            "of 'uri'.",
             role=MEANING,
             risk=Risk.DATASET_MOVED,
             label="uri",
@@ -315,21 +317,21 @@ class Table:
     location: Location
     storage_options: Mapping[str, str] = key(
         SETTINGS,
-        "Options for object stores, over those of the target.",
+        "Options for object stores, which override those of the target.",
         "storage-options",
         role=CHECK,
         default_factory=dict,
         repr=False,
         kw_only=True,
     )
-    description: str | None = key(TEXT, "What a row is.", role=REMARK, default=None)
+    description: str | None = key(TEXT, "What a row represents.", role=REMARK, default=None)
     tags: tuple[str, ...] = key(TAGS, role=REMARK, default=())
-    owner: str | None = key(TEXT, "Whom to ask.", role=REMARK, default=None)
+    owner: str | None = key(TEXT, "The person or team to ask about it.", role=REMARK, default=None)
     columns: ColumnSelection = key(
         COLUMNS,
-        "The columns that get statistics: 'all', which skips what cannot be analyzed (naming "
-        "such a column is an error); names and patterns; or the union of 'set' and 'include' "
-        "(every column when neither is given), of 'types' only, less 'exclude'.",
+        "The columns that get statistics: 'all', which skips columns that cannot be analyzed "
+        "(naming one is an error); names and patterns; or the union of 'set' and 'include' (all "
+        "columns if neither is given), restricted to 'types', without 'exclude'.",
         role=MEANING,
         risk=Risk.COVERAGE_LOST,
         default_factory=ColumnSelection,
@@ -339,15 +341,16 @@ class Table:
             title="the name of a policy, or a mapping with 'allow.stale' and 'refresh'",
             shapes=(PUBLIC, Nested(resource=Policy, is_inline=True)),
         ),
-        "Which staleness readers accept: a shared policy, or one for this table alone. Without "
-        "one, none.",
+        "The stale statistics that readers accept: a shared policy, or one for this table alone. "
+        "Without a policy, they accept none.",
         role=MEANING,
         label="",
         default_factory=Policy,
     )
     publish: Publish = key(
         Words(title="where statistics go", choices=Publish),
-        "manifest commits them to the table; none keeps them in the state only.",
+        "Where statistics are published: `manifest` commits them to the table; `none` keeps them "
+        "in the state.",
         role=MEANING,
         risk=Risk.PUBLISH_CHANGED,
         warning=_publish_warning,
@@ -355,23 +358,23 @@ class Table:
     )
     histogram: bool = key(
         Flag(),
-        "Whether columns of numbers, dates and times get an equi-height histogram too, which is "
-        "kept in the state and told to Spark's optimizer; for skewed columns.",
+        "Whether columns of numbers, dates and times also get equi-height histograms, which are "
+        "kept in the state and reported to Spark's optimizer. Use it for skewed columns.",
         risk=Risk.COVERAGE_LOST,
         warning=_histogram_warning,
         default=False,
     )
     freshness: Freshness | None = key(
         Nested(resource=Freshness),
-        "How old the newest rows may be before 'lancestat status' warns of it, or calls it an "
-        "error; no run depends on it.",
+        "How old the newest rows may be before 'lancestat status' warns or reports an error. It "
+        "does not affect runs.",
         role=CHECK,
         default=None,
     )
     show_values: bool = key(
         Flag(),
-        "Whether 'lancestat show', the pages and `lancestat.statistics` have the bounds of strings "
-        "and binary values; no run depends on it.",
+        "Whether 'lancestat show', the pages and `lancestat.statistics` show the bounds of "
+        "strings and binary values. It does not affect runs.",
         role=CHECK,
         risk=Risk.VALUES_SHOWN,
         warning=_show_values_warning,
@@ -384,7 +387,7 @@ class Table:
     kind = NodeKind.TABLE
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'name' and 'uri' or 'table'",
-        "A Lance dataset whose statistics are kept.",
+        "A Lance dataset whose column statistics are kept up to date.",
         noun="table",
         definition="table",
         one_of=("uri", "table"),

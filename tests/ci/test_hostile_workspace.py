@@ -210,7 +210,7 @@ def test_a_tag_with_the_name_of_the_branch_is_not_used(act: Act, repository: Rep
     repository.git("update-ref", "refs/tags/origin/main", "HEAD")
     job = act()
     assert job.outputs["changed"] == "true", job.log
-    assert "where origin/main and HEAD went apart" in job.summary
+    assert "merge base of origin/main and HEAD" in job.summary
 
 
 def test_python_with_the_option_m_imports_nothing_of_the_current_folder(tmp_path: Path) -> None:

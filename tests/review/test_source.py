@@ -155,7 +155,7 @@ def test_a_range_is_never_a_folder(
         repository.git("add", "--all")
     monkeypatch.chdir(repository.top)
     diff = compare(Path(), word)
-    assert "went apart" in diff.base
+    assert "(merge base of " in diff.base
     changed = {} if word.partition("...")[2] else {"parts": "added"}
     assert names(diff) == changed
     assert compare(Path(), f"./{word}").is_empty
@@ -383,5 +383,5 @@ def test_labels_of_sides(repository: Repository) -> None:
     sides = find_sides(repository.top, "main...")
     short = sides.base.label.split()[0]
     assert commit.startswith(short)
-    assert sides.base.label == f"{short} (where main and HEAD went apart)"
+    assert sides.base.label == f"{short} (merge base of main and HEAD)"
     assert sides.head.label == "."
