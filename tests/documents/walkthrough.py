@@ -23,6 +23,8 @@ ELLIPSIS = "..."
 # In place of the folder where the test runs.
 HOME = "/home/you"
 _COMMENT = re.compile(r"  +# .*$")
+# What a run says of its progress where there is no terminal; on one, it draws a bar.
+_PROGRESS = re.compile(r"^[\d-]{10} [\d:]{8} UTC INFO .*\n", re.MULTILINE)
 _ERROR = re.compile(r"LS\d{3}\b")
 _ENDED = "\x1e"
 
@@ -114,7 +116,7 @@ def run(
         encoding="utf-8",
         timeout=timeout_seconds,
     )
-    parts = ended.stdout.split(_ENDED)
+    parts = _PROGRESS.sub("", ended.stdout).split(_ENDED)
     printed = [
         Printed(text, int(code)) for text, code in zip(parts[::2], parts[1::2], strict=False)
     ]
@@ -123,7 +125,7 @@ def run(
 
 _VARYING = (
     # Durations, ages, dates, and digests of commits.
-    (re.compile(r"\b\d[\d,.]* ?(?:µs|ms|s|min|h|days?)\b"), "TIME"),
+    (re.compile(r"\b\d[\d,.]* ?(?:µs|ms|s|min|h|days?)\b(?: \d+ ?(?:s|min|h)\b)*"), "TIME"),
     (re.compile(r"\b\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?(?: UTC|Z)?"), "MOMENT"),
     (re.compile(r"\b[0-9a-f]{7,40}\b(?=\)| )"), "DIGEST"),
     # Files are compressed a little differently by each release of Lance.
