@@ -27,8 +27,8 @@ from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema, schema_d
 _HEAD = """\
 # YAML keys
 
-Every key of `lancestat_project.yml` and of spec files. [specs/](../../specs) has an annotated example of each file.
-This page is generated from `lancestat/spec` by `make generate`; do not edit it.
+Every key of `lancestat_project.yml` and of spec files. [specs/](../../specs) has an annotated
+example of each file. This page is generated from `lancestat/spec` by `make generate`; do not edit it.
 """
 _TABLE = "| key | value | default | meaning |\n|---|---|---|---|"
 
