@@ -28,7 +28,8 @@ _HEAD = """\
 # YAML keys
 
 Every key of `lancestat_project.yml` and of spec files. [specs/](../../specs) has an annotated
-example of each file. This page is generated from `lancestat/spec` by `make generate`; do not edit it.
+example of each file. This page is generated from `lancestat/spec` by `make generate`; do not
+edit it.
 """
 _TABLE = "| key | value | default | meaning |\n|---|---|---|---|"
 
