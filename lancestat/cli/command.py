@@ -14,7 +14,7 @@ from lancestat.cli.failure import ExitCode
 from lancestat.cli.logging_setup import set_up_logging
 from lancestat.errors import InvalidProject
 from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
-from lancestat.presentation.terminal import CONSOLE, width
+from lancestat.presentation.terminal import CONSOLE, limit, width
 from lancestat.redact import Audience
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Invocation:
 
     def show(self, view: object) -> None:
         """Print a view in the wanted format."""
-        page = Page(self.verbose, width(), CONSOLE.audience, CONSOLE.redactor)
+        page = Page(self.verbose, width(), CONSOLE.audience, CONSOLE.redactor, limit())
         load_format(self.output).print(view, page)
 
     @property

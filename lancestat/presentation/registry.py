@@ -28,6 +28,8 @@ T = TypeVar("T")
 class Page(NamedTuple):
     """The page that a view is printed on: `width` in columns, for formats that are laid out.
 
+    Rows of tables keep to `limit`, and are as wide as they are where it is None.
+
     Lines are redacted when they are written. A renderer that shortens or escapes a text, so that a
     secret in it would no longer be found, redacts it before.
     """
@@ -36,6 +38,7 @@ class Page(NamedTuple):
     width: int = 100
     audience: Audience = Audience.PERSON
     redactor: Redactor = EMPTY_REDACTOR
+    limit: int | None = None
 
     def redacted(self, text: str) -> str:
         """Return a text without what the audience must not see."""

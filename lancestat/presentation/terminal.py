@@ -11,8 +11,10 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +26,9 @@ from lancestat.formats import (
     visible,
 )
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
+
+if TYPE_CHECKING:
+    from lancestat.presentation.registry import Page
 
 _TONES: dict[str, dict[str, object]] = {
     "analyze": {"fg": "green"},
@@ -38,6 +43,9 @@ _TONES: dict[str, dict[str, object]] = {
     "code": {"fg": "red", "bold": True},
 }
 _RESET = PAINT[0]
+_GAP = "  "
+_LEAST_LIMIT = 40
+_NARROWEST = 8
 _BEGIN = dict(zip(_TONES, PAINT[1:], strict=False))
 _NOTHING = dict.fromkeys(map(ord, PAINT))
 _SEQUENCES = {
@@ -72,6 +80,19 @@ def wants_color() -> bool | None:
 def width() -> int:
     """Columns of the terminal, or 100 where there is none."""
     return min(shutil.get_terminal_size((100, 24)).columns, 120)
+
+
+def limit() -> int | None:
+    """Columns that rows keep to: those of a terminal or of COLUMNS, None where neither is there."""
+    given = os.environ.get("COLUMNS", "")
+    if not sys.stdout.isatty() and not (given.isdecimal() and int(given)):
+        return None
+    return max(shutil.get_terminal_size((100, 24)).columns, _LEAST_LIMIT)
+
+
+def fitting_columns(limit: int) -> int:
+    """Return how many columns of a table fit into a limit, however wide their cells are."""
+    return (limit + len(_GAP)) // (_NARROWEST + len(_GAP))
 
 
 # Markdown gets it between characters that would mean something side by side.
@@ -162,6 +183,7 @@ def table(
     right: Collection[int] = (),
     widest: Mapping[int, int] | None = None,
     indent: str = "",
+    page: Page | None = None,
 ) -> list[str]:
     """Lay out cells, which may hold colours, in columns by their width on a terminal.
 
@@ -171,6 +193,7 @@ def table(
         right: The columns that are flush right.
         widest: How wide a column gets at most, however long its cells are.
         indent: What each line begins with.
+        page: Its `limit` is kept, by cells of several lines.
 
     Own code, since a table of rich costs more start-up time than `lancestat list` as a whole, wraps
     or crops what does not fit, and would have to be told of marks that are not printed.
@@ -184,11 +207,45 @@ def table(
     for index, most in (widest or {}).items():
         if index < columns:
             widths[index] = min(widths[index], most)
+    if page is not None and page.limit is not None:
+        room = page.limit - len(indent)
+        widths = _shrunk(widths, room - len(_GAP) * (columns - 1))
+        body = [part for row in body for part in _folded(row, widths, room, page)]
     lines = []
     for row in body:
         cells = (_padded(cell, widths[index], index in right) for index, cell in enumerate(row))
-        lines.append(f"{indent}{'  '.join(cells)}".rstrip())
+        lines.append(f"{indent}{_GAP.join(cells)}".rstrip())
     return lines
+
+
+def _shrunk(widths: Sequence[int], room: int) -> list[int]:
+    """Return widths that fit into a room, as far as the widest may still be narrowed."""
+    shrunk = list(widths)
+    while sum(shrunk) > room and max(shrunk) > _NARROWEST:
+        shrunk[shrunk.index(max(shrunk))] -= 1
+    return shrunk
+
+
+def _folded(
+    row: Sequence[str], widths: Sequence[int], room: int, page: Page
+) -> Iterator[list[str]]:
+    """Yield a row as the rows that its cells need; a last cell that spans columns has the rest."""
+    least = list(widths[: len(row)])
+    if len(row) < len(widths):
+        least[-1] = max(_NARROWEST, room - sum(least[:-1]) - len(_GAP) * (len(row) - 1))
+    parts = [_parts(cell, width, page) for cell, width in zip(row, least, strict=True)]
+    yield from map(list, zip_longest(*parts, fillvalue=""))
+
+
+def _parts(cell: str, width: int, page: Page) -> list[str]:
+    """Return a cell's text in lines of a width; redacted before, as a secret is cut by no line."""
+    if cell_width(cell) <= width:
+        return [cell]
+    text = page.redacted(unpainted(cell))
+    tone = cell[0] if cell[0] in PAINT else ""
+    columns = width if text.isascii() else max(width // 2, 1)
+    parts = textwrap.wrap(text, columns, break_on_hyphens=False)
+    return [f"{tone}{part}{_RESET}" if tone else part for part in parts]
 
 
 def _padded(cell: str, width: int, is_right: bool) -> str:

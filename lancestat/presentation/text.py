@@ -88,7 +88,7 @@ def _some(names: Sequence[str]) -> str:
 
 @FORMAT.renders(SchemaKindsView)
 def _schema_kinds(view: SchemaKindsView, page: Page) -> list[str]:
-    return table(view.kinds.items(), head=["kind", "schema of"])
+    return table(view.kinds.items(), head=["kind", "schema of"], page=page)
 
 
 @FORMAT.renders(SchemaFilesView)
@@ -122,7 +122,7 @@ def _list(view: ListView, page: Page) -> list[str]:
         location = paint(f"{source.location.file}:{source.location.line}", "note")
         row = [f"source:{source.label}", "source", " ".join(source.defaults.tags), location, ""]
         rows.append(row[: len(head)])
-    lines = table(rows, head=head)
+    lines = table(rows, head=head, page=page)
     if view.sources:
         which = "this source" if len(view.sources) == 1 else "these sources"
         lines += ["", paint(f"--discover lists the tables of {which} too.", "note")]
@@ -133,8 +133,8 @@ def _list(view: ListView, page: Page) -> list[str]:
 def _show(view: ShowView, page: Page) -> list[str]:
     status = view.status
     lines = [f"{paint(status.table, 'title')}  {paint(redact_line(status.uri), 'note')}", ""]
-    lines += table(show_facts(view), indent="  ")
-    lines += ["", *_columns(status.columns)] if status.columns else []
+    lines += table(show_facts(view), indent="  ", page=page)
+    lines += ["", *_columns(status.columns, page)] if status.columns else []
     if status.kept:
         kept = ", ".join(visible(name) for name in status.columns if name in status.kept)
         lines += ["", f"  kept in the state alone, since Spark cannot plan with it: {kept}"]
@@ -166,7 +166,7 @@ def show_facts(view: ShowView) -> Iterator[tuple[str, str]]:
         yield "policy", status.policy
 
 
-def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
+def _columns(columns: Mapping[str, PublishedColumn], page: Page) -> list[str]:
     [first, *_] = columns.values()
     statistics = [statistic for statistic, _ in first.items()]
     rows = [
@@ -175,7 +175,7 @@ def _columns(columns: Mapping[str, PublishedColumn]) -> list[str]:
     ]
     head = ["column", *(statistic.label for statistic in statistics)]
     right = [index for index, statistic in enumerate(statistics, start=1) if not statistic.is_bound]
-    return table(rows, head=head, right=right, indent="  ")
+    return table(rows, head=head, right=right, indent="  ", page=page)
 
 
 def _shortened(text: str) -> str:
@@ -254,4 +254,4 @@ def _checks(view: ChecksView, page: Page) -> list[str]:
         rows.append([sign, check.subject, check.finding])
         if check.advice:
             rows.append(["", "", f"-> {check.advice}"])
-    return table(rows)
+    return table(rows, page=page)

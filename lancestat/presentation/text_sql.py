@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import PAINT, count, size, spoken, visible
 from lancestat.presentation.registry import Page
-from lancestat.presentation.terminal import cell_width, paint, table
+from lancestat.presentation.terminal import cell_width, fitting_columns, paint, table
 from lancestat.presentation.views import ExplanationView, QueryView
 
 if TYPE_CHECKING:
@@ -31,8 +31,23 @@ def query_lines(view: QueryView, page: Page) -> list[str]:
         view.is_shortened = any(cell_width(cell) > _WIDEST_CELL for row in rows for cell in row)
         rows = [list(map(_shortened, row)) for row in rows]
     head = [visible(column.name) for column in view.columns]
-    right = [index for index, column in enumerate(view.columns) if column.is_number]
-    return table(rows, head=head, right=right)
+    kept: list[int | None] = [*range(len(head))]
+    if page.limit is not None and not page.verbose:
+        kept = _fitting(len(head), fitting_columns(page.limit))
+        view.is_shortened |= None in kept
+    head = ["..." if index is None else head[index] for index in kept]
+    rows = [["..." if index is None else row[index] for index in kept] for row in rows]
+    numbers = {index for index, column in enumerate(view.columns) if column.is_number}
+    right = [place for place, index in enumerate(kept) if index in numbers]
+    return table(rows, head=head, right=right, page=None if page.verbose else page)
+
+
+def _fitting(columns: int, room: int) -> list[int | None]:
+    """Return the indexes of the columns that have room, None in place of those in the middle."""
+    if columns <= room:
+        return [*range(columns)]
+    first, last = room // 2, room - room // 2 - 1
+    return [*range(first), None, *range(columns - last, columns)]
 
 
 def _shortened(cell: str) -> str:

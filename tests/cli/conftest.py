@@ -35,6 +35,7 @@ def _untouched_logging() -> Iterator[None]:
 def lancestat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lancestat:
     """Run the command line in an empty folder; environment variables as keywords."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(*args: str, **environment: str) -> Result:
         return CliRunner().invoke(cli, args, env=environment, prog_name="lancestat")

@@ -118,3 +118,15 @@ def test_several_selects_are_one_union(lancestat: Lancestat, project: FakeProjec
     assert lancestat("plan", "-s", "a b", "-s", "c").exit_code == 0
     assert project.asked["select"] == ["a b", "c"]
     assert project.asked["exclude"] is None
+
+
+def test_the_limit_is_that_of_the_environment(lancestat: Lancestat, tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "lancestat_project.yml").write_text("name: shop\ntargets: {dev: {state: s}}\n")
+    name = "orders_of_all_customers_and_all_years_in_one_table"
+    (tmp_path / "specs" / "shop.yml").write_text(f"tables: [{{name: {name}, uri: a}}]\n")
+    narrow = lancestat("list", COLUMNS="60").stdout.splitlines()
+    assert max(map(len, narrow)) <= 60
+    wide = lancestat("list").stdout.splitlines()
+    assert max(map(len, wide)) > 60
+    assert name in wide[1]

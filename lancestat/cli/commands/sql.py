@@ -240,7 +240,7 @@ def _print(invocation: Invocation, result: QueryResult) -> None:
     else:
         invocation.say(f"the first {rows}; --limit all shows every one")
     if view.is_shortened:
-        invocation.say("long values are shortened; --verbose shows them whole")
+        invocation.say("what does not fit is left out; --verbose shows it")
 
 
 def _explain(
