@@ -11,9 +11,8 @@ from lancestat.manifest.guard import Verdict
 from lancestat.optimizer.aggregates import PushDown
 from lancestat.optimizer.estimates import ColumnEstimate
 from lancestat.optimizer.pruned_fragments import NoFragmentStatistics
-from lancestat.optimizer.pruning import columns_of
 from lancestat.optimizer.table import ReadTable
-from lancestat.predicates.filter import Filter
+from lancestat.predicates.filter import Filter, columns_of
 
 
 class PruningReason(str, Enum):

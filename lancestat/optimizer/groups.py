@@ -20,8 +20,8 @@ from lancestat.optimizer.pruned_fragments import (
     NoFragmentStatistics,
     RemainingFragments,
 )
-from lancestat.optimizer.pruning import columns_of, may_match, must_match
-from lancestat.predicates.filter import Filter
+from lancestat.optimizer.pruning import may_match, must_match
+from lancestat.predicates.filter import Filter, columns_of
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import BlockKey, StateReader, TableSummary

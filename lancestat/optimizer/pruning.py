@@ -32,6 +32,7 @@ from lancestat.predicates.filter import (
     TextMatch,
     TextOperator,
     TimeOfDay,
+    Unread,
 )
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import ColumnType, Kind
@@ -134,19 +135,6 @@ def must_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> M
     return matching
 
 
-def columns_of(filter: Filter) -> set[str]:
-    """Return the columns that a filter reads."""
-    match filter:
-        case Comparison() | In() | IsNull() | TextMatch():
-            return {filter.column}
-        case Not():
-            return columns_of(filter.operand)
-        case And() | Or():
-            return columns_of(filter.left) | columns_of(filter.right)
-        case _:
-            assert_never(filter)
-
-
 @dataclass(frozen=True, slots=True)
 class _FilterEvaluator:
     bounds_of: BoundsOf
@@ -166,6 +154,9 @@ class _FilterEvaluator:
                 return FilterOutcomes(left.true | right.true, left.false & right.false)
             case Comparison() | In() | IsNull() | TextMatch():
                 return self._evaluate_leaf(filter)
+            case Unread():
+                every = np.ones(self.groups, np.bool_)
+                return FilterOutcomes(every, every)
             case _:
                 assert_never(filter)
 
@@ -178,7 +169,7 @@ class _FilterEvaluator:
                 return self.may_be_null(filter.left) | self.may_be_null(filter.right)
             case IsNull() | Comparison(_, Operator.NULL_SAFE):
                 return np.zeros(self.groups, np.bool_)
-            case Comparison(_, _, None):
+            case Unread() | Comparison(_, _, None):
                 return np.ones(self.groups, np.bool_)
             case In() if None in filter.literals:
                 return np.ones(self.groups, np.bool_)

@@ -28,8 +28,8 @@ from lancestat.optimizer.pruned_fragments import (
     NoFragmentStatistics,
     RemainingFragments,
 )
-from lancestat.optimizer.pruning import columns_of, literal_bound, may_match, must_match
-from lancestat.predicates.filter import Filter
+from lancestat.optimizer.pruning import literal_bound, may_match, must_match
+from lancestat.predicates.filter import Filter, columns_of
 from lancestat.redact import redact_line, secret_values
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind, column_type

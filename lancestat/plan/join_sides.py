@@ -33,11 +33,11 @@ from lancestat.lake.fingerprint import (
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Field, Snapshot, index_metric
 from lancestat.plan.right_content import keeps_layout, right_content, side_layout_key
+from lancestat.predicates.filter import columns_of
 from lancestat.predicates.filter_sql import to_lance
 from lancestat.predicates.parse import (
     FilterSyntaxError,
     UnknownColumnError,
-    filter_columns,
     parse_filter,
 )
 from lancestat.redact import redact_line, secret_values
@@ -229,7 +229,7 @@ def pushed_filter(side: JoinSide, uri: str, fields: Sequence[Field]) -> PushedFi
     if sql is None:
         message = f"'where' of {side} compares what Lance does not compare as Spark does"
         raise side.error(FilterNotPushed, message, _WHERE_HINT, place)
-    return PushedFilter(sql, filter_columns(filter))
+    return PushedFilter(sql, columns_of(filter))
 
 
 # Formats of files whose readers ignore hidden files.

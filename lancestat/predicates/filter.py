@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from enum import Enum
+from itertools import islice
 from typing import Any
 
 from lancestat.lake.snapshot import Field
@@ -118,8 +119,28 @@ class Or:
     right: Filter
 
 
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """A filter of which nothing is known: it may be true, false or null for any row."""
+
+
 Leaf = Comparison | In | IsNull | TextMatch
-Filter = Leaf | Not | And | Or
+Filter = Leaf | Not | And | Or | Unread
+
+# Lance parses no filter that is nested much deeper; chains of AND or of OR are one level.
+DEEPEST = 30
+
+
+def flattened(filter: Filter, kind: type[And] | type[Or]) -> Iterator[Filter]:
+    """Yield the operands of a chain of AND or of OR, from left to right."""
+    # Spark nests long chains to one side, deeper than Python recurses.
+    waiting = [filter]
+    while waiting:
+        part = waiting.pop()
+        if isinstance(part, kind):
+            waiting += [part.right, part.left]
+        else:
+            yield part
 
 
 def leaves(filter: Filter) -> Iterator[Leaf]:
@@ -132,8 +153,15 @@ def leaves(filter: Filter) -> Iterator[Leaf]:
                 waiting.append(operand)
             case And(left, right) | Or(left, right):
                 waiting += [left, right]
+            case Unread():
+                pass
             case _:
                 yield part
+
+
+def columns_of(filter: Filter) -> frozenset[str]:
+    """Return the columns that a filter reads, as far as they are known."""
+    return frozenset(leaf.column for leaf in leaves(filter))
 
 
 _OPERATORS = {operator.value: operator for operator in Operator}
@@ -142,40 +170,42 @@ _TEXT_OPERATORS = {operator.value.replace("_", ""): operator for operator in Tex
 Fields = Mapping[str, Field]
 
 
-class _Unknown(Exception):  # noqa: N818 - no error: the filter is left out
+class _Unknown(Exception):  # noqa: N818 - no error: the filter is `Unread`
     """No filter that is known here, or a literal that Python cannot hold."""
 
 
 def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[Filter]:
-    """Convert filters to values; one with an unknown part is left out.
+    """Convert filters to values, each to one: to `Unread` where a part of it is not known.
 
     Args:
         objects: `{"op": "=", "column": "c", "type": "int", "value": "1"}`, op one of `=`, `<=>`,
             `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith`,
-            `endswith` and `contains` with `value`; `and`, `or` with `left` and `right`; `not` with
-            `child`. `type` is the Spark catalog string of the column. A value is null or a string:
-            numbers as Java prints them, a float as the double that equals it, binary in hex, dates
-            in days and timestamps in microseconds since 1970-01-01, those without zone as if they
-            were UTC.
+            `endswith` and `contains` with `value`; `and`, `or` with a list of `operands`; `not`
+            with `child`; no more than `DEEPEST` of these three inside each other. `type` is the
+            Spark catalog string of the column. A value is null or a string: numbers as Java prints
+            them, a float as the double that equals it, binary in hex, dates in days and timestamps
+            in microseconds since 1970-01-01, those without zone as if they were UTC.
         fields: The columns of the table by name.
     """
-    known = []
-    for filter_object in objects:
-        try:
-            known.append(_filter(filter_object, fields))
-        except (_Unknown, RecursionError):
-            continue
-    return known
+    return [_read(filter_object, fields) for filter_object in objects]
 
 
-def _filter(filter_object: Mapping[str, Any], fields: Fields) -> Filter:
+def _read(filter_object: Mapping[str, Any], fields: Fields) -> Filter:
+    try:
+        return _filter(filter_object, fields, 0)
+    except _Unknown:
+        return Unread()
+
+
+def _filter(filter_object: Mapping[str, Any], fields: Fields, depth: int) -> Filter:
+    if depth > DEEPEST:
+        raise _Unknown
     match filter_object:
-        case {"op": "and", "left": left, "right": right}:
-            return And(_filter(left, fields), _filter(right, fields))
-        case {"op": "or", "left": left, "right": right}:
-            return Or(_filter(left, fields), _filter(right, fields))
+        case {"op": "and" | "or" as op, "operands": [_, *_] as operands}:
+            parts = [_filter(operand, fields, depth + 1) for operand in operands]
+            return _chain(And if op == "and" else Or, parts)
         case {"op": "not", "child": child}:
-            return Not(_filter(child, fields))
+            return Not(_filter(child, fields, depth + 1))
         case {"op": "isnull", "column": column}:
             return IsNull(_name(column, fields))
         case {"op": "isnotnull", "column": column}:
@@ -189,6 +219,14 @@ def _filter(filter_object: Mapping[str, Any], fields: Fields) -> Filter:
             name = _typed(column, type, fields)
             return Comparison(name, _OPERATORS[op], _literal(value, type))
     raise _Unknown
+
+
+def _chain(kind: type[And] | type[Or], parts: Sequence[Filter]) -> Filter:
+    # In halves: a chain of a thousand is ten levels deep.
+    while len(parts) > 1:
+        pairs = (parts[at : at + 2] for at in range(0, len(parts), 2))
+        parts = [kind(*pair) if len(pair) == 2 else pair[0] for pair in pairs]
+    return parts[0]
 
 
 def _name(column: str, fields: Fields) -> str:
@@ -249,11 +287,12 @@ _READERS: Mapping[str, Callable[[str], Literal]] = {
 
 _LITERALS_SHOWN = 5
 _LONGEST_TEXT = 40
+_OPERANDS_SHOWN = 20
 _DEPTH_SHOWN = 20
 
 
 def filter_text(filter: Filter, depth: int = 0) -> str:
-    """Return the filter much as in SQL; long lists, long text and deep nesting are cut short."""
+    """Return the filter much as in SQL; long lists, chains and texts and deep nesting are cut."""
     if depth > _DEPTH_SHOWN:
         return "..."
     match filter:
@@ -271,10 +310,14 @@ def filter_text(filter: Filter, depth: int = 0) -> str:
             more = ", ..." if len(literals) > _LITERALS_SHOWN else ""
             listed = ", ".join(_literal_text(literal) for literal in literals[:_LITERALS_SHOWN])
             return f"{column} in ({listed}{more})"
-        case And(left, right):
-            return f"({filter_text(left, depth + 1)} and {filter_text(right, depth + 1)})"
-        case Or(left, right):
-            return f"({filter_text(left, depth + 1)} or {filter_text(right, depth + 1)})"
+        case And() | Or():
+            operands = islice(flattened(filter, type(filter)), _OPERANDS_SHOWN + 1)
+            parts = [filter_text(operand, depth + 1) for operand in operands]
+            if len(parts) > _OPERANDS_SHOWN:
+                parts[-1] = "..."
+            return f"({(' and ' if isinstance(filter, And) else ' or ').join(parts)})"
+        case Unread():
+            return "a filter that is not known"
 
 
 def string_literal(text: str) -> str:

@@ -21,6 +21,7 @@ from lancestat.predicates.comparison_sql import (
     exact_string_literal,
 )
 from lancestat.predicates.filter import (
+    DEEPEST,
     And,
     Comparison,
     Filter,
@@ -32,6 +33,8 @@ from lancestat.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    Unread,
+    flattened,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +43,6 @@ if TYPE_CHECKING:
 # Lance parses every filter anew for each fragment, and no deeper than fifty parentheses.
 _LITERALS = 1_000
 _SEPARATE_MEMBERS = 50
-_DEPTH = 30
 # Names that Lance means something else by.
 _SYSTEM_NAMES = ("_row", "_distance", "_score", "_relevance", "_fragment", "_frag")
 
@@ -81,7 +83,7 @@ def exact_conjuncts(
     """
     expressions: list[str] = []
     left: list[Filter] = []
-    for conjunct in (part for filter in filters for part in _flattened(filter, And)):
+    for conjunct in (part for filter in filters for part in flattened(filter, And)):
         expression = to_lance(conjunct, fields)
         if expression is None:
             left.append(conjunct)
@@ -93,30 +95,19 @@ def exact_conjuncts(
 
 def _literals(filter: Filter, depth: int) -> Iterator[None]:
     # Each literal once, and every other leaf as one; too deep counts as too many.
-    if depth > _DEPTH:
+    if depth > DEEPEST:
         yield from (None for _ in range(_LITERALS + 1))
         return
     match filter:
         case Not(operand):
             yield from _literals(operand, depth + 1)
         case And() | Or():
-            for part in _flattened(filter, type(filter)):
+            for part in flattened(filter, type(filter)):
                 yield from _literals(part, depth + 1)
         case In(_, literals):
             yield from (None for _ in literals)
         case _:
             yield None
-
-
-def _flattened(filter: Filter, kind: type[And] | type[Or]) -> Iterator[Filter]:
-    # Spark nests long chains to one side, deeper than Python recurses.
-    waiting = [filter]
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, kind):
-            waiting += [part.right, part.left]
-        else:
-            yield part
 
 
 def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> str:
@@ -125,7 +116,7 @@ def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> s
         case Not(operand):
             return _expression(operand, not outcome, fields)
         case And() | Or():
-            parts = _flattened(filter, type(filter))
+            parts = flattened(filter, type(filter))
             both = isinstance(filter, And) == outcome
             return _joined(
                 [_expression(part, outcome, fields) for part in parts], " AND " if both else " OR "
@@ -146,6 +137,8 @@ def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> s
             return _nullness(_column(column, fields), outcome)
         case TextMatch(column, operator, text):
             return _matched(_column(column, fields), operator, text, outcome)
+        case Unread():
+            raise _Inexact
         case _:
             assert_never(filter)
 

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from lancestat.predicates.filter import (
+    DEEPEST,
     And,
     Comparison,
     Day,
@@ -44,8 +45,6 @@ _TOKEN = re.compile(
 )
 # These begin no column, unless it is quoted.
 _KEYWORDS = frozenset(("and", "or", "not", "in", "is", "null", "like", "between", "true", "false"))
-# Lance parses no filter that is nested much deeper.
-_DEEPEST = 30
 _EPOCH = datetime(1970, 1, 1)
 _TIME = re.compile(r"(\d{4}-\d\d-\d\d)(?:[ T](\d\d:\d\d:\d\d)(\.\d{1,6})?([zZ]|[+-]\d\d:\d\d)?)?")
 
@@ -82,16 +81,6 @@ def parse_filter(text: str, fields: Mapping[str, Field]) -> Filter:
     filter = parser.disjunction(0)
     parser.end()
     return filter
-
-
-def filter_columns(filter: Filter) -> frozenset[str]:
-    """Return the names of the columns that a filter reads."""
-    match filter:
-        case Not(operand):
-            return filter_columns(operand)
-        case And(left, right) | Or(left, right):
-            return filter_columns(left) | filter_columns(right)
-    return frozenset((filter.column,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +134,7 @@ class _Parser:
         self._at = 0
 
     def disjunction(self, depth: int) -> Filter:
-        if depth > _DEEPEST:
+        if depth > DEEPEST:
             raise FilterSyntaxError("is nested too deeply")
         filter = self._conjunction(depth)
         while self._took("or"):
@@ -164,7 +153,7 @@ class _Parser:
 
     def _negation(self, depth: int) -> Filter:
         if self._took("not"):
-            if depth > _DEEPEST:
+            if depth > DEEPEST:
                 raise FilterSyntaxError("is nested too deeply")
             return Not(self._negation(depth + 1))
         if self._took("("):

@@ -9,8 +9,7 @@ import lance
 import pyarrow as pa
 
 from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, RemainingFragments
-from lancestat.optimizer.pruning import columns_of
-from lancestat.predicates.filter import Filter
+from lancestat.predicates.filter import Filter, columns_of
 from lancestat.statistics.bounds import lower_bound, upper_bound
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze

@@ -31,7 +31,6 @@ from lancestat.manifest.wire import (
 )
 from lancestat.optimizer.groups import load_groups
 from lancestat.optimizer.pruned_fragments import FragmentStatistics
-from lancestat.optimizer.pruning import columns_of
 from lancestat.plan.assessment import TableAssessment
 from lancestat.predicates.filter import (
     Comparison,
@@ -44,6 +43,7 @@ from lancestat.predicates.filter import (
     TextMatch,
     TextOperator,
     TimeOfDay,
+    columns_of,
 )
 from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity

@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping
 from decimal import Decimal
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
+from lancestat.optimizer.pruning import may_match, must_match
 from lancestat.predicates.filter import (
+    DEEPEST,
     And,
     Comparison,
     Day,
@@ -30,8 +32,12 @@ from lancestat.predicates.filter import (
     TextMatch,
     TextOperator,
     TimeOfDay,
+    Unread,
+    columns_of,
+    flattened,
     read_filters,
 )
+from lancestat.predicates.filter_sql import to_lance
 from tests.lake.awkward import COLUMNS, predicate
 
 FIELDS = {
@@ -51,9 +57,11 @@ def written(filter: Filter) -> dict[str, Any]:
     """A filter as the JVM writes it."""
     match filter:
         case And(left, right):
-            return {"op": "and", "left": written(left), "right": written(right)}
+            return {"op": "and", "operands": [written(left), written(right)]}
         case Or(left, right):
-            return {"op": "or", "left": written(left), "right": written(right)}
+            return {"op": "or", "operands": [written(left), written(right)]}
+        case Unread():
+            return {"op": "unread"}
         case Not(operand):
             return {"op": "not", "child": written(operand)}
         case IsNull(column):
@@ -141,7 +149,7 @@ def test_is_not_null_is_the_negation() -> None:
     assert read_filters([{"op": "isnotnull", "column": "i8"}], FIELDS) == [Not(IsNull("i8"))]
 
 
-KNOWN = {"op": "isnull", "column": "i8"}
+KNOWN: dict[str, Any] = {"op": "isnull", "column": "i8"}
 
 
 @pytest.mark.parametrize(
@@ -163,18 +171,48 @@ KNOWN = {"op": "isnull", "column": "i8"}
         {"op": "<", "column": "clock", "type": "time(6)", "value": "1"},
         {"op": "in", "column": "i8", "type": "tinyint", "values": ["1", "x"]},
         {"op": "in", "column": "i8", "type": "tinyint", "values": None},
-        {"op": "and", "left": KNOWN, "right": {"op": "contains"}},
+        {"op": "and", "operands": [KNOWN, {"op": "contains"}]},
+        {"op": "and", "operands": []},
+        {"op": "or", "left": KNOWN, "right": KNOWN},
         {"op": "not", "child": {"op": "rlike", "column": "it's", "value": "a"}},
         {"op": "not", "child": None},
     ],
     ids=str,
 )
-def test_unknown_filters_are_omitted(document: Mapping[str, Any]) -> None:
-    assert read_filters([KNOWN, document, KNOWN], FIELDS) == [IsNull("i8"), IsNull("i8")]
+def test_unknown_filters_are_read_as_such(document: Mapping[str, Any]) -> None:
+    read = read_filters([KNOWN, document, KNOWN], FIELDS)
+    assert read == [IsNull("i8"), Unread(), IsNull("i8")]
 
 
-def test_filters_nested_too_deeply_are_omitted() -> None:
-    deep: dict[str, Any] = KNOWN
-    for _ in range(100_000):
-        deep = {"op": "not", "child": deep}
-    assert read_filters([deep, KNOWN], FIELDS) == [IsNull("i8")]
+@pytest.mark.parametrize(("depth", "is_read"), [(DEEPEST, True), (DEEPEST + 1, False)])
+def test_filters_nested_too_deeply_are_not_read(depth: int, is_read: bool) -> None:
+    deep, expected = KNOWN, cast("Filter", IsNull("i8"))
+    for _ in range(depth):
+        deep, expected = {"op": "not", "child": deep}, Not(expected)
+    assert read_filters([deep, KNOWN], FIELDS) == [expected if is_read else Unread(), IsNull("i8")]
+
+
+@pytest.mark.parametrize("kind", [And, Or])
+def test_chains_are_read_whole_and_flat(kind: type[And] | type[Or]) -> None:
+    members = [
+        {"op": "=", "column": "i8", "type": "tinyint", "value": str(number)}
+        for number in range(5_001)
+    ]
+    deep = {"op": kind.__name__.lower(), "operands": members}
+    [read] = read_filters([{"op": "not", "child": deep}], FIELDS)
+    assert isinstance(read, Not)
+    operands = [operand.literal for operand in flattened(read.operand, kind)]
+    assert operands == list(range(5_001))
+    assert columns_of(read) == {"i8"}
+
+
+def test_nothing_is_known_of_an_unread_filter() -> None:
+    def bounds(column: str) -> None:
+        raise AssertionError(column)
+
+    filter = And(Unread(), Unread())
+    for unread in (Unread(), Not(Unread()), filter):
+        assert may_match([unread], bounds, 3).tolist() == [True] * 3
+        assert must_match([unread], bounds, 3).tolist() == [False] * 3
+        assert to_lance(unread, FIELDS) is None
+        assert columns_of(unread) == frozenset()

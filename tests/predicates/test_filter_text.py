@@ -50,6 +50,7 @@ LESS = Comparison("a", Operator.LESS, 3)
         (TextMatch("a", TextOperator.ENDS_WITH, "x"), "a ends with 'x'"),
         (TextMatch("a", TextOperator.CONTAINS, "x"), "a contains 'x'"),
         (And(LESS, Or(LESS, IsNull("b"))), "(a < 3 and (a < 3 or b is null))"),
+        (Or(Or(LESS, LESS), Or(LESS, IsNull("b"))), "(a < 3 or a < 3 or a < 3 or b is null)"),
     ],
 )
 def test_filters_are_printed_like_sql(filter: Filter, text: str) -> None:
@@ -60,4 +61,7 @@ def test_deep_nesting_is_cut_short() -> None:
     deep: Filter = LESS
     for _ in range(5000):
         deep = Or(deep, LESS)
-    assert "..." in filter_text(deep)
+    assert filter_text(deep) == f"({' or '.join(['a < 3'] * 20)} or ...)"
+    for _ in range(5000):
+        deep = Not(deep)
+    assert filter_text(deep) == f"{'not (' * 21}...{')' * 21}"

@@ -25,11 +25,11 @@ from lancestat.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    columns_of,
 )
 from lancestat.predicates.parse import (
     FilterSyntaxError,
     UnknownColumnError,
-    filter_columns,
     parse_filter,
 )
 
@@ -149,4 +149,4 @@ def test_an_unknown_column_is_named() -> None:
 
 def test_the_columns_that_a_filter_reads() -> None:
     filter = parse_filter("not (size < 1 or name is null) and ok and size > 0", FIELDS)
-    assert filter_columns(filter) == {"size", "name", "ok"}
+    assert columns_of(filter) == {"size", "name", "ok"}

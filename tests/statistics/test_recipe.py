@@ -53,7 +53,7 @@ def estimate(*filters):
         "columns": ["price", "note"],
         "filters": filters,
         "others": [],
-        "covered": False,
+        "covered": None,
         "aggregation": None,
         "conf": {},
         "options": {},

@@ -25,6 +25,7 @@ import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
 import org.apache.spark.sql.connector.catalog.TableProvider;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.expressions.SortOrder;
 import org.apache.spark.sql.connector.expressions.Transform;
 import org.apache.spark.sql.connector.expressions.aggregate.Aggregation;
@@ -104,7 +105,7 @@ public final class ConnectorRelation {
     return new ConnectorTable(inner, planned);
   }
 
-  static class ConnectorTable implements Table, SupportsRead {
+  static class ConnectorTable implements SupportsRead, TruncatableTable {
     // They say which table and which version is read, and that is settled.
     static final Set SETTLED =
         new HashSet(
@@ -132,6 +133,10 @@ public final class ConnectorRelation {
 
     public Transform[] partitioning() {
       return inner.partitioning();
+    }
+
+    public boolean truncateTable() {
+      return planned.truncateTable();
     }
 
     public Set<TableCapability> capabilities() {
@@ -275,7 +280,7 @@ public final class ConnectorRelation {
       while (expressions.hasNext()) {
         Expression filter = (Expression) expressions.next();
         // A source that is not pushed a filter reads more rows, of which Spark keeps the right ones.
-        if (!Filters.hasCommonFloats(filter)) {
+        if (!Filters.hasCommonFloats(filter) || Filters.levels(filter) > Filters.DEEPEST_SHOWN) {
           continue;
         }
         scala.Option translation = areJavas ? asJavas(filter) : asPredicate(filter);

@@ -8,6 +8,17 @@ final class Failure {
   // `lancestat.spark.session.failure` puts it before the error's JSON.
   static final String MARK = "lancestat-error:";
 
+  /** Logs a failure that a query goes on after; what the JVM itself fails of is thrown again. */
+  static void survived(String what, Throwable error) {
+    if (error instanceof VirtualMachineError && !(error instanceof StackOverflowError)) {
+      throw (VirtualMachineError) error;
+    }
+    if (error instanceof InterruptedException) {
+      Thread.currentThread().interrupt();
+    }
+    LanceRelation.LOG.warn(what + ": " + error);
+  }
+
   /** An exception whose message is the error's own text and whose cause still carries its JSON. */
   static RuntimeException explained(RuntimeException error) {
     String text = String.valueOf(error.getMessage());

@@ -2,6 +2,7 @@ package lancestat.relation;
 
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
+import java.util.ArrayDeque;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
@@ -10,6 +11,7 @@ import org.apache.spark.sql.catalyst.CatalystTypeConverters$;
 import org.apache.spark.sql.catalyst.expressions.And;
 import org.apache.spark.sql.catalyst.expressions.AttributeReference;
 import org.apache.spark.sql.catalyst.expressions.BinaryComparison;
+import org.apache.spark.sql.catalyst.expressions.BinaryOperator;
 import org.apache.spark.sql.catalyst.expressions.Contains;
 import org.apache.spark.sql.catalyst.expressions.EndsWith;
 import org.apache.spark.sql.catalyst.expressions.Expression;
@@ -44,18 +46,25 @@ final class Filters {
         {"=", "="}, {"<=>", "<=>"}, {"<", ">"}, {"<=", ">="}, {">", "<"}, {">=", "<="}
       };
 
+  // Of connectives; a chain of AND or of OR is one level. As `predicates.filter.DEEPEST`.
+  static final int DEEPEST = 30;
+  // Spark's own code, which makes a text of an expression, recurses.
+  static final int DEEPEST_SHOWN = 200;
+
   /** Null for what the planner does not know; such a filter stays with Spark alone. */
   static ObjectNode translate(Expression filter, StructType schema) {
-    if (filter instanceof And) {
-      And and = (And) filter;
-      return pair("and", translate(and.left(), schema), translate(and.right(), schema));
+    return translate(filter, schema, 0);
+  }
+
+  static ObjectNode translate(Expression filter, StructType schema, int depth) {
+    if (depth > DEEPEST) {
+      return null;
     }
-    if (filter instanceof Or) {
-      Or or = (Or) filter;
-      return pair("or", translate(or.left(), schema), translate(or.right(), schema));
+    if (filter instanceof And || filter instanceof Or) {
+      return chain(filter, schema, depth);
     }
     if (filter instanceof Not) {
-      ObjectNode child = translate(((Not) filter).child(), schema);
+      ObjectNode child = translate(((Not) filter).child(), schema, depth + 1);
       if (child == null) {
         return null;
       }
@@ -99,13 +108,26 @@ final class Filters {
     return null;
   }
 
-  static ObjectNode pair(String op, ObjectNode left, ObjectNode right) {
-    if (left == null || right == null) {
-      return null;
+  // Spark nests the operands to one side.
+  static ObjectNode chain(Expression filter, StructType schema, int depth) {
+    boolean isAnd = filter instanceof And;
+    ObjectNode node = LanceRelation.JSON.createObjectNode().put("op", isAnd ? "and" : "or");
+    ArrayNode operands = node.putArray("operands");
+    ArrayDeque waiting = new ArrayDeque();
+    waiting.push(filter);
+    while (!waiting.isEmpty()) {
+      Expression part = (Expression) waiting.pop();
+      if (isAnd ? part instanceof And : part instanceof Or) {
+        waiting.push(((BinaryOperator) part).right());
+        waiting.push(((BinaryOperator) part).left());
+        continue;
+      }
+      ObjectNode operand = translate(part, schema, depth + 1);
+      if (operand == null) {
+        return null;
+      }
+      operands.add(operand);
     }
-    ObjectNode node = LanceRelation.JSON.createObjectNode().put("op", op);
-    node.set("left", left);
-    node.set("right", right);
     return node;
   }
 
@@ -220,6 +242,9 @@ final class Filters {
 
   /** As Spark shows the filters of its own sources, where that is what the filter says. */
   static String shown(Expression filter) {
+    if (levels(filter) > DEEPEST_SHOWN) {
+      return text(filter);
+    }
     scala.Option translation =
         isLosslessInJava(filter)
             ? DataSourceStrategy$.MODULE$.translateFilter(filter, true)
@@ -227,9 +252,33 @@ final class Filters {
     return translation.isDefined() ? translation.get().toString() : filter.sql();
   }
 
+  /** A filter in Spark's SQL, unless it is nested too deeply for Spark to write it. */
+  static String text(Expression filter) {
+    int levels = levels(filter);
+    return levels > DEEPEST_SHOWN ? "a condition of " + levels + " levels" : filter.sql();
+  }
+
+  static int levels(Expression filter) {
+    int levels = 0;
+    List level = new ArrayList();
+    level.add(filter);
+    while (!level.isEmpty()) {
+      levels++;
+      List below = new ArrayList();
+      for (Object expression : level) {
+        scala.collection.Iterator children = ((Expression) expression).children().iterator();
+        while (children.hasNext()) {
+          below.add(children.next());
+        }
+      }
+      level = below;
+    }
+    return levels;
+  }
+
   /** Whether every literal survives the Java objects of Spark's public filters. */
   static boolean isLosslessInJava(Expression filter) {
-    for (Object literal : literals(filter, new ArrayList())) {
+    for (Object literal : literals(filter)) {
       if (!isLosslessInJava(((Literal) literal).value(), ((Literal) literal).dataType())) {
         return false;
       }
@@ -242,7 +291,7 @@ final class Filters {
    * literals in SQL, and of zero there are two, which are equal in Spark and ordered in Lance.
    */
   static boolean hasCommonFloats(Expression filter) {
-    for (Object literal : literals(filter, new ArrayList())) {
+    for (Object literal : literals(filter)) {
       Object value = ((Literal) literal).value();
       if (value instanceof Double || value instanceof Float) {
         double number = ((Number) value).doubleValue();
@@ -254,20 +303,26 @@ final class Filters {
     return true;
   }
 
-  /** Adds the literals of a filter, and the members of its sets, to a list. */
-  static List literals(Expression filter, List literals) {
-    if (filter instanceof Literal) {
-      literals.add(filter);
-    }
-    if (filter instanceof InSet) {
-      scala.collection.Iterator members = ((InSet) filter).hset().iterator();
-      while (members.hasNext()) {
-        literals.add(new Literal(members.next(), ((InSet) filter).child().dataType()));
+  /** The literals of a filter, and the members of its sets. */
+  static List literals(Expression filter) {
+    List literals = new ArrayList();
+    ArrayDeque waiting = new ArrayDeque();
+    waiting.push(filter);
+    while (!waiting.isEmpty()) {
+      Expression part = (Expression) waiting.pop();
+      if (part instanceof Literal) {
+        literals.add(part);
       }
-    }
-    scala.collection.Iterator children = filter.children().iterator();
-    while (children.hasNext()) {
-      literals((Expression) children.next(), literals);
+      if (part instanceof InSet) {
+        scala.collection.Iterator members = ((InSet) part).hset().iterator();
+        while (members.hasNext()) {
+          literals.add(new Literal(members.next(), ((InSet) part).child().dataType()));
+        }
+      }
+      scala.collection.Iterator children = part.children().iterator();
+      while (children.hasNext()) {
+        waiting.push(children.next());
+      }
     }
     return literals;
   }

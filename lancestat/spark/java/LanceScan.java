@@ -68,9 +68,8 @@ final class LanceScan implements SupportsReportStatistics, Batch, Explained {
         JsonNode reply = table.ask(request("estimate"));
         statistics = new Estimate(reply, columns);
         explanation = reply.get("explanation").asText();
-      } catch (Exception error) {
-        LanceRelation.LOG.warn(
-            "no column statistics for " + table.name + ": " + error.getMessage());
+      } catch (Throwable error) {
+        Failure.survived("no column statistics for " + table.name, error);
         statistics = new Estimate(table.rows, table.size);
       }
     }

@@ -71,18 +71,26 @@ final class LanceScanBuilder extends FileScanBuilder
 
   // One row is the whole result, except where rows are counted: see Aggregates.
   public boolean supportCompletePushDown(Aggregation aggregation) {
-    return Aggregates.translate(aggregation, table.schema) != null
-        && !Aggregates.countsRows(aggregation);
+    return translated(aggregation) != null && !Aggregates.countsRows(aggregation);
+  }
+
+  ArrayNode translated(Aggregation aggregation) {
+    try {
+      return Aggregates.translate(aggregation, table.schema);
+    } catch (Throwable error) {
+      Failure.survived("aggregates of " + table.name + " stay", error);
+      return null;
+    }
   }
 
   public boolean pushAggregation(Aggregation aggregation) {
-    ArrayNode translated = Aggregates.translate(aggregation, table.schema);
+    ArrayNode translated = translated(aggregation);
     if (translated == null) {
       return false;
     }
-    ObjectNode request = question.request("aggregate");
-    request.set("aggregates", translated);
     try {
+      ObjectNode request = question.request("aggregate");
+      request.set("aggregates", translated);
       JsonNode decision = question.ask(request);
       question.aggregates = decision;
       if (decision.hasNonNull("values")) {
@@ -90,9 +98,9 @@ final class LanceScanBuilder extends FileScanBuilder
         Object[][] rows = Aggregates.rows(aggregation, decision.get("values"), schema);
         answered = new AggregateScan(question, shown(aggregation), schema, rows);
       }
-    } catch (Exception error) {
-      // No query fails for want of an answer.
-      LanceRelation.LOG.warn("aggregates of " + table.name + " stay: " + error.getMessage());
+    } catch (Throwable error) {
+      question.aggregates = null;
+      Failure.survived("aggregates of " + table.name + " stay", error);
     }
     return answered != null;
   }

@@ -11,6 +11,7 @@ import org.apache.spark.api.python.ChainedPythonFunctions;
 import org.apache.spark.sql.connector.catalog.SupportsRead;
 import org.apache.spark.sql.connector.catalog.Table;
 import org.apache.spark.sql.connector.catalog.TableCapability;
+import org.apache.spark.sql.connector.catalog.TruncatableTable;
 import org.apache.spark.sql.connector.read.ScanBuilder;
 import org.apache.spark.sql.types.DataType$;
 import org.apache.spark.sql.types.StructType;
@@ -18,7 +19,7 @@ import org.apache.spark.sql.util.CaseInsensitiveStringMap;
 
 /** A table pinned to one version; `handle` names it to the planner. */
 @SuppressWarnings({"rawtypes", "unchecked"})
-final class LanceTable implements Table, SupportsRead {
+final class LanceTable implements SupportsRead, TruncatableTable {
   final String name;
   final String handle;
   final StructType schema;
@@ -27,6 +28,8 @@ final class LanceTable implements Table, SupportsRead {
   // Of a table that a catalog has loaded; no other is loaded again.
   final String version;
   final String identity;
+  // The catalog that has loaded it, if one of lancestat's has.
+  String catalog;
   final SparkContext context;
   final Function planner;
   final ChainedPythonFunctions reader;
@@ -63,6 +66,18 @@ final class LanceTable implements Table, SupportsRead {
 
   public Set<TableCapability> capabilities() {
     return Collections.singleton(TableCapability.BATCH_READ);
+  }
+
+  /** Spark asks for a table to read before it truncates it. */
+  public boolean truncateTable() {
+    throw NamedCatalog.refusal(catalog);
+  }
+
+  /** A table as lancestat plans it, whoever reads it. */
+  static LanceTable planned(Table table) {
+    return table instanceof LanceTable
+        ? (LanceTable) table
+        : ((ConnectorRelation.ConnectorTable) table).planned;
   }
 
   public ScanBuilder newScanBuilder(CaseInsensitiveStringMap options) {

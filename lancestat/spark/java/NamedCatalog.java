@@ -57,11 +57,18 @@ final class NamedCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   Table loaded(Identifier identifier, ObjectNode question) throws NoSuchTableException {
-    List answer = names.ask(question);
+    List answer;
+    try {
+      answer = names.ask(question);
+    } catch (IllegalStateException error) {
+      throw SparkApi.ofAnalysis(error);
+    }
     if (answer.isEmpty()) {
       throw new NoSuchTableException(identifier);
     }
-    return names.table(answer);
+    Table table = names.table(answer);
+    LanceTable.planned(table).catalog = name;
+    return table;
   }
 
   public boolean tableExists(Identifier identifier) {
@@ -112,6 +119,10 @@ final class NamedCatalog implements TableCatalog, SupportsNamespaces {
   }
 
   RuntimeException refusal() {
+    return refusal(name);
+  }
+
+  static RuntimeException refusal(String name) {
     return new UnsupportedOperationException(
         "the catalog '"
             + name

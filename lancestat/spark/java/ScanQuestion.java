@@ -30,8 +30,9 @@ final class ScanQuestion {
   final ArrayNode filters = LanceRelation.JSON.createArrayNode();
   // Those that the planner does not know, as text.
   final ArrayNode others = LanceRelation.JSON.createArrayNode();
-  // Every row that the filters leave passes them, and Spark does not apply them.
-  boolean isCovered;
+  // The fragments that the filters leave, in runs of their ids, where every row of them passes, and
+  // Spark does not apply the filters; else null.
+  JsonNode covered;
   // The planner's decision on the aggregates that Spark asked for, if it did.
   JsonNode aggregates;
 
@@ -49,14 +50,24 @@ final class ScanQuestion {
   void add(scala.collection.immutable.Seq given) {
     scala.collection.Iterator expressions = given.iterator();
     while (expressions.hasNext()) {
-      Expression filter = (Expression) expressions.next();
+      add((Expression) expressions.next());
+    }
+  }
+
+  // Each filter is one of the known or one of the others, whatever fails.
+  void add(Expression filter) {
+    try {
       ObjectNode node = Filters.translate(filter, table.schema);
-      if (node == null) {
-        others.add(filter.sql());
-      } else {
+      String text = node == null ? Filters.text(filter) : Filters.shown(filter);
+      if (node != null) {
         filters.add(node);
-        pushed.add(Filters.shown(filter));
+        pushed.add(text);
+      } else {
+        others.add(text);
       }
+    } catch (Throwable error) {
+      Failure.survived("a filter of " + table.name + " stays", error);
+      others.add("a condition that cannot be read");
     }
   }
 
@@ -64,12 +75,13 @@ final class ScanQuestion {
   boolean proveCovered() {
     if (others.size() == 0 && filters.size() > 0) {
       try {
-        isCovered = ask(request("covers")).get("covers").asBoolean();
-      } catch (Exception error) {
-        LanceRelation.LOG.warn("filters of " + table.name + " stay: " + error.getMessage());
+        JsonNode answer = ask(request("covers")).get("covers");
+        covered = answer.isNull() ? null : answer;
+      } catch (Throwable error) {
+        Failure.survived("filters of " + table.name + " stay", error);
       }
     }
-    return isCovered;
+    return covered != null;
   }
 
   ObjectNode request(String op) {
@@ -78,7 +90,7 @@ final class ScanQuestion {
     request.put("table", table.handle);
     request.set("filters", filters);
     request.set("others", others);
-    request.put("covered", isCovered);
+    request.set("covered", covered);
     request.set("aggregation", aggregates);
     request.set("conf", LanceRelation.JSON.valueToTree(conf));
     ObjectNode lowered = request.putObject("options");
@@ -113,7 +125,7 @@ final class ScanQuestion {
     ScanQuestion that = (ScanQuestion) other;
     return table.equals(that.table)
         && filters.equals(that.filters)
-        && isCovered == that.isCovered
+        && (covered == null) == (that.covered == null)
         && options.equals(that.options);
   }
 

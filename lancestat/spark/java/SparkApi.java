@@ -6,7 +6,9 @@ import java.lang.reflect.InvocationTargetException;
 import java.lang.reflect.Method;
 import java.util.Optional;
 import java.util.Set;
+import org.apache.spark.QueryContext;
 import org.apache.spark.api.python.ChainedPythonFunctions;
+import org.apache.spark.sql.AnalysisException;
 import org.apache.spark.sql.catalyst.TableIdentifier;
 import org.apache.spark.sql.catalyst.catalog.TemporaryViewRelation;
 import org.apache.spark.sql.catalyst.plans.logical.LogicalPlan;
@@ -23,6 +25,7 @@ import org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$;
 import org.apache.spark.sql.execution.python.ArrowPythonRunner;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.sql.util.CaseInsensitiveStringMap;
+import org.apache.spark.unsafe.Platform;
 import scala.collection.immutable.Map$;
 import scala.collection.immutable.Nil$;
 
@@ -136,6 +139,43 @@ final class SparkApi {
     Object context = arguments[1];
     Optional version = (Optional) call(context, "timeTravel", new Object[0]);
     return version.isEmpty() && ((Set) call(context, "writePrivileges", new Object[0])).isEmpty();
+  }
+
+  /**
+   * The error of a query that cannot be resolved, which Spark throws for tables that are not there.
+   *
+   * <p>It is thrown where methods do not declare it, as Scala does. A Spark that makes such errors
+   * otherwise gets the error as it is.
+   */
+  static RuntimeException ofAnalysis(RuntimeException error) {
+    scala.Option none = scala.Option.empty();
+    Class[] types =
+        new Class[] {
+          String.class,
+          scala.Option.class,
+          scala.Option.class,
+          scala.Option.class,
+          scala.Option.class,
+          scala.collection.immutable.Map.class,
+          QueryContext[].class
+        };
+    Object[] given =
+        new Object[] {
+          error.getMessage(),
+          none,
+          none,
+          scala.Option.apply(error),
+          none,
+          Map$.MODULE$.empty(),
+          new QueryContext[0]
+        };
+    try {
+      Constructor constructor = AnalysisException.class.getConstructor(types);
+      Platform.throwException((Throwable) constructor.newInstance(given));
+    } catch (ReflectiveOperationException other) {
+      return error;
+    }
+    return error;
   }
 
   /** Calls the method of that name with the fewest arguments that takes all that are given. */

@@ -7,11 +7,12 @@ import logging
 import math
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import InternalError, LancestatError
+from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.row_ranges import split_fragments
 from lancestat.optimizer.aggregates import (
     Aggregate,
@@ -28,7 +29,7 @@ from lancestat.optimizer.estimates import (
 )
 from lancestat.optimizer.explanation import Explanation, pruning_of
 from lancestat.optimizer.table import QueryScan, ReadTable, read_settings
-from lancestat.predicates.filter import Filter, filter_text, read_filters
+from lancestat.predicates.filter import Filter, Unread, filter_text, read_filters
 from lancestat.predicates.filter_sql import exact_conjuncts
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.read.read_task import encode_part, encode_scan
@@ -51,6 +52,9 @@ class PlanningService:
     where Spark would leave aggregates to it, `estimate` once per planned scan, `parts` once per
     executed one, or `verify` where nothing is read or another source reads it, `forget` when the
     JVM has let go of a relation.
+
+    Only what cannot be read fails a query, in `parts` and `verify`. Where anything else fails, a
+    scan is planned as if nothing were known of its table, and the log says so.
     """
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
@@ -81,15 +85,16 @@ class PlanningService:
         A failure is an answer too, `{"error": ...}`: the JVM goes on without statistics, or fails
         the query with that error.
         """
-        message: Message = json.loads(question)
+        message: Message = {}
         try:
+            message = json.loads(question)
             return json.dumps(self._answers[message["op"]](message))
         except LancestatError as error:
             problem = error
-        except Exception as error:
-            table = self._tables.get(message["table"])
-            secrets = secret_values(table.storage_options if table else None)
-            cause = redact_line(f"{type(error).__name__}: {error}", secrets)
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            cause = _cause(error, self._tables.get(message.get("table", "")))
             problem = InternalError(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})
@@ -114,13 +119,17 @@ class PlanningService:
 
     def _covers(self, message: Message) -> Message:
         table = self._tables[message["table"]]
-        filters = read_filters(message["filters"], table.fields)
+        filters = _filters(message, table)
         settings = read_settings(message["conf"], message["options"])
-        return {"covers": settings.pushdown and table.fragments.covers(filters)}
+        if not (settings.pushdown and table.fragments.covers(filters)):
+            return {"covers": None}
+        remaining = remaining_fragments(table, filters)
+        every = (fragment.id for fragment in table.snapshot.fragments)
+        return {"covers": _runs(every if remaining is None else remaining.fragment_ids)}
 
     def _aggregate(self, message: Message) -> Message:
         table = self._tables[message["table"]]
-        filters = read_filters(message["filters"], table.fields)
+        filters = _filters(message, table)
         settings = read_settings(message["conf"], message["options"])
         aggregates = [
             Aggregate(Function(asked["function"]), asked["column"])
@@ -140,7 +149,7 @@ class PlanningService:
 
     def _estimate(self, message: Message) -> Message:
         table = self._tables[message["table"]]
-        filters = read_filters(message["filters"], table.fields)
+        filters = _filters(message, table)
         settings = read_settings(message["conf"], message["options"])
         scan_estimate = estimate(
             table,
@@ -148,7 +157,7 @@ class PlanningService:
             filters,
             settings,
             self._clock(),
-            is_covered=message["covered"],
+            is_covered=message["covered"] is not None,
         )
         self._log_refusal(table, scan_estimate)
         left = message["aggregation"]
@@ -165,17 +174,12 @@ class PlanningService:
     def _parts(self, message: Message) -> Message:
         table = self._tables[message["table"]]
         columns: Sequence[str] = message["columns"]
-        filters = read_filters(message["filters"], table.fields)
         # No task opens a table of which all fragments are ruled out.
         table.verify()
-        if message["covered"] and not table.fragments.covers(filters):
-            raise InternalError(f"the proof for the filters of '{table.name}' is gone")
-        remaining = remaining_fragments(table, filters)
-        sql, _ = exact_conjuncts(filters, table.fields)
-        fragments = table.snapshot.fragments
-        if remaining is not None:
-            left = set(remaining.fragment_ids)
-            fragments = tuple(fragment for fragment in fragments if fragment.id in left)
+        left, sql = self._selection(table, message)
+        fragments = tuple(
+            fragment for fragment in table.snapshot.fragments if left is None or fragment.id in left
+        )
         width = decoded_size(1, [table.fields[name] for name in columns], {})
         scan = QueryScan(
             pin=table.snapshot.pin,
@@ -192,6 +196,25 @@ class PlanningService:
             limit=message["limit"],
         )
         return {"scan": encode_scan(scan), "parts": [encode_part(part) for part in parts]}
+
+    def _selection(self, table: ReadTable, message: Message) -> tuple[set[int] | None, str | None]:
+        """Return the fragments to read, None for all of them, and the filter that Lance applies."""
+        covered = message["covered"]
+        proven = None if covered is None else {id for a, b in covered for id in range(a, b + 1)}
+        try:
+            filters = _filters(message, table)
+            remaining = remaining_fragments(table, filters)
+            sql, _ = exact_conjuncts(filters, table.fields)
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            # Spark applies the filters, unless they are proven.
+            cause = _cause(error, table)
+            _log.warning("nothing is ruled out of a scan of '%s': %s", table.name, cause)
+            return proven, None
+        if proven is not None or remaining is None:
+            return proven, sql
+        return set(remaining.fragment_ids), sql
 
     def _verify(self, message: Message) -> Message:
         self._tables[message["table"]].verify()
@@ -213,7 +236,10 @@ class PlanningService:
         """Keep an explanation, and return its name."""
         ids = scan_estimate.fragment_ids
         fragments = len(table.snapshot.fragments)
+        known = [filter for filter in filters if not isinstance(filter, Unread)]
         others = tuple(message["others"])
+        # The planner and this process disagree about what a filter is.
+        others += (_UNREAD_TEXT,) * (len(filters) - len(known) - len(others))
         explanation = Explanation(
             table=table.name,
             version=table.snapshot.version,
@@ -223,11 +249,11 @@ class PlanningService:
             columns=scan_estimate.columns,
             fragments=fragments,
             fragments_scanned=fragments if ids is None else len(ids),
-            filters=tuple(map(filter_text, filters)),
+            filters=tuple(map(filter_text, known)),
             table_rows=table.snapshot.rows,
             other_filters=others,
-            is_covered=message["covered"],
-            pruning=None if decision and decision.use else pruning_of(table, filters, others, ids),
+            is_covered=message["covered"] is not None,
+            pruning=None if decision and decision.use else pruning_of(table, known, others, ids),
             aggregates=decision,
         )
         name = uuid.uuid4().hex
@@ -250,6 +276,31 @@ class PlanningService:
             verdict.reason.value,
             verdict.detail,
         )
+
+
+_UNREAD_TEXT = filter_text(Unread())
+
+
+def _filters(message: Message, table: ReadTable) -> list[Filter]:
+    """Return a filter for each that the scan has, known or not."""
+    filters = read_filters(message["filters"], table.fields)
+    return [*filters, *(Unread() for _ in message["others"])]
+
+
+def _runs(ids: Iterable[int]) -> list[list[int]]:
+    """Return numbers as the first and the last of each run of them, ascending."""
+    runs: list[list[int]] = []
+    for id in sorted(ids):
+        if runs and runs[-1][1] == id - 1:
+            runs[-1][1] = id
+        else:
+            runs.append([id, id])
+    return runs
+
+
+def _cause(error: BaseException, table: ReadTable | None) -> str:
+    secrets = secret_values(table.storage_options if table else None)
+    return redact_line(f"{type(error).__name__}: {error}", secrets)
 
 
 def _column(column: ColumnEstimate) -> Message:

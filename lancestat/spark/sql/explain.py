@@ -166,6 +166,7 @@ _FIELDS_SHOWN = 12
 _WRAPPERS = ("WholeStageCodegen", "InputAdapter", "ColumnarToRow", "ResultQueryStage")
 _NEAREST_BY = "LancestatNearestBy"
 _FORMAT = "lancestat"
+_NOT_PLANNED = "lancestat could not plan it, so Spark has no statistics of it; the log says why"
 _OF_FORMAT = (
     "the format lancestat is a Python data source: Spark asks it for no statistics, and prunes and "
     "pushes nothing but filters; lancestat.read_table can"
@@ -320,7 +321,9 @@ class _Reader:
             is_format = leaf.scan().getClass().getSimpleName() == "PythonScan" and table == _FORMAT
             return ScanLine(table, rows, size_bytes, note=_OF_FORMAT if is_format else None)
         name = relations.explanation(leaf.scan())
-        explanation = None if name is None else planning_service().explanation(name)
+        if name is None:
+            return ScanLine(table, rows, size_bytes, note=_NOT_PLANNED)
+        explanation = planning_service().explanation(name)
         if explanation is None:
             return ScanLine(table, rows, size_bytes, note="its planning is not remembered any more")
         if explanation.aggregates is None:
