@@ -460,6 +460,76 @@ def test_joins_within_bigger_queries(session: SparkSession, searches: Searches, 
     assert rows
 
 
+# The left rows that are searched, by the condition of a query.
+ON_THE_LEFT = {
+    "l_id < 5": 5,
+    "l_id < 5 and r_id > 2 and l_id < r_id": 5,
+    "l_id + 1 < 5 and rand(7) < 2": 4,
+    "l_name like '%1' and length(l_name) > 11": 1,
+    "l_id in (select r_id from right_side where r_id % 4 = 0)": 3,
+    "l_id not in (select r_id from right_side where r_id % 4 = 0)": 9,
+    "not exists (select 1 from right_side o where o.r_id = l_id and o.r_id > 3)": 4,
+    "l_id = (select max(r_id) from right_side where r_id < 7)": 1,
+    "exists (select 1 from right_side o where o.r_id = l_id + d and o.r_id > 3)": 12,
+    "r_id > 2 or l_id < 5": 12,
+    "d < 2": 12,
+    "l_id > 99": 0,
+}
+
+
+@pytest.mark.parametrize("kind", ["", "LEFT OUTER"])
+@pytest.mark.parametrize("condition", ON_THE_LEFT)
+def test_left_rows_that_a_condition_drops_are_not_searched(
+    session: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    kind: str,
+    condition: str,
+) -> None:
+    view(session, "left_side", floats(19, 12, 4))
+    view(session, "right_side", floats(20, 30, 4))
+    searched: list[int] = []
+    start = nearest_by.run_join
+
+    def counted(engine: Any, work: Any, frames: Any, names: Any) -> Any:
+        searched.append(frames["left"].count())
+        return start(engine, work, frames, names)
+
+    monkeypatch.setattr(nearest_by, "run_join", counted)
+    text = f"SELECT l_id, r_id FROM ({query('vector_l2_distance', kind=kind)}) WHERE {condition}"
+    rows = session.sql(text).collect()
+    assert searched == [ON_THE_LEFT[condition]]
+    with sparks_own(session):
+        assert sorted(map(str, rows)) == sorted(map(str, session.sql(text).collect()))
+
+
+@pytest.mark.parametrize("is_ours", [True, False])
+def test_conditions_around_a_join_reach_its_left_side(session: SparkSession, is_ours: bool) -> None:
+    """A vector of another length is an error, unless its row is dropped: by a filter or a join."""
+    view(session, "left_side", [*floats(8, 5, 3), [1.0, 2.0]])
+    view(session, "right_side", floats(9, 5, 3))
+    joined = f"({query('vector_l2_distance')})"
+    keys = "(select r_id as l_id from right_side where r_id < 4)"
+    session.conf.set(ENABLED, str(is_ours).lower())
+    try:
+        for text, left_rows in {
+            f"select * from {joined} where l_id < 5": 5,
+            f"select * from (select l_id as x, r_id from {joined}) where x <> 5": 5,
+            f"select * from {joined} where l_name <> 'left_side 5' and r_id >= 0": 5,
+            f"select l_id from {joined} j left semi join {keys} k on j.l_id = k.l_id": 4,
+            f"select l_id from {joined} union all select 0 where false": None,
+            f"select j.l_id from {joined} j join {keys} k on j.l_id = k.l_id and k.l_id < 4": 4,
+            f"select l_id, count(*) from {joined} group by l_id having l_id < 2": 2,
+        }.items():
+            frame = session.sql(text)
+            if left_rows is None:
+                with pytest.raises(Exception, match="VECTOR_DIMENSION_MISMATCH"):
+                    frame.collect()
+            else:
+                assert len({row[0] for row in frame.collect()}) == left_rows, text
+    finally:
+        session.conf.set(ENABLED, "true")
+
+
 def test_a_data_frame_joined_with_itself(session: SparkSession) -> None:
     view(session, "left_side", floats(21, 8, 4))
     view(session, "right_side", floats(22, 20, 4))

@@ -26,8 +26,9 @@ public final class NearestByExtension extends AbstractFunction1 {
 
   public Object apply(Object extensions) {
     SparkSessionExtensions injected = (SparkSessionExtensions) extensions;
-    injected.injectPostHocResolutionRule(new Make(true));
-    injected.injectPlannerStrategy(new Make(false));
+    injected.injectPostHocResolutionRule(new Make(NearestByRule.class));
+    injected.injectOptimizerRule(new Make(NearestByPushdown.class));
+    injected.injectPlannerStrategy(new Make(NearestByStrategy.class));
     return BoxedUnit.UNIT;
   }
 
@@ -60,7 +61,8 @@ public final class NearestByExtension extends AbstractFunction1 {
     if (isInstalled(session)) {
       return null;
     }
-    // The session has made its rules already, and Spark offers no way to add one.
+    // The session has made its rules already, and Spark offers no way to add one; those of the
+    // optimizer it asks for anew with each query.
     Analyzer analyzer = session.sessionState().analyzer();
     Field rules = field(analyzer.getClass(), "postHocResolutionRules");
     if (rules == null) {
@@ -117,16 +119,21 @@ public final class NearestByExtension extends AbstractFunction1 {
     return null;
   }
 
-  /** Makes the rule or the strategy of a new session. */
+  /** Makes a rule or the strategy of a new session. */
   static final class Make extends AbstractFunction1 {
-    final boolean isRule;
+    final Class made;
 
-    Make(boolean isRule) {
-      this.isRule = isRule;
+    Make(Class made) {
+      this.made = made;
     }
 
     public Object apply(Object session) {
-      return isRule ? (Object) new NearestByRule() : (Object) new NearestByStrategy();
+      if (made == NearestByRule.class) {
+        return new NearestByRule();
+      }
+      return made == NearestByPushdown.class
+          ? (Object) new NearestByPushdown()
+          : (Object) new NearestByStrategy();
     }
   }
 }
