@@ -40,6 +40,12 @@ def carried_error(text: str) -> LancestatError | None:
     return None if kind is None else kind(payload["message"], hint=payload["hint"])
 
 
+def carried_by(error: Exception) -> LancestatError | None:
+    """Return the error that an exception of PySpark carries, in its text or in its causes."""
+    # The text of an AnalysisException is its message alone.
+    return carried_error(f"{error}\n{getattr(error, '_stackTrace', '')}")
+
+
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
 # The line after the frames of a Python worker's traceback.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)

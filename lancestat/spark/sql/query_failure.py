@@ -18,7 +18,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.redact import redact_line
-from lancestat.spark.session.failure import carried_error, cause, is_cancelled
+from lancestat.spark.session.failure import carried_by, cause, is_cancelled
 from lancestat.spark.session.start import VIEW_SCHEMA
 from lancestat.spark.session.versions import condition, query_contexts
 
@@ -105,7 +105,7 @@ def explain_failure(
     """
     from pyspark.errors import AnalysisException, ParseException
 
-    carried = carried_error(str(error))
+    carried = carried_by(error)
     if carried is not None:
         return carried
     error = _unwrapped(error)
