@@ -510,8 +510,10 @@ CONDITIONS: dict[str, list[Any]] = {
     "c2 = 1 or c7 = 'a'": [
         {
             "op": "or",
-            "left": {"op": "=", "column": "c2", "type": "bigint", "value": "1"},
-            "right": {"op": "=", "column": "c7", "type": "string", "value": "a"},
+            "operands": [
+                {"op": "=", "column": "c2", "type": "bigint", "value": "1"},
+                {"op": "=", "column": "c7", "type": "string", "value": "a"},
+            ],
         }
     ],
     "(c2 = 1 or n.a = 1) and c1 = 2Y": [
