@@ -31,6 +31,7 @@ from lancestat.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    Unread,
     leaves,
 )
 from lancestat.statistics.column_type import TO_MICROSECONDS
@@ -122,7 +123,9 @@ def conditions(filters: Sequence[Filter], unreported: Collection[str] = ()) -> l
         part = waiting.pop()
         if isinstance(part, And):
             waiting += [part.left, part.right]
-        elif all(_is_unestimated(leaf, unreported) for leaf in leaves(part)):
+        elif not isinstance(part, Unread) and all(
+            _is_unestimated(leaf, unreported) for leaf in leaves(part)
+        ):
             unestimated.append(part)
     return unestimated
 
@@ -198,6 +201,8 @@ def _outcome(condition: Filter, sample: pa.Table) -> pa.ChunkedArray:
             micros = _micros(sample.column(column))
             equal = (_compared(micros, Operator.EQUAL, literal) for literal in literals)
             return reduce(pc.or_kleene, equal, pa.repeat(False, sample.num_rows))
+        case Unread():
+            return pa.nulls(sample.num_rows, pa.bool_())
         case _:
             assert_never(condition)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
 from lancestat.optimizer.pruning import may_match, must_match
+from lancestat.optimizer.sampling import conditions
 from lancestat.predicates.filter import (
     DEEPEST,
     And,
@@ -216,3 +217,9 @@ def test_nothing_is_known_of_an_unread_filter() -> None:
         assert must_match([unread], bounds, 3).tolist() == [False] * 3
         assert to_lance(unread, FIELDS) is None
         assert columns_of(unread) == frozenset()
+
+
+def test_no_sample_counts_an_unread_filter() -> None:
+    assert conditions([Unread(), Not(IsNull("i8"))], ["i8"]) == conditions(
+        [Not(IsNull("i8"))], ["i8"]
+    )
