@@ -183,6 +183,16 @@ class FoundTableMissing(LakeError):
     )
 
 
+class DatasetUnreadable(LakeError):
+    """Lance refuses to read a dataset, or has not enough memory to; its files may be whole."""
+
+    code = "LS220"
+    remedy = (
+        "The message ends with Lance's own error. Exclude the column that it names, give the "
+        "process more memory, or upgrade pylance."
+    )
+
+
 class NameNotEncodable(LakeError):
     """Python's encoding of file names lacks a character of a folder or a file.
 

@@ -383,7 +383,7 @@ class CatalogClient:
                 hint=f"check the properties of the catalog '{self.name}' in the target",
             )
         is_passing = kind in _PASSING and not is_no_url(error)
-        if is_passing or isinstance(error, _NoAnswerError) or cause is Cause.UNREACHABLE:
+        if is_passing or isinstance(error, _NoAnswerError) or cause in _SILENT:
             return CatalogUnreachable(
                 f"the catalog '{self.name}' does not answer ({reason})",
                 hint="check the properties of the catalog in the target, and the network",
@@ -454,6 +454,7 @@ class CatalogClient:
         return sorted(names)
 
 
+_SILENT = (Cause.CATALOG, Cause.UNREACHABLE)
 _PASSING = ("ServiceUnavailableError", "ThrottlingError", "InternalError")
 
 

@@ -14,9 +14,11 @@ from urllib.parse import quote
 
 from lancestat.errors import (
     AccessDenied,
+    CatalogUnreachable,
     DatasetDamaged,
     DatasetMisconfigured,
     DatasetMissing,
+    DatasetUnreadable,
     LakeError,
     StoreUnreachable,
     UnsupportedDataset,
@@ -39,8 +41,10 @@ class Cause(Enum):
     ABSENT = "absent"
     TRUNCATED = "truncated"
     NOT_FOUND = "not found"
+    CATALOG = "catalog"
     UNREACHABLE = "unreachable"
     NO_MEMORY = "no memory"
+    REFUSED = "refused"
     UNKNOWN = "unknown"
 
 
@@ -80,8 +84,10 @@ _PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
         (Cause.ABSENT, r"dataset at path .*was not found"),
         (Cause.NOT_FOUND, r"\bnot found\b|no such|nosuchbucket|not a directory|os error 2\)"),
         (Cause.TRUNCATED, r"\b416\b|range not satisfiable"),
+        (Cause.CATALOG, r"\bnamespace error:"),
         (Cause.UNREACHABLE, rf"{_NO_ANSWER}|unreachable|status code: 5\d\d"),
         (Cause.NO_MEMORY, r"out of memory"),
+        (Cause.REFUSED, r"\bduplicate column name\b|\bno field named\b"),
     )
 )
 _STORE = re.compile(
@@ -175,7 +181,10 @@ _CLASSES: dict[Cause, type[LakeError]] = {
     Cause.UNSUPPORTED: UnsupportedDataset,
     Cause.ABSENT: DatasetMissing,
     Cause.NOT_FOUND: DatasetMissing,
+    Cause.CATALOG: CatalogUnreachable,
     Cause.UNREACHABLE: StoreUnreachable,
+    Cause.NO_MEMORY: DatasetUnreadable,
+    Cause.REFUSED: DatasetUnreadable,
 }
 RESTORE = "an earlier version of the dataset may still be whole: restore it with Lance"
 # Message and hint; the hint of a dataset that is missing names its neighbours.
@@ -192,6 +201,14 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
     DatasetDamaged: (
         "{uri} cannot be read: its files are damaged or incomplete",
         RESTORE,
+    ),
+    DatasetUnreadable: (
+        "Lance does not read {uri}",
+        "its files may be whole: the message ends with Lance's own error",
+    ),
+    CatalogUnreachable: (
+        "the catalog of {uri} does not tell its versions",
+        "check the properties of the catalog in the target, and the network",
     ),
     StoreUnreachable: (
         "the store of {uri} does not answer",

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from lance.bitmap import Bitmap
 
 
+UNREADABLE_NAME = "Lance cannot read a column of this name"
+
+
+def is_readable_name(name: str) -> bool:
+    """Whether Lance can read a column by its name: `*` is all columns there, and not one."""
+    return bool(name) and "`" not in name and name != "*"
+
+
 @dataclass(frozen=True, slots=True)
 class Field:
     """A top-level column; `id` is Lance's field id, `spark_type` its Spark catalog string.

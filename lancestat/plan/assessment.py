@@ -8,7 +8,7 @@ from datetime import datetime
 
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.history import History
-from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
 from lancestat.manifest.guard import Verdict
 from lancestat.manifest.wire import PublishedStatistics
 from lancestat.plan.coverage import Rewritten
@@ -135,8 +135,8 @@ def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
     if type is None:
         type_name = field.spark_type or str(field.type)
         return AvailableColumn(field.name, None, f"type {type_name} has no statistics")
-    if "`" in field.name:
-        return AvailableColumn(field.name, None, "Lance cannot read a name with a backtick")
+    if not is_readable_name(field.name):
+        return AvailableColumn(field.name, None, UNREADABLE_NAME)
     return AvailableColumn(field.name, type.kind.value)
 
 

@@ -83,3 +83,18 @@ def test_every_error_has_its_own_message() -> None:
         ]
     }
     assert len(messages) == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("Invalid user input: Duplicate column name: a", "LS220"),
+        ("Invalid user input: Schema error: No field named x.", "LS220"),
+        ("out of memory", "LS220"),
+        ("Namespace error: Internal error: Failed to execute request", "LS211"),
+        ("Invalid user input: the file has no magic number", "LS204"),
+        ("LanceError(IO): protobuf error: failed to decode Protobuf message", "LS204"),
+    ],
+)
+def test_what_lance_refuses_is_no_damage(text: str, code: str) -> None:
+    assert lake_error(OSError(text), "/data/t.lance").code == code

@@ -13,7 +13,7 @@ from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
 from lancestat.lake.row_counts import count_rows
 from lancestat.lake.row_ranges import RowRange
-from lancestat.lake.snapshot import Pin, pin_of
+from lancestat.lake.snapshot import Pin, is_readable_name, pin_of
 from lancestat.spark.read.filtered_rows import FilteredRows
 from lancestat.spark.session.arrow_types import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
 
@@ -71,7 +71,7 @@ def read_range(
     Raises:
         LakeError: a column's name, the fragment or its files cannot be read; says which.
     """
-    unreadable = [name for name in columns if not name or "`" in name]
+    unreadable = [name for name in columns if not is_readable_name(name)]
     if unreadable:
         what = f"column {unreadable[0]!r} of {dataset.uri} has a name that Lance cannot read"
         hint = "exclude it under columns, or rename it"

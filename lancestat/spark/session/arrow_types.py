@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lancestat.lake.snapshot import Field
+from lancestat.lake.snapshot import UNREADABLE_NAME, Field, is_readable_name
 from lancestat.lake.spark_type import BLOB
 from lancestat.spark.session.versions import has_time_type
 
@@ -28,8 +28,8 @@ def unreadable(fields: Iterable[Field]) -> dict[str, str]:
             or (_TIME.search(field.spark_type) and not has_time_type())
         ):
             reasons[field.name] = f"Spark has no type for {field.type}"
-        elif not field.name or "`" in field.name or field.name == "*":
-            reasons[field.name] = "Lance cannot read a column of this name"
+        elif not is_readable_name(field.name):
+            reasons[field.name] = UNREADABLE_NAME
     return reasons
 
 
