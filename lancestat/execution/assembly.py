@@ -20,6 +20,7 @@ from lancestat.manifest.wire import (
     COMPUTED_AT_VERSION,
     encode_kept,
     encode_statistics,
+    is_altered,
     restamp,
     same_statistics,
 )
@@ -291,7 +292,7 @@ class TableWorkspace:
     def _landed(self, values: Mapping[str, str], even_late: bool) -> Pin | None:
         table = self.table
         is_tagged = table.config.get(COMPUTED_AT_VERSION) == str(table.version)
-        if is_tagged and same_statistics(table.config, values):
+        if is_tagged and same_statistics(table.config, values) and not is_altered(table.config):
             return table.pin
         publication = Publication(table.pin, values, table.config, self.run_id)
         landing = commit(publication, storage_options=self.storage_options, even_late=even_late)

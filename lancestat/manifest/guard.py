@@ -27,6 +27,7 @@ class GuardReason(str, Enum):
     UNKNOWN_FORMAT = "unknown_format"
     INCOMPLETE = "incomplete"
     MALFORMED = "malformed"
+    ALTERED = "altered"
     SCHEMA_CHANGED = "schema_changed"
     STALE = "stale"
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import Enum
+from hashlib import sha256
 from typing import Any
 
 from lancestat.errors import UnsupportedColumn
@@ -34,9 +35,10 @@ NEWEST_FRAGMENT = "lance.stats.newestFragment"
 WRITER = "lance.stats.writer"
 
 FORMAT_VERSION = "1"
-# Of lancestat's rules for what is published of a column. Those of revision 1, which is not named,
-# left NaN out of bounds, and published distinct counts without bounds.
-REVISION = 2
+# Of lancestat's rules for what is published. Those of revision 1, which is not named, left NaN out
+# of bounds, and published distinct counts without bounds. Those of revision 2 had no digest.
+REVISION = 3
+_FIRST_WITH_DIGEST = 3
 COLUMN_VERSION = 2
 MAX_VALUE_LENGTH = 256
 
@@ -44,7 +46,7 @@ _LARGEST_COUNT = 2**63 - 1
 _SUFFIXES = frozenset(("version", *(statistic.key for statistic in STATISTICS)))
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
-_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})")
+_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})(?::([0-9a-f]{64}))?")
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
 
@@ -55,6 +57,7 @@ class Flaw(str, Enum):
     UNKNOWN_FORMAT = "unknown_format"
     INCOMPLETE = "incomplete"
     MALFORMED = "malformed"
+    ALTERED = "altered"
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,15 +89,10 @@ class PublishedStatistics:
     newest_fragment: str | None = None
     revision: int | None = None
 
-    def is_outdated(self, types: Mapping[str, ColumnType]) -> bool:
-        """Whether lancestat wrote them by earlier rules, and would publish others now."""
-        if self.revision is None or self.revision >= REVISION:
-            return False
-        return any(
-            types[name].kind is Kind.FLOAT or (column.minimum is None and column.distinct)
-            for name, column in self.columns.items()
-            if types[name].kind in BOUNDED_KINDS
-        )
+    @property
+    def is_outdated(self) -> bool:
+        """Whether lancestat wrote them by earlier rules."""
+        return self.revision is not None and self.revision < REVISION
 
 
 def encode_statistics(
@@ -124,15 +122,14 @@ def encode_statistics(
     entries = {
         VERSION: FORMAT_VERSION,
         COMPLETE: "true",
-        COMPUTED_AT_VERSION: str(computed_at_version),
-        WRITER: _writer(REVISION, computed_at_version),
         COMPUTED_AT: format_instant(computed_at),
         NUM_ROWS: str(rows),
         SCHEMA_HASH: schema_hash,
     }
     if newest_fragment is not None:
         entries[NEWEST_FRAGMENT] = newest_fragment
-    return entries | _encode_columns(columns, are_published=True)
+    entries |= _encode_columns(columns, are_published=True)
+    return _signed(entries, REVISION, computed_at_version)
 
 
 def encode_kept(
@@ -231,6 +228,12 @@ def decode_statistics(
             Flaw.MALFORMED,
             f"{COMPUTED_AT_VERSION} is {spelled(config.get(COMPUTED_AT_VERSION))}, not a version",
         )
+    if is_altered(config):
+        return Unreadable(
+            Flaw.ALTERED,
+            "they are not the entries that lancestat wrote: some were changed, added or removed "
+            "since",
+        )
     columns: dict[str, PublishedColumn] = {}
     dropped: dict[str, str] = {}
     revision = written_revision(config)
@@ -282,6 +285,30 @@ def written_revision(config: Mapping[str, str]) -> int | None:
     return int(written[1]) if written[2] == config.get(COMPUTED_AT_VERSION) else None
 
 
+def is_altered(config: Mapping[str, str]) -> bool:
+    """Whether the entries that lancestat wrote were changed since, or others added to them.
+
+    A digest guards against accidents, not against someone who computes it anew. Where the tag too
+    is another one, something else has written statistics since; but not if all the rest is as
+    lancestat wrote it.
+    """
+    written = _WRITER.fullmatch(config.get(WRITER, ""))
+    # What the mark of a later release says of its entries is not known.
+    if written is None or not _FIRST_WITH_DIGEST <= int(written[1]) <= REVISION:
+        return False
+    is_same_tag = config.get(COMPUTED_AT_VERSION) == written[2]
+    is_as_written = _digest({**config, COMPUTED_AT_VERSION: written[2]}) == written[3]
+    return is_same_tag != is_as_written
+
+
+def _digest(config: Mapping[str, str]) -> str:
+    """Return the SHA-256 of a config's statistics, without the entry that holds it."""
+    entries = published_entries(config)
+    entries.pop(WRITER, None)
+    text = "".join(f"{key}\0{entries[key]}\0" for key in sorted(entries))
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
 def newest_fragment(config: Mapping[str, str]) -> str | None:
     """Return the digest of the newest fragment that statistics name, None where they name none."""
     return None if written_revision(config) is None else config.get(NEWEST_FRAGMENT)
@@ -303,6 +330,8 @@ def writer_of(config: Mapping[str, str]) -> Writer:
     """
     if not published_entries(config):
         return Writer.NOBODY
+    if is_altered(config):
+        return Writer.LANCESTAT
     revision = written_revision(config)
     if revision is None:
         return Writer.OTHER
@@ -331,17 +360,19 @@ def column_count(keys: Iterable[str]) -> int:
 
 
 def tagged(encoded: Mapping[str, str], version: int) -> dict[str, str]:
-    """Return statistics with the tag of a version; those of another writer become lancestat's."""
-    revision = written_revision(encoded)
-    return {
-        **encoded,
-        COMPUTED_AT_VERSION: str(version),
-        WRITER: _writer(REVISION if revision is None else revision, version),
-    }
+    """Return statistics that lancestat made with the tag of a version.
+
+    Earlier releases took those of other writers for their own: they count as theirs.
+    """
+    return _signed(encoded, written_revision(encoded) or _FIRST_WITH_DIGEST - 1, version)
 
 
-def _writer(revision: int, version: int) -> str:
-    return f"lancestat/{revision}@{version}"
+def _signed(encoded: Mapping[str, str], revision: int, version: int) -> dict[str, str]:
+    """Return statistics with the tag of a version, and the mark of lancestat for all of them."""
+    entries = {**encoded, COMPUTED_AT_VERSION: str(version)}
+    mark = f"lancestat/{revision}@{version}"
+    is_digested = revision >= _FIRST_WITH_DIGEST
+    return {**entries, WRITER: f"{mark}:{_digest(entries)}" if is_digested else mark}
 
 
 def spelled(text: str | None) -> str:
@@ -494,11 +525,10 @@ def plan_updates(config: Mapping[str, str], encoded: Mapping[str, str]) -> dict[
 def same_statistics(config: Mapping[str, str], encoded: Mapping[str, str]) -> bool:
     """Whether a config says the same about the rows; stamps of time and version may differ.
 
-    Statistics by earlier rules do not, whose bounds mean something else.
+    Statistics by earlier rules do not, whose bounds mean something else, nor do those of others.
     """
-    if (written_revision(config) or REVISION) != (written_revision(encoded) or REVISION):
-        return False
-    return unstamped(config) == unstamped(encoded)
+    is_same_writer = written_revision(config) == written_revision(encoded)
+    return is_same_writer and unstamped(config) == unstamped(encoded)
 
 
 def unstamped(config: Mapping[str, str]) -> dict[str, str]:
@@ -515,8 +545,5 @@ def restamp(
     newest_fragment: str,
 ) -> dict[str, str]:
     """Return the same statistics for another version of the same rows."""
-    return {
-        **tagged(encoded, computed_at_version),
-        COMPUTED_AT: format_instant(computed_at),
-        NEWEST_FRAGMENT: newest_fragment,
-    }
+    stamps = {COMPUTED_AT: format_instant(computed_at), NEWEST_FRAGMENT: newest_fragment}
+    return tagged({**encoded, **stamps}, computed_at_version)

@@ -25,6 +25,7 @@ from lancestat.manifest.wire import (
     PublishedStatistics,
     decode_kept,
     decode_statistics,
+    is_altered,
     newest_fragment,
     same_statistics,
     tagged,
@@ -102,7 +103,8 @@ class TableStatistics:
             config = self.snapshot.config
             is_current = version_tag(config) == self.snapshot.version
             named = newest_fragment(config) or self.snapshot.newest_fragment
-            return config if not is_current or named == self.snapshot.newest_fragment else {}
+            is_meant = not is_current or named == self.snapshot.newest_fragment
+            return config if is_meant or is_altered(config) else {}
         if self.record is None or not self._may_describe(self.record):
             return {}
         return tagged(self.record.values, self.record.version)

@@ -7,7 +7,13 @@ from collections.abc import Mapping
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.history import Effect
 from lancestat.manifest.guard import GuardReason
-from lancestat.manifest.wire import own_keys, published_entries, same_statistics
+from lancestat.manifest.wire import (
+    REVISION,
+    own_keys,
+    published_entries,
+    same_statistics,
+    written_revision,
+)
 from lancestat.plan.actions import Action, Figures, Reason, Skip, TableAction, TableVersion
 from lancestat.plan.assessment import TableAssessment, TableChanges
 from lancestat.plan.coverage import Coverage, cover
@@ -24,11 +30,16 @@ from lancestat.plan.stages import (
 from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.identity import plain_keys
-from lancestat.state.values import PartialIndex
+from lancestat.state.values import PartialIndex, TableRecord
 
 NOTHING_STORED = PartialIndex({}, ())
 
-_UNREADABLE = (GuardReason.UNKNOWN_FORMAT, GuardReason.INCOMPLETE, GuardReason.MALFORMED)
+_UNREADABLE = (
+    GuardReason.UNKNOWN_FORMAT,
+    GuardReason.INCOMPLETE,
+    GuardReason.MALFORMED,
+    GuardReason.ALTERED,
+)
 _ROW_REASONS = {
     Effect.APPENDED: Reason.ROWS_APPENDED,
     Effect.DELETED: Reason.ROWS_DELETED,
@@ -79,29 +90,19 @@ def decide(
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
     if _policy_accepts(assessment, changes):
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), skipped)
-    values = _standing_values(assessment, changes)
+    stand = _stand(assessment, changes)
     record = assessment.record
-    unpublished = assessment.spec.publish is Publish.NONE and values is not None
+    unpublished = assessment.spec.publish is Publish.NONE and stand
     if unpublished and record is not None and record.describes(assessment.snapshot.pin):
         return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), skipped)
     coverage = cover(changes.groups, changes.index, changes.rewrites)
-    unknown = assessment.histograms and coverage.missing
-    if values is None or unknown:
+    remaking = _remaking(assessment, changes, coverage)
+    if not stand or remaking is None:
         reasons = _reasons(assessment, changes)
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
     rewritten = Effect.REWRITTEN in changes.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
-    made = assessment.statistics.remembered
-    stages: tuple[TableStage, ...] = (
-        *_reused(coverage),
-        RestampStatistics(
-            _described(assessment),
-            tuple(sorted(values.items())),
-            tuple(sorted(made.bounds.items())) if made else (),
-            tuple(sorted(made.kept.items())) if made else (),
-        ),
-        _publication(assessment),
-    )
+    stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, _publication(assessment))
     figures = _idle_figures(assessment)
     table = _version(assessment, changes)
     return TableAction(name, "restamp", (reason,), figures, table, stages, skipped)
@@ -172,7 +173,7 @@ def _names(assessment: TableAssessment, *, are_published: bool) -> set[str]:
 
 def _is_outdated(assessment: TableAssessment) -> bool:
     published = assessment.published
-    return published is not None and published.is_outdated(assessment.types)
+    return published is not None and published.is_outdated
 
 
 def _is_altered(assessment: TableAssessment) -> bool:
@@ -203,29 +204,72 @@ def _is_ours(assessment: TableAssessment) -> bool:
     return bool(published and record and record.version == published.version_tag)
 
 
-def _standing_values(
-    assessment: TableAssessment, changes: TableChanges
-) -> Mapping[str, str] | None:
-    """The statistics of an earlier version, if they are whole and describe the rows as they are."""
-    record = assessment.record
+def _stand(assessment: TableAssessment, changes: TableChanges) -> bool:
+    """Whether the statistics of an earlier version are whole and describe the rows as they are."""
     if not _has_histograms(assessment) or _is_outdated(assessment):
-        return None
+        return False
     if not _keeps_unpublished(assessment):
-        return None
+        return False
     if assessment.spec.publish is Publish.NONE:
-        names = tuple(field.name for field in assessment.columns)
-        whole = (
-            record is not None
-            and record.columns == names
-            and record.schema_hash == assessment.schema_hash
-        )
-        stands = whole and record is not None and _rows_stand(assessment, changes)
-        return record.values if stands and record is not None else None
-    if assessment.verdict.reason is not GuardReason.STALE or not _is_intact(assessment):
+        is_whole = _is_whole(assessment)
+    else:
+        is_whole = assessment.verdict.reason is GuardReason.STALE and _is_intact(assessment)
+    return is_whole and _rows_stand(assessment, changes)
+
+
+def _is_whole(assessment: TableAssessment) -> bool:
+    """Whether the record has the wanted columns, under the names and types that they have."""
+    record = assessment.record
+    names = tuple(field.name for field in assessment.columns)
+    return (
+        record is not None
+        and record.columns == names
+        and record.schema_hash == assessment.schema_hash
+    )
+
+
+def _remaking(
+    assessment: TableAssessment, changes: TableChanges, coverage: Coverage
+) -> RestampStatistics | MergePartials | None:
+    """Return how statistics that stand are made again without reading, None where they cannot be.
+
+    What is published is taken over only where lancestat wrote it, and nothing but commits that keep
+    rows came since: a restored version brings back the entries of then.
+    """
+    if assessment.histograms and coverage.missing:
         return None
-    if not _rows_stand(assessment, changes):
-        return None
-    return published_entries(assessment.snapshot.config)
+    version, record = _described(assessment), assessment.record
+    if record is not None and _record_stands(assessment, changes):
+        return _restamp(version, record.values, record)
+    published, history = assessment.published, changes.history
+    is_ours = published is not None and published.revision is not None
+    if is_ours and history.is_complete and history.effects <= _ROWS_STAY:
+        entries = published_entries(assessment.snapshot.config)
+        return _restamp(version, entries, assessment.statistics.remembered)
+    return None if coverage.missing else MergePartials(version)
+
+
+def _restamp(
+    version: int, values: Mapping[str, str], made: TableRecord | None
+) -> RestampStatistics:
+    """Return the stage that keeps values, with what the state alone has of the same rows."""
+    return RestampStatistics(
+        version,
+        tuple(sorted(values.items())),
+        tuple(sorted(made.bounds.items())) if made else (),
+        tuple(sorted(made.kept.items())) if made else (),
+    )
+
+
+def _record_stands(assessment: TableAssessment, changes: TableChanges) -> bool:
+    """Whether the values in the state are those of the rows, by today's rules."""
+    record = assessment.record
+    if record is None or not _is_whole(assessment):
+        return False
+    if assessment.spec.publish is Publish.NONE:
+        return True
+    is_current = written_revision(record.values) == REVISION
+    return is_current and record.content_digest == changes.digest
 
 
 def _rows_stand(assessment: TableAssessment, changes: TableChanges) -> bool:

@@ -17,6 +17,7 @@ from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import (
     COLUMN_PREFIX,
     COMPUTED_AT_VERSION,
+    REVISION,
     SCHEMA_HASH,
     WRITER,
     encode_statistics,
@@ -134,14 +135,16 @@ def test_bounds_of_columns_without_nan_come_back(
     assert len(bounds(world)) == 3
 
 
-def test_tables_without_floats_stay_as_they_are(
+def test_tables_without_floats_get_a_digest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "orders.lance"
     lance.write_dataset(table([1.5, 7.0]).drop_columns(["x"]), path)
     world = World(path)
     run_as_before(world, monkeypatch)
-    assert isinstance(world.action(), Skip)
+    assert world.action().reasons == (Reason.RULES_CHANGED,)
+    assert_settled(world)
+    assert f"lancestat/{REVISION}@" in world.dataset.config()[WRITER]
 
 
 def test_another_hash_of_the_same_schema_costs_no_read(

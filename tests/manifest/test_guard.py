@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
-from lancestat.manifest.wire import encode_statistics
+from lancestat.manifest.wire import WRITER, encode_statistics
 from lancestat.spec.model import StaleBounds
 from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
@@ -29,6 +29,8 @@ def published(**changes: str | None) -> dict[str, str]:
             computed_at=NOON,
         )
     )
+    # As another writer's, which may be anything.
+    del entries[WRITER]
     entries |= {f"lance.stats.{suffix}": text for suffix, text in changes.items()}
     return {key: text for key, text in entries.items() if text is not None}
 
@@ -68,6 +70,7 @@ FLAWS: list[tuple[GuardReason, dict[str, str | None]]] = [
     (GuardReason.UNKNOWN_FORMAT, {"version": "2"}),
     (GuardReason.INCOMPLETE, {"complete": "false"}),
     (GuardReason.MALFORMED, {"computedAtVersion": "-8"}),
+    (GuardReason.ALTERED, {"writer": f"lancestat/3@8:{'0' * 64}"}),
     (GuardReason.SCHEMA_CHANGED, {"schemaHash": "cd" * 32}),
 ]
 

@@ -10,19 +10,27 @@ import pytest
 
 from lancestat.errors import UnsupportedColumn
 from lancestat.manifest.wire import (
+    COMPLETE,
+    COMPUTED_AT_VERSION,
     NEWEST_FRAGMENT,
     REVISION,
+    VERSION,
     WRITER,
     Flaw,
     PublishedColumn,
     PublishedStatistics,
     Unreadable,
+    Writer,
     decode_statistics,
     encode_statistics,
+    is_altered,
     newest_fragment,
+    own_keys,
     plan_updates,
     restamp,
     same_statistics,
+    tagged,
+    writer_of,
 )
 from lancestat.statistics.column_statistics import ColumnStatistics
 from lancestat.statistics.column_type import ColumnType, Kind
@@ -35,15 +43,24 @@ TYPES = {"id": BIGINT, "name": STRING, "day": DATE, "x": DOUBLE}
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone.utc)
 HASH = "ab" * 32
+# Of the entries of the first test; releases have to agree on it.
+DIGEST = "80a31d954a4df82876195f4cc8c6c61c04ecf9fe1bd354b064ffc040b0253e1b"
 
 IDS = ColumnStatistics(3, 97, 1, 99, 8, 8)
 NAMES = ColumnStatistics(0, 50, b"a", b"z", 7, 31)
 
 
-def encode(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
+def written(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
     return encode_statistics(
         columns, rows=100, schema_hash=HASH, computed_at_version=8, computed_at=NOON
     )
+
+
+def encode(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
+    """Return the same entries as another writer's, which may be anything."""
+    entries = written(**columns)
+    del entries[WRITER]
+    return entries
 
 
 def decode(config: dict[str, str]) -> PublishedStatistics:
@@ -53,11 +70,11 @@ def decode(config: dict[str, str]) -> PublishedStatistics:
 
 
 def test_the_entries_are_those_of_the_format() -> None:
-    assert encode(id=(BIGINT, IDS), name=(STRING, NAMES)) == {
+    assert written(id=(BIGINT, IDS), name=(STRING, NAMES)) == {
         "lance.stats.version": "1",
         "lance.stats.complete": "true",
         "lance.stats.computedAtVersion": "8",
-        "lance.stats.writer": "lancestat/2@8",
+        "lance.stats.writer": f"lancestat/3@8:{DIGEST}",
         "lance.stats.computedAt": "2026-03-01T12:00:00.250000Z",
         "lance.stats.numRows": "100",
         "lance.stats.schemaHash": HASH,
@@ -77,7 +94,7 @@ def test_the_entries_are_those_of_the_format() -> None:
 
 
 def test_published_statistics_round_trip() -> None:
-    assert decode(encode(id=(BIGINT, IDS), name=(STRING, NAMES))) == PublishedStatistics(
+    assert decode(written(id=(BIGINT, IDS), name=(STRING, NAMES))) == PublishedStatistics(
         version_tag=8,
         computed_at=NOON,
         rows=100,
@@ -313,54 +330,121 @@ def by_an_earlier_release(config: dict[str, str]) -> dict[str, str]:
 
 def by_analyze(config: dict[str, str], version: int) -> dict[str, str]:
     """Return statistics over which the connector's ANALYZE TABLE has written its own."""
-    return config | {"lance.stats.computedAtVersion": str(version)}
+    later = (NOON + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    return config | {COMPUTED_AT_VERSION: str(version), "lance.stats.computedAt": later}
 
 
 def test_float_bounds_of_an_earlier_release_are_not_used() -> None:
     """They left NaN out."""
     some = replace(IDS, minimum=0.0, maximum=1.0)
-    config = encode(x=(DOUBLE, some), id=(BIGINT, IDS))
+    config = written(x=(DOUBLE, some), id=(BIGINT, IDS))
     assert decode(config).columns["x"].maximum == "1.0"
     earlier = decode(by_an_earlier_release(config))
     assert (earlier.revision, earlier.newest_fragment) == (1, "f")
     assert earlier.columns["x"] == replace(decode(config).columns["x"], minimum=None, maximum=None)
     assert earlier.columns["id"] == decode(config).columns["id"]
-    assert earlier.is_outdated(TYPES)
-    assert not decode(config).is_outdated(TYPES)
+    assert earlier.is_outdated
+    assert not decode(config).is_outdated
 
 
-def test_statistics_of_an_earlier_release_stand_where_todays_would_be_the_same() -> None:
-    config = by_an_earlier_release(encode(id=(BIGINT, IDS), name=(STRING, NAMES)))
-    assert not decode(config).is_outdated(TYPES)
-    for suffix in ("min", "max"):
-        del config[f"lance.stats.column.id.{suffix}"]
-    assert decode(config).is_outdated(TYPES)
+@pytest.mark.parametrize("revision", [1, 2])
+def test_statistics_of_an_earlier_release_are_outdated(revision: int) -> None:
+    config = written(id=(BIGINT, IDS), name=(STRING, NAMES))
+    if revision == 1:
+        config = by_an_earlier_release(config)
+    else:
+        config |= {WRITER: "lancestat/2@8", "lance.stats.column.id.max": "7"}
+    decoded = decode(config)
+    assert (decoded.revision, decoded.is_outdated) == (revision, True)
+    assert tagged(config, 9)[WRITER] == f"lancestat/{revision}@9"
+
+
+@pytest.mark.parametrize("key", sorted(written(id=(BIGINT, IDS), name=(STRING, NAMES))))
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_set_of_which_one_entry_was_altered_is_not_used(key: str, is_removed: bool) -> None:
+    config = {**written(id=(BIGINT, IDS), name=(STRING, NAMES)), NEWEST_FRAGMENT: "f"}
+    config = {**restamp(config, computed_at_version=9, computed_at=NOON, newest_fragment="f")}
+    assert decode(config).revision == REVISION
+    altered = {k: text for k, text in config.items() if not (is_removed and k == key)}
+    if not is_removed:
+        altered[key] += "7"
+    decoded = decode_statistics(altered, TYPES)
+    if key == WRITER:
+        # As an earlier release wrote them: the next run publishes them anew.
+        assert isinstance(decoded, PublishedStatistics)
+        assert decoded.is_outdated
+        return
+    assert isinstance(decoded, Unreadable)
+    earlier_rules = {VERSION: Flaw.UNKNOWN_FORMAT, COMPLETE: Flaw.MALFORMED}
+    expected = earlier_rules.get(key, Flaw.ALTERED)
+    if is_removed:
+        expected = {
+            VERSION: Flaw.UNKNOWN_FORMAT,
+            COMPUTED_AT_VERSION: Flaw.MALFORMED,
+        }.get(key, Flaw.ALTERED)
+    assert decoded.flaw is expected
+    assert writer_of(altered) is Writer.LANCESTAT
+    assert own_keys(altered) == altered.keys()
+
+
+@pytest.mark.parametrize(
+    "key", ["lance.stats.column.id.histogram", "lance.stats.column.new.min", "lance.stats.note"]
+)
+def test_a_set_to_which_an_entry_was_added_is_not_used(key: str) -> None:
+    config = written(id=(BIGINT, IDS))
+    assert is_altered({**config, key: "1"})
+    assert not is_altered({**config, "lance.other": "1", "user.key": "1"})
+
+
+def test_a_tag_in_both_of_its_places_is_no_disguise() -> None:
+    config = written(id=(BIGINT, IDS))
+    moved = {COMPUTED_AT_VERSION: "9", WRITER: config[WRITER].replace("@8", "@9")}
+    assert is_altered({**config, **moved, "lance.stats.column.id.max": "7"})
+    assert is_altered({**config, **moved})
+    assert is_altered({**config, COMPUTED_AT_VERSION: "9"})
+    assert is_altered({**config, WRITER: config[WRITER].partition(":")[0]})
+
+
+def test_statistics_of_another_writer_over_those_of_lancestat_are_not_altered() -> None:
+    """It changes the tag and the time with its values, and leaves the mark as it is."""
+    config = written(id=(BIGINT, IDS))
+    theirs = {COMPUTED_AT_VERSION: "9", "lance.stats.computedAt": "2026-03-02T12:00:00Z"}
+    assert not is_altered({**config, **theirs})
+    assert decode({**config, **theirs}).revision is None
+    assert writer_of({**config, **theirs}) is Writer.OTHER
+    assert own_keys({**config, **theirs}) == {WRITER}
 
 
 def test_statistics_by_other_rules_are_other_statistics() -> None:
-    config = encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0)))
+    config = written(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0)))
     assert same_statistics(config, dict(config))
     assert not same_statistics(by_an_earlier_release(config), config)
 
 
 def test_what_another_writer_leaves_behind_is_not_taken_for_its_own() -> None:
-    config = {**encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0))), NEWEST_FRAGMENT: "f"}
+    config = restamp(
+        written(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0))),
+        computed_at_version=8,
+        computed_at=NOON,
+        newest_fragment="f",
+    )
     assert newest_fragment(config) == "f"
     analyzed = by_analyze(config, 9)
     assert newest_fragment(analyzed) is None
     decoded = decode(analyzed)
     assert (decoded.revision, decoded.newest_fragment) == (None, None)
     assert decoded.columns["x"].maximum == "1.0"
-    assert not decoded.is_outdated(TYPES)
+    assert not decoded.is_outdated
+    # An earlier release took them for its own, and has them in its state.
     stamped = restamp(analyzed, computed_at_version=10, computed_at=NOON, newest_fragment="g")
-    assert (decode(stamped).revision, newest_fragment(stamped)) == (REVISION, "g")
+    assert (decode(stamped).revision, newest_fragment(stamped)) == (2, "g")
 
 
 @pytest.mark.parametrize(
     "text", ["lancestat/2", "lancestat/x@8", "other/2@8", "lancestat/2@8 ", ""]
 )
 def test_a_writer_that_is_not_lancestat_is_another(text: str) -> None:
-    config = encode(id=(BIGINT, IDS)) | {WRITER: text}
+    config = written(id=(BIGINT, IDS)) | {WRITER: text}
     assert decode(config).revision is None
 
 
@@ -381,7 +465,7 @@ def test_publishing_replaces_the_whole_set_only() -> None:
 
 
 def test_equal_statistics_are_recognized_regardless_of_their_stamps() -> None:
-    encoded = encode(id=(BIGINT, IDS))
+    encoded = written(id=(BIGINT, IDS))
     later = restamp(
         encoded,
         computed_at_version=12,
