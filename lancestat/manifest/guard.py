@@ -70,6 +70,7 @@ def judge(
     distance: Distance | None = None,
     types: Mapping[str, ColumnType] | None = None,
     enabled: bool = True,
+    decoded: PublishedStatistics | Unreadable | None = None,
 ) -> Verdict:
     """Apply the reader rules of the wire format, in their order.
 
@@ -84,10 +85,11 @@ def judge(
         distance: that of the statistics; None when only the version numbers are known.
         types: the analyzable columns, to check bounds by.
         enabled: whether the feature is on.
+        decoded: what `decode_statistics` says of the config, where that is known already.
     """
     if not enabled:
         return Verdict(False, GuardReason.DISABLED, "column statistics are switched off")
-    statistics = decode_statistics(config, types)
+    statistics = decode_statistics(config, types) if decoded is None else decoded
     if isinstance(statistics, Unreadable):
         return Verdict(False, GuardReason(statistics.flaw.value), statistics.detail)
     if statistics.schema_hash is None or statistics.schema_hash != schema_hash:

@@ -297,16 +297,17 @@ def is_altered(config: Mapping[str, str]) -> bool:
     if written is None or not _FIRST_WITH_DIGEST <= int(written[1]) <= REVISION:
         return False
     is_same_tag = config.get(COMPUTED_AT_VERSION) == written[2]
-    is_as_written = _digest({**config, COMPUTED_AT_VERSION: written[2]}) == written[3]
+    is_as_written = _digest(config, written[2]) == written[3]
     return is_same_tag != is_as_written
 
 
-def _digest(config: Mapping[str, str]) -> str:
-    """Return the SHA-256 of a config's statistics, without the entry that holds it."""
-    entries = published_entries(config)
+def _digest(config: Mapping[str, str], tag: str) -> str:
+    """Return the SHA-256 of a config's statistics under a tag, without the entry that holds it."""
+    entries = {key: text for key, text in config.items() if key[: len(PREFIX)] == PREFIX}
+    entries[COMPUTED_AT_VERSION] = tag
     entries.pop(WRITER, None)
-    text = "".join(f"{key}\0{entries[key]}\0" for key in sorted(entries))
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    pairs = [part for pair in sorted(entries.items()) for part in pair]
+    return sha256("\0".join([*pairs, ""]).encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def newest_fragment(config: Mapping[str, str]) -> str | None:
@@ -372,7 +373,7 @@ def _signed(encoded: Mapping[str, str], revision: int, version: int) -> dict[str
     entries = {**encoded, COMPUTED_AT_VERSION: str(version)}
     mark = f"lancestat/{revision}@{version}"
     is_digested = revision >= _FIRST_WITH_DIGEST
-    return {**entries, WRITER: f"{mark}:{_digest(entries)}" if is_digested else mark}
+    return {**entries, WRITER: f"{mark}:{_digest(entries, str(version))}" if is_digested else mark}
 
 
 def spelled(text: str | None) -> str:

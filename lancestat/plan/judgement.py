@@ -23,6 +23,7 @@ from lancestat.manifest.guard import Distance, GuardReason, Verdict, judge
 from lancestat.manifest.wire import (
     PublishedColumn,
     PublishedStatistics,
+    Unreadable,
     decode_kept,
     decode_statistics,
     is_altered,
@@ -112,8 +113,12 @@ class TableStatistics:
     @cached_property
     def published(self) -> PublishedStatistics | None:
         """The decoded entries, used or refused; None where they cannot be read."""
-        decoded = decode_statistics(self.entries, self.types)
-        return decoded if isinstance(decoded, PublishedStatistics) else None
+        return self._decoded if isinstance(self._decoded, PublishedStatistics) else None
+
+    @cached_property
+    def _decoded(self) -> PublishedStatistics | Unreadable:
+        # With many columns that takes longer than all else about them.
+        return decode_statistics(self.entries, self.types)
 
     @cached_property
     def remembered(self) -> TableRecord | None:
@@ -246,6 +251,7 @@ class TableStatistics:
             distance=distance,
             types=self.types,
             enabled=enabled,
+            decoded=self._decoded if enabled else None,
         )
 
     def _may_describe(self, record: TableRecord) -> bool:
