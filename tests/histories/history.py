@@ -24,7 +24,7 @@ from lancestat.state.grouping import MOST_GROUPS
 from tests.execution.local import scan_locally
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
-from tests.histories.statistics import check_agreement, check_statistics
+from tests.histories.statistics import check_agreement, check_mended, check_statistics
 from tests.histories.world import STEPS, HistoryWorld, draw_step
 from tests.interpreted import INTERPRETED
 
@@ -129,6 +129,8 @@ def _step(
         return [Finding(f"a run of '{failed[0].node}'", f"{failed[0].status}: {failed[0].message}")]
     counts.checks += 1
     findings = [*check_statistics(world), *check_agreement(world), *readers.make(random)]
+    if name == "run":
+        findings += check_mended(world)
     if findings or not (is_last or random.random() < 0.35):
         return findings
     findings = readers.ask(random, 8 if is_last else 3)

@@ -14,15 +14,18 @@ from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.manifest.guard import GuardReason, Verdict
 from lancestat.manifest.wire import (
+    REVISION,
+    WRITER,
     PublishedColumn,
     PublishedStatistics,
     decode_statistics,
     encode_statistics,
+    written_revision,
 )
 from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table, read_settings
 from lancestat.plan.table_status import TableStatus
 from lancestat.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
-from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
 from lancestat.statistics.column_statistics import column_statistics_of
 from lancestat.statistics.column_type import column_type
 from lancestat.statistics.kernel import analyze
@@ -74,6 +77,18 @@ def check_agreement(world: HistoryWorld) -> list[Finding]:
         return []
     seen = f"a view says {verdict.reason.value} ({verdict.detail}), show {status.reason}"
     return [Finding("verdicts on the same statistics", f"{seen} ({status.detail})")]
+
+
+def check_mended(world: HistoryWorld) -> list[Finding]:
+    """After a run all that is published is what lancestat wrote for the version as it is."""
+    [table] = world.project.spec.tables
+    if table.publish is Publish.NONE or table.policy.refresh is Refresh.WHEN_STALE:
+        return []
+    config, status = world.dataset.config(), world.project.show("t")
+    if status.reason == GuardReason.CURRENT.value and written_revision(config) == REVISION:
+        return []
+    seen = f"they are {status.reason}, and marked {config.get(WRITER)}"
+    return [Finding("published entries after a run", seen)]
 
 
 def _now() -> datetime:

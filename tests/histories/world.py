@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from lancestat import Project
 from lancestat.plan.node_result import NodeResult
+from tests.execution.alterations import alter_entries
 from tests.histories.rows import SCHEMA, conformed, make_rows
 
 if TYPE_CHECKING:
@@ -43,6 +44,8 @@ class HistoryWorld:
     epoch: int = 0
     cleaned: int = 0
     columns_made: int = 0
+    # Versions in which published entries were altered, since the table took its place.
+    altered: list[int] = field(default_factory=list)
     results: list[NodeResult] = field(default_factory=list)
     # What runs are given to run in.
     session: SparkSession | None = None
@@ -100,6 +103,17 @@ class HistoryWorld:
         project = self.project
         plan = project.plan(list(nodes), full_refresh=full_refresh)
         self.results += project.run(plan, session=self.session).nodes
+
+    def replace(self, place: Path) -> None:
+        """Move another dataset to the table's place."""
+        shutil.rmtree(self.uri, ignore_errors=True)
+        place.rename(self.uri)
+        self.took_place()
+
+    def took_place(self) -> None:
+        """Note that another dataset has taken the table's place."""
+        self.epoch += 1
+        self.altered.clear()
 
 
 def write(uri: str, rows: pa.Table, mode: str = "create") -> None:
@@ -247,6 +261,56 @@ def _restore(world: HistoryWorld, random: Random) -> None:
     lance.dataset(world.uri, version=random.choice(versions)).restore()
 
 
+def _alter_entries(world: HistoryWorld, random: Random) -> None:
+    if alter_entries(world.dataset, random):
+        world.altered.append(world.dataset.version)
+
+
+def _restore_altered(world: HistoryWorld, random: Random) -> None:
+    """Bring altered entries back, which a run may have mended meanwhile."""
+    known = {version["version"] for version in world.dataset.versions()}
+    versions = [version for version in world.altered if version in known]
+    if versions:
+        lance.dataset(world.uri, version=random.choice(versions)).restore()
+        world.altered.append(world.dataset.version)
+
+
+def _deep_clone(world: HistoryWorld, random: Random) -> None:
+    """Put a deep clone in the table's place."""
+    place = world.folder / "deep.lance"
+    world.dataset.deep_clone(str(place), world.dataset.version)
+    write(str(place), conformed(make_rows(random, 4), world.dataset.schema, random), "append")
+    world.replace(place)
+
+
+def _shallow_clone(world: HistoryWorld, random: Random) -> None:
+    """Put a shallow clone in the table's place, which goes elsewhere and keeps its files."""
+    world.columns_made += 1
+    base = world.folder / f"base{world.columns_made}.lance"
+    Path(world.uri).rename(base)
+    dataset = lance.dataset(str(base))
+    dataset.shallow_clone(world.uri, dataset.version)
+    world.took_place()
+    if random.random() < 0.5:
+        write(world.uri, conformed(make_rows(random, 4), dataset.schema, random), "append")
+
+
+def _swap(world: HistoryWorld, random: Random) -> None:
+    """Swap the table with a copy of it that has gone its own way, by renaming their folders."""
+    other, aside = world.folder / "other.lance", world.folder / "aside.lance"
+    if not other.exists():
+        shutil.copytree(world.uri, other)
+        copy = lance.dataset(str(other))
+        write(str(other), conformed(make_rows(random, 4), copy.schema, random), "append")
+        if random.random() < 0.5:
+            alter_entries(lance.dataset(str(other)), random)
+        return
+    Path(world.uri).rename(aside)
+    other.rename(world.uri)
+    aside.rename(other)
+    world.took_place()
+
+
 def _clean_up(world: HistoryWorld, random: Random) -> None:
     world.dataset.cleanup_old_versions(older_than=timedelta(0), error_if_tagged_old_versions=False)
     world.cleaned += 1
@@ -284,7 +348,7 @@ def _restore_backup(world: HistoryWorld, random: Random) -> None:
     if place.exists():
         shutil.rmtree(world.uri)
         shutil.copytree(place, world.uri)
-        world.epoch += 1
+        world.took_place()
 
 
 def _recreate(world: HistoryWorld, random: Random) -> None:
@@ -292,7 +356,7 @@ def _recreate(world: HistoryWorld, random: Random) -> None:
     version = world.dataset.version
     shutil.rmtree(world.uri)
     write(world.uri, make_rows(random, random.randrange(1, 90)))
-    world.epoch += 1
+    world.took_place()
     if random.random() < 0.5:
         while world.dataset.version < version:
             write(world.uri, make_rows(random, 3), "append")
@@ -328,6 +392,11 @@ STEPS: dict[str, tuple[Step, int]] = {
     "back up": (_back_up, 3),
     "restore backup": (_restore_backup, 4),
     "recreate": (_recreate, 4),
+    "alter entries": (_alter_entries, 9),
+    "restore altered entries": (_restore_altered, 5),
+    "take a deep clone": (_deep_clone, 2),
+    "take a shallow clone": (_shallow_clone, 2),
+    "swap with a copy": (_swap, 4),
 }
 
 

@@ -19,10 +19,12 @@ from lancestat.manifest.wire import (
     COLUMN_PREFIX,
     COMPLETE,
     COMPUTED_AT_VERSION,
+    NEWEST_FRAGMENT,
     NUM_ROWS,
     PREFIX,
     SCHEMA_HASH,
     VERSION,
+    WRITER,
 )
 from lancestat.optimizer.table import DeclaredTables, ReadTable
 from lancestat.spark.read.relation import Relation, relate
@@ -64,9 +66,11 @@ def _log(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
 
 
 def corrupt(path: Path, entries: Mapping[str, str | None]) -> None:
-    """Change config entries in one commit that keeps the statistics current by default."""
+    """Change entries as another writer, in a commit that keeps them current by default."""
     dataset = lance.dataset(path)
-    dataset.update_config({COMPUTED_AT_VERSION: str(dataset.version + 1), **entries})
+    unmarked = {WRITER: None, NEWEST_FRAGMENT: None}
+    tag = {COMPUTED_AT_VERSION: str(dataset.version + 1)}
+    dataset.update_config({**unmarked, **tag, **entries})
 
 
 def column(key: str) -> str:
@@ -161,6 +165,31 @@ def test_one_wrong_entry_is_refused(
 ) -> None:
     corrupt(path, entries)
     assert_refused(read(session, path), path, reason, caplog)
+
+
+@pytest.mark.parametrize(
+    "entries",
+    [
+        {column("o_id.max"): "7"},
+        {column("o_id.nullCount"): None},
+        {column("o_id.histogram"): "h"},
+        {COMPUTED_AT_VERSION: "2"},
+        {NEWEST_FRAGMENT: "0" * 32},
+    ],
+    ids=str,
+)
+def test_altered_entries_are_refused(
+    entries: Mapping[str, str | None],
+    session: SparkSession,
+    path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Whatever the policy accepts."""
+    session.conf.set(ALLOW_STALE, "true")
+    lance.dataset(path).update_config(dict(entries))
+    changed = lance.dataset(path).config()
+    assert_refused(read(session, path), path, "altered", caplog)
+    assert changed == lance.dataset(path).config()
 
 
 def test_nothing_published_is_refused(

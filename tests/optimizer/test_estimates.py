@@ -16,7 +16,7 @@ from lancestat.lake.history import History
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.manifest.guard import GuardReason
-from lancestat.manifest.wire import encode_statistics
+from lancestat.manifest.wire import encode_statistics, tagged
 from lancestat.optimizer.estimates import ColumnEstimate, Estimate, estimate
 from lancestat.optimizer.pruned_fragments import ColumnRange
 from lancestat.optimizer.sampling import Sampler
@@ -223,7 +223,8 @@ def test_remaining_fragments_without_bounds_are_not_counted_twice(
 def test_refused_statistics_leave_live_rows_and_size(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
-    refused = given(whole, {**entries_of(whole), "lance.stats.schemaHash": "0" * 64})
+    other = {**entries_of(whole), "lance.stats.schemaHash": "0" * 64}
+    refused = given(whole, tagged(other, whole.snapshot.version))
     result = estimated(refused)
     assert result.verdict.reason is GuardReason.SCHEMA_CHANGED
     assert (result.rows, result.columns) == (100, {})
@@ -249,8 +250,7 @@ def given(table: ReadTable, entries: Mapping[str, str], **changes: object) -> Re
 
 
 def stale(table: ReadTable, **changes: object) -> ReadTable:
-    tag = str(table.snapshot.version - 2)
-    return given(table, {**entries_of(table), "lance.stats.computedAtVersion": tag}, **changes)
+    return given(table, tagged(entries_of(table), table.snapshot.version - 2), **changes)
 
 
 @pytest.mark.parametrize(
