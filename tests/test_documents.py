@@ -128,6 +128,23 @@ def test_commands_that_are_shown_have_these_options(page: str) -> None:
             assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
+FILES_TO_COPY = ("examples/ci/github.yml", "examples/ci/gitlab.yml", "action.yml")
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FILES_TO_COPY])
+def test_nothing_says_that_pip_finds_lancestat_by_its_name(page: str) -> None:
+    text = text_of(page)
+    if re.search(r"pip install (-[-\w]+ )*lancestat\b(?!\[)", text):
+        assert "not on PyPI yet" in text
+
+
+@pytest.mark.parametrize("page", [*PAGES, *FILES_TO_COPY])
+def test_a_placeholder_comes_with_what_to_put_there(page: str) -> None:
+    lines = [line for line in text_of(page).splitlines() if "OWNER" in line]
+    if lines and page != "CHANGELOG.md":
+        assert any("in place of" in line or "is the repository" in line for line in lines)
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_targets_of_make_that_are_named_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", text_of("Makefile"), re.MULTILINE))
