@@ -128,6 +128,31 @@ def test_commands_that_are_shown_have_these_options(page: str) -> None:
             assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, line
 
 
+# Code and headings, in which words are not explained.
+_CODE = re.compile(_FENCE.pattern + r"|^#[^\n]*$|`[^`\n]*`|<!--.*?-->", re.MULTILINE | re.DOTALL)
+_OWN_WORDS = {
+    "node": r"nodes?",
+    "partial": r"partials?(?! clone)",
+    "guard": "guard",
+    "state": "state",
+}
+READ_FIRST = [
+    page
+    for page in PAGES
+    if page == "README.md" or page.startswith(("docs/tutorials", "docs/how-to", "docs/explanation"))
+]
+
+
+@pytest.mark.parametrize("page", READ_FIRST)
+def test_the_first_use_of_our_own_words_leads_to_the_glossary(page: str) -> None:
+    text = _CODE.sub("", text_of(page))
+    for word, pattern in _OWN_WORDS.items():
+        if first := re.search(rf"(?<![-\w.#/]){pattern}(?![-\w])", text):
+            link = rf"\]\([./docs]*glossary\.md#{word}\)"
+            around = text[first.start() - 30 : first.end() + 30]
+            assert re.match(link, text[first.end() :]), f"{page}: {around}"
+
+
 FILES_TO_COPY = ("examples/ci/github.yml", "examples/ci/gitlab.yml", "action.yml")
 
 
