@@ -437,9 +437,9 @@ import sys
 from pathlib import Path
 from lancestat.cli.main import main
 from lancestat.spark.session import jobs
-run = jobs.ConnectJobs.run
+run, mark = jobs.ConnectJobs.run, sys.argv[1]
 def waiting(self, task, items, listener=None):
-    Path(sys.argv[1]).touch()
+    Path(mark).touch()
     def slow(part):
         import time
         time.sleep(600)
