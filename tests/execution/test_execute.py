@@ -97,6 +97,6 @@ def test_an_interrupt_ends_both_scanners(
     assert log[-4:] == [
         "ProcessScanner cancelled",
         "SparkScanner cancelled",
-        "SparkScanner left by KeyboardInterrupt",
-        "ProcessScanner left by KeyboardInterrupt",
+        "SparkScanner left by RunInterrupted",
+        "ProcessScanner left by RunInterrupted",
     ]
