@@ -113,6 +113,10 @@ site-serve: install ## Serve the documentation at http://127.0.0.1:8000, and bui
 pictures: machine-demo machine-check install browser ## Draw the pictures of README again, from real output
 	@$(BIN)/python docs/pictures.py
 
+.PHONY: golden-notebook
+golden-notebook: machine-demo install ## Run the notebook of the examples, and keep it with its outputs
+	@$(BIN)/python -m pytest -q tests/test_notebook.py --update-golden
+
 .PHONY: bench
 bench: install ## List the benchmarks and how to run them
 	@for file in $$(grep -l __main__ benchmarks/*.py); do \
