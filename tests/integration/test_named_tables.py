@@ -215,7 +215,7 @@ def test_versions_and_instants(shop: Shop, session: SparkSession) -> None:
     ("at", "code"),
     [
         ("version as of 9999", "LS206"),
-        ("version as of 'nope'", "LS206"),
+        ("version as of 'nope'", "LS208"),
         ("timestamp as of '2001-01-01'", "LS206"),
     ],
 )
