@@ -38,7 +38,7 @@ _UNSPELLED = LocalTime(-(2**63))
 _MICROS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 # The time of day of microseconds; Spark 4.1 has no function of that.
-_TIME = (
+TIME_OF_MICROS = (
     "make_time(cast({0} div 3600000000 as int), cast({0} div 60000000 % 60 as int), "
     "cast({0} % 60000000 as decimal(16, 6)) / 1000000)"
 )
@@ -115,10 +115,10 @@ def _clocks(unit: str) -> Extremes:
     stored, see = _in_unit(_OF_DAY, unit)
     return Extremes(
         name=f"clock_{unit}",
-        spell=lambda value: _TIME.format(value),
+        spell=lambda value: TIME_OF_MICROS.format(value),
         family="time",
         build=_counted,
-        view=_TIME.format("`{0}`"),
+        view=TIME_OF_MICROS.format("`{0}`"),
         **_sorted(type, stored, see, others=(7,)),
     )
 

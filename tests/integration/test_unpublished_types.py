@@ -20,6 +20,7 @@ from lancestat.spark.read.relation import Relation, relate
 from lancestat.spark.session.versions import has_time_type
 from lancestat.statistics.column_type import KEPT_KINDS, ColumnType, Kind, column_type
 from tests.execution.world import World
+from tests.filters.columns import TIME_OF_MICROS
 from tests.integration.catalyst import Catalyst, PlannedTable
 from tests.integration.planned import planned, with_cbo
 
@@ -147,7 +148,7 @@ def views(session: SparkSession, world: World) -> Iterator[SparkSession]:
     pq.write_table(written.set_column(2, "clock", written["clock"].cast(pa.int64())), parquet)
     clock = "timestampadd(MICROSECOND, clock, TIMESTAMP_NTZ'1970-01-01') as clock"
     if has_time_type():
-        clock = "time_from_micros(clock) as clock"
+        clock = f"{TIME_OF_MICROS.format('clock')} as clock"
     read = session.read.parquet(str(parquet))
     read.selectExpr(
         *(clock if name == "clock" else name for name in names)

@@ -139,7 +139,8 @@ def test_the_connector_uses_what_lancestat_publishes(
         for condition in ("< timestamp_ntz'2026-01-01'", "= timestamp_ntz'2026-01-01'", "is null"):
             assert planned(table.theirs.where(f"{name} {condition}")).rows is not None
         frame = table.theirs.select(name, "id")
-        assert planned(frame.join(frame.toDF("t", "other"), frame[name] == "t")).rows is not None
+        other = frame.toDF("t", "other")
+        assert planned(frame.join(other, frame[name] == other["t"])).rows is not None
 
 
 @pytest.mark.parametrize(
