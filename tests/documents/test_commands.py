@@ -48,6 +48,7 @@ NOT_RUN = {
     ("README.md", "make demo"): "tests/integration/test_demo.py runs the script that it runs",
     ("README.md", "make test"): "it runs these tests",
     ("README.md", "pip install ."): "`clean` is made by it, from the wheel",
+    ("examples/notebook/README.md", "*"): "tests/test_notebook.py runs the notebook in a kernel",
     ("CONTRIBUTING.md", "*"): "works on the checkout, and runs all tests",
     ("docs/release.md", "*"): "tests/documents/test_release.py makes a release of a copy",
     ("docs/how-to/uninstall.md", "*"): "tests/integration/test_uninstall.py runs them",
