@@ -173,7 +173,7 @@ def test_one_wrong_entry_is_refused(
         {column("o_id.max"): "7"},
         {column("o_id.nullCount"): None},
         {column("o_id.histogram"): "h"},
-        {COMPUTED_AT_VERSION: "2"},
+        {COMPUTED_AT_VERSION: "3"},
         {NEWEST_FRAGMENT: "0" * 32},
     ],
     ids=str,
