@@ -271,7 +271,10 @@ def test_a_query_that_fails_when_it_runs_is_one_error(form: str, sql: Sql) -> No
     first, *rest = result.stderr.splitlines()
     assert first.startswith("LS513 query:2:2  the query failed: [DIVIDE_BY_ZERO] Division by zero.")
     assert rest == ["      |  1 / (id - 7) as x from orders", "      |  ^^^^^^^^^^^^"]
-    assert form != "json" or result.stdout == ""
+    if form == "json":
+        [error] = json.loads(result.stdout)["errors"]
+        assert error["code"] == "LS513"
+        assert error["place"] == {"file": "query", "line": 2, "column": 2}
 
 
 def test_a_failure_without_a_condition_is_one_line_too(sql: Sql) -> None:
