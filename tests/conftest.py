@@ -27,6 +27,8 @@ LONG = (
     "test_smoke.py",
     "test_knn_cluster.py",
     "test_demo.py",
+    "test_tutorials.py",
+    "test_commands.py",
 )
 
 

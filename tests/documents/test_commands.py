@@ -8,6 +8,7 @@ import pytest
 
 from tests.documents import walkthrough
 from tests.documents.clean import ROOT, CleanEnvironment
+from tests.versions.needs import newest
 
 PAGES = [
     page.relative_to(ROOT).as_posix()
@@ -42,6 +43,7 @@ git switch --quiet --create change && sed -i 's/columns: all/columns: [order_id]
     "examples/project/README.md": f"{TPCH} cd ../.. && mkdir -p .venv/bin && :> .venv/bin/activate",
 }
 WITH_SPARK = {"docs/how-to/spark.md", "examples/project/README.md", "README.md"}
+NEEDS_SPARK = [pytest.mark.spark, newest]
 
 # Commands that these tests do not run, by page; `*` is every command of the page.
 NOT_RUN = {
@@ -49,6 +51,10 @@ NOT_RUN = {
     ("README.md", "make test"): "it runs these tests",
     ("README.md", "pip install ."): "`clean` is made by it, from the wheel",
     ("examples/notebook/README.md", "*"): "tests/test_notebook.py runs the notebook in a kernel",
+    (
+        "docs/how-to/operations.md",
+        "lancestat runs 4f0c",
+    ): "its run is somebody's; see tests/cli/test_runs.py",
     ("CONTRIBUTING.md", "*"): "works on the checkout, and runs all tests",
     ("docs/release.md", "*"): "tests/documents/test_release.py makes a release of a copy",
     ("docs/how-to/uninstall.md", "*"): "tests/integration/test_uninstall.py runs them",
@@ -79,7 +85,7 @@ def test_every_page_with_commands_has_a_scene(page: str) -> None:
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=pytest.mark.spark if page in WITH_SPARK else []) for page in SCENES],
+    [pytest.param(page, marks=NEEDS_SPARK if page in WITH_SPARK else []) for page in SCENES],
 )
 def test_commands_run(page: str, clean: CleanEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "work"

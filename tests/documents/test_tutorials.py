@@ -8,17 +8,17 @@ import pytest
 
 from tests.documents import walkthrough
 from tests.documents.clean import ROOT, CleanEnvironment
+from tests.versions.needs import newest
 
 TUTORIALS = sorted((ROOT / "docs" / "tutorials").glob("*.md"))
 WITHOUT_SPARK = {"first-project"}
+NEEDS_SPARK = [pytest.mark.spark, newest]
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(
-            page, id=page.stem, marks=[] if page.stem in WITHOUT_SPARK else pytest.mark.spark
-        )
+        pytest.param(page, id=page.stem, marks=[] if page.stem in WITHOUT_SPARK else NEEDS_SPARK)
         for page in TUTORIALS
     ],
 )

@@ -31,6 +31,9 @@ pushed_filters = pytest.mark.skipif(
 ansi_by_default = pytest.mark.skipif(
     SPARK < (4, 0), reason="a division by zero is null to this Spark"
 )
+newest = pytest.mark.skipif(
+    SPARK < (4, 3), reason="documents show what the newest Spark plans and prints"
+)
 connect_server = pytest.mark.skipif(
     SPARK < (4, 0), reason="PySpark has no Connect server before 4.0"
 )
