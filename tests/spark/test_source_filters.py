@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
 
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
+from lancestat.predicates.filter import DEEPEST
 from lancestat.spark.read.source_filters import pushed_filters
 
 _TYPES = {
@@ -147,6 +148,24 @@ def test_dates_and_instants_are_searched_in_a_range(filter: Filter, sql: str) ->
 def test_a_negated_date_stays_with_spark() -> None:
     other = Not(EqualTo(column("day"), date(1970, 1, 1)))
     assert pushed_filters([other], FIELDS) == (None, [other])
+
+
+def negated(levels: int) -> Filter:
+    filter: Filter = EqualTo(column("i"), 1)
+    for _ in range(levels):
+        filter = Not(filter)
+    return filter
+
+
+def test_negations_are_read_to_a_depth_and_stay_with_spark_beyond() -> None:
+    sql = "`i` = 1" if DEEPEST % 2 == 0 else "`i` <> 1"
+    assert pushed_filters([negated(DEEPEST)], FIELDS) == (sql, [])
+    for levels in (DEEPEST + 1, 10_000):
+        deep = negated(levels)
+        taken, left = pushed_filters([EqualTo(column("s"), "a"), deep], FIELDS)
+        assert taken == "`s` = 'a'"
+        assert len(left) == 1
+        assert left[0] is deep
 
 
 def test_text_that_java_may_have_replaced_stays_with_spark() -> None:

@@ -11,6 +11,7 @@ from pyspark.sql import datasource as spark
 
 from lancestat.lake.snapshot import Field
 from lancestat.predicates.filter import (
+    DEEPEST,
     And,
     Comparison,
     Day,
@@ -77,7 +78,7 @@ def pushed_filters(
     left: list[spark.Filter] = []
     for filter in filters:
         try:
-            known = _filter(filter, fields)
+            known = _filter(filter, fields, 0)
         except _Unknown:
             left.append(filter)
             continue
@@ -91,11 +92,13 @@ def pushed_filters(
     return exact_conjuncts(taken, fields)[0], left
 
 
-def _filter(filter: spark.Filter, fields: Mapping[str, Field]) -> Filter:
+def _filter(filter: spark.Filter, fields: Mapping[str, Field], depth: int) -> Filter:
+    if depth > DEEPEST:
+        raise _Unknown
     name = type(filter).__name__
     match filter:
         case spark.Not(child):
-            operand = _filter(child, fields)
+            operand = _filter(child, fields, depth + 1)
             if _widened(operand) is not operand:
                 raise _Unknown
             return Not(operand)
