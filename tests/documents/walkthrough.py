@@ -116,7 +116,7 @@ def run(
         encoding="utf-8",
         timeout=timeout_seconds,
     )
-    parts = _PROGRESS.sub("", ended.stdout).split(_ENDED)
+    parts = [_PROGRESS.sub("", part) for part in ended.stdout.split(_ENDED)]
     printed = [
         Printed(text, int(code)) for text, code in zip(parts[::2], parts[1::2], strict=False)
     ]
