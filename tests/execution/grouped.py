@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancestat.optimizer.pruned_fragments import ColumnRange, FragmentStatistics, RemainingFragments
 from lancestat.predicates.filter import Filter, columns_of
@@ -52,7 +54,7 @@ def check_filter(
     assert set(left.fragment_ids) < every
     columns = sorted(set().union(*map(columns_of, filters)))
     for gone in every - set(left.fragment_ids):
-        for row in dataset.get_fragment(gone).to_table(columns=columns).to_pylist():
+        for row in rows_of(dataset.get_fragment(gone).to_table(columns=columns)):
             assert not all(holds(filter, row) is True for filter in filters), (filters, row)
     ids = tuple(left.fragment_ids)
     assert left.rows == sum(dataset.get_fragment(id).count_rows() for id in ids)
@@ -64,6 +66,17 @@ def check_filter(
         knows = partial is not None or range is not None
         assert knows or not left.is_known or name not in columns
     return left
+
+
+def rows_of(table: pa.Table) -> list[dict[str, Any]]:
+    """Return rows as Spark has them, whose times are microseconds."""
+    for index, field in enumerate(table.schema):
+        if pa.types.is_timestamp(field.type) and field.type.unit == "ns":
+            floored = pc.floor_temporal(table.column(index), unit="microsecond")
+            coarse = floored.cast(pa.timestamp("us", field.type.tz))
+            table = table.set_column(index, field.name, coarse)
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
 
 
 def check_covered(
@@ -78,7 +91,7 @@ def check_covered(
     columns = sorted(set().union(*map(columns_of, filters)))
     for fragment in dataset.get_fragments():
         if left is None or fragment.fragment_id in left.fragment_ids:
-            for row in fragment.to_table(columns=columns).to_pylist():
+            for row in rows_of(fragment.to_table(columns=columns)):
                 assert all(holds(filter, row) is True for filter in filters), (filters, row)
 
 

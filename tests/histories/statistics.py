@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
@@ -112,9 +114,24 @@ def _judged(
 def _shown(world: HistoryWorld, status: TableStatus, opened: ReadTable) -> list[Finding]:
     if not status.use or status.reason != GuardReason.CURRENT.value:
         return []
-    return _differing(
-        "show", status.columns, fresh(lance.dataset(world.uri, version=status.version))
-    )
+    dataset = lance.dataset(world.uri, version=status.version)
+    # Bounds of strings are known where the state has them.
+    truth = {
+        name: _with_texts(dataset, name, column)
+        if name in status.columns and status.columns[name].minimum is not None
+        else column
+        for name, column in fresh(dataset).items()
+    }
+    return _differing("show", status.columns, truth)
+
+
+def _with_texts(dataset: lance.LanceDataset, name: str, column: PublishedColumn) -> PublishedColumn:
+    """The bounds of strings too, which are not published."""
+    values = dataset.to_table(columns=[name]).column(0)
+    if not pa.types.is_string(values.type):
+        return column
+    bounds = pc.min_max(values)
+    return replace(column, minimum=bounds["min"].as_py(), maximum=bounds["max"].as_py())
 
 
 def _differing(
