@@ -92,7 +92,7 @@ def table_status(
         version=snapshot.version,
         use=verdict.use,
         reason=verdict.reason.value,
-        detail=f"{verdict.detail}; the next run refreshes" if has_changed else verdict.detail,
+        detail=verdict.detail,
         policy=assessment.spec.policy.name,
         rows=snapshot.rows,
         fragments=len(snapshot.fragments),
