@@ -145,7 +145,7 @@ def test_csv_does_not_wait_for_the_last_row() -> None:
         lines.append(len(seen))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lancestat.presentation.csv.click.echo", echo)
+        patch.setattr("lancestat.presentation.terminal.click.echo", echo)
         queried("csv", QueryResult((COLUMNS[0],), rows(), None))
     assert lines[0] < 1001 < 3000 == lines[-1]
 
