@@ -31,6 +31,9 @@ def run(connection):
     arguments, folder, environment = json.loads(call)
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
+    # Python looks at the start only whether it can seek in a stream, and pipes cannot.
+    sys.stdout = open(1, "w", closefd=False)
+    sys.stderr = open(2, "w", closefd=False)
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
