@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from lancestat.statistics.bound_text import are_estimable, format_bound
 from lancestat.statistics.column_statistics import column_statistics_of
-from lancestat.statistics.column_type import ColumnType, column_type
+from lancestat.statistics.column_type import ColumnType, Kind, column_type
 from lancestat.statistics.histogram import BINS, HISTOGRAM_KINDS, Histogram, equi_height
 from lancestat.statistics.kernel import analyze
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
@@ -96,10 +96,11 @@ def test_any_histogram_satisfies_the_assertions_of_spark(
 
 
 def as_spark_reads(bound: int | float, type: ColumnType) -> float:
-    """The double of the text that Spark has of a bound; days and microseconds are as they are."""
+    """The double of the text that Spark has of a bound; dates and times are numbers as they are."""
     text = format_bound(bound, type)
     assert text is not None
-    return float(bound) if type.kind.value in ("date", "timestamp") else float(text)
+    is_time = type.kind in (Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME)
+    return float(bound) if is_time else float(text)
 
 
 @pytest.mark.parametrize(
