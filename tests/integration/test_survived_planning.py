@@ -207,7 +207,8 @@ def test_filters_that_are_not_read_are_explained(
     assert not scan.explanation.is_covered
 
 
-@pytest.mark.parametrize("levels", [20, 1_100])
+# Of 20 levels Lance applies the filter itself, and of 250 Spark does not even write it as a text.
+@pytest.mark.parametrize("levels", [20, 250])
 def test_deeply_nested_filters_select_what_they_select_of_parquet(
     places: tuple[Path, Path], levels: int
 ) -> None:
@@ -222,4 +223,4 @@ def test_deeply_nested_filters_select_what_they_select_of_parquet(
     assert completed.returncode == 0, completed.stderr[-4_000:]
     found = json.loads(completed.stdout)
     assert found["lance"] == found["parquet"]
-    assert all(found["lance"][name] for name in ("not of or", "and within or", "covered"))
+    assert all(found["lance"][name] for name in ("chain of and", "not of or", "covered"))
