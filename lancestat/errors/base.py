@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from lancestat.formats import visible
+from lancestat.formats import message_lines, visible
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -84,10 +84,17 @@ class LancestatError(Exception):
         self.hint = hint
 
     def __str__(self) -> str:
-        return self.text()
+        return self.shown()
+
+    def shown(self, excerpt: str | None = None) -> str:
+        """Return `text` with all that could control a terminal spelled out."""
+        return "\n".join(message_lines(self.text(excerpt)))
 
     def text(self, excerpt: str | None = None) -> str:
-        """Return the error as people read it, with lines of its file before the hint."""
+        """Return the error as people read it, with lines of its file before the hint.
+
+        Names of tables, columns and files in it are as they are: `shown` spells them out.
+        """
         location = f" {self.location}" if self.location else ""
         lines = f"\n{excerpt}" if excerpt else ""
         hint = f"\n      hint: {self.hint}" if self.hint else ""

@@ -26,7 +26,7 @@ class InvalidProject(LancestatError):
         super().__init__(f"the project has {count} {noun}")
 
     def __str__(self) -> str:
-        return "\n".join(map(LancestatError.text, self.errors, self.excerpts))
+        return "\n".join(map(LancestatError.shown, self.errors, self.excerpts))
 
     def __reduce__(self) -> tuple[object, ...]:
         return InvalidProject, (self.errors, self.excerpts)

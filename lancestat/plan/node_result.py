@@ -136,7 +136,7 @@ def failed(result: NodeResult, error: LancestatError) -> NodeResult:
     return replace(
         result,
         status=Status.ERROR,
-        message=str(error),
+        message=error.text(),
         code=error.code,
         hint=error.hint,
         place=error.location,

@@ -77,7 +77,7 @@ def _action(action: Action, policy: Policy | None) -> ActionView:
         action.notes,
         accepted,
         stages=tuple(explain_stages(action)),
-        error=str(action.error) if action.error else None,
+        error=action.error.text() if action.error else None,
     )
     if not isinstance(action, JoinAction):
         return view

@@ -33,7 +33,7 @@ def unpublish_lines(view: UnpublishView, page: Page) -> list[str]:
     what = "Dry run of unpublish" if result.is_dry_run else "Unpublish"
     lines = [paint(f"{what} for {result.project}, target {result.target}", "title"), ""]
     for line, node in zip(table(map(_cells, nodes), indent="  "), nodes, strict=True):
-        lines += [line, *indented(str(node.error) if node.error else "", page.width)]
+        lines += [line, *indented(node.error.text() if node.error else "", page.width)]
     if is_folded:
         lines.append(folded(f"{count(idle)} left as they are", 9))
     return [*lines, "", *_totals(view, idle), *_next_run(view, page)]

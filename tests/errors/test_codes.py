@@ -142,3 +142,16 @@ def test_an_invalid_project_keeps_its_errors() -> None:
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy)) == (InvalidProject, str(error))
     assert type(copy.errors[0]) is UnknownKey
+
+
+def test_the_text_of_an_error_controls_no_terminal() -> None:
+    evil = "a\x1b[31mred\x1b]0;title\x07\u202e\n::error::x"
+    shown = "a\\x1b[31mred\\x1b]0;title\\x07\\u202e\\n::error::x"
+    place = Location("specs/shop.yml", 2, 5)
+    one = UnknownKey(f"no '{evil}'", location=place, hint=f"its columns: {evil}")
+    all_of_them = InvalidProject([one, one], [f"      | {evil}", None])
+    text = f"LS103 specs/shop.yml:2:5  no '{shown}'\n      hint: its columns: {shown}"
+    assert str(one) == text
+    assert str(all_of_them) == "\n".join([text.replace("\n", f"\n      | {shown}\n", 1), text])
+    # What is spelled out already stays as it is.
+    assert str(UnknownKey(shown)) == f"LS103  {shown}"
