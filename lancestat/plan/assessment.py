@@ -25,8 +25,10 @@ class TableAssessment:
     """One table as it is now, next to what was last made of it.
 
     `columns` are those to analyze, in schema order, `skipped` has the reasons why others
-    are not. `statistics` are those that readers get, and `verdict` is the guard's on them with no
-    staleness allowed. `histograms` names the columns that are to have one.
+    are not. `warnings` tell of declared columns that are not there, `notes` have these, other
+    remarks about the declaration, and `skipped`. `statistics` are those that readers get, and
+    `verdict` is the guard's on them with no staleness allowed. `histograms` names the columns that
+    are to have one.
     """
 
     spec: Table
@@ -36,6 +38,13 @@ class TableAssessment:
     skipped: tuple[str, ...]
     verdict: Verdict
     histograms: frozenset[str] = frozenset()
+    warnings: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that people should know of the declared columns."""
+        return (*self.warnings, *self.remarks, *self.skipped)
 
     @property
     def snapshot(self) -> Snapshot:
@@ -109,6 +118,8 @@ def assess(
         skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
         verdict=statistics.judge(now, allow_stale=False),
         histograms=_histograms(spec, columns, types),
+        warnings=resolved.warnings,
+        remarks=resolved.notes,
     )
 
 
@@ -128,7 +139,8 @@ def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:
 def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) -> ResolvedColumns:
     """The declared columns of a table against its schema."""
     available = [_available(field, types.get(field.name)) for field in snapshot.fields]
-    return resolve_columns(spec.columns, available, spec.name)
+    is_shared = spec.source is not None
+    return resolve_columns(spec.columns, available, spec.name, is_shared=is_shared)
 
 
 def _available(field: Field, type: ColumnType | None) -> AvailableColumn:

@@ -38,8 +38,9 @@ class NodeResult:
     `message` is all that there is to say of a node that failed or was not run. A failure has the
     error's `code` and `hint`, and as `place` that of the error or else of the node's declaration.
     `still_published` is set where a table holds statistics of earlier runs, though its declaration
-    says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `join` is set
-    for joins alone, whose objects have its fields too.
+    says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
+    sentences of the plan on what was declared. `join` is set for joins alone, whose objects have
+    its fields too.
     """
 
     name: str
@@ -61,6 +62,7 @@ class NodeResult:
     hint: str | None = None
     place: Location | None = None
     runs_on: str | None = None
+    notes: tuple[str, ...] = ()
     join: JoinFigures | None = None
 
     def __repr__(self) -> str:
@@ -91,11 +93,17 @@ class NodeResult:
             message=None if message is None else redactor.text(message, audience),
             hint=None if hint is None else redactor.text(hint, audience),
             place=place,
+            notes=tuple(redactor.text(note, audience) for note in self.notes),
         )
 
     def to_json(self) -> dict[str, object]:
         """Return the node's object in the JSON of `plan` and `run`."""
-        members = {**asdict(self), "reasons": list(self.reasons), "status": self.status.value}
+        members = {
+            **asdict(self),
+            "reasons": list(self.reasons),
+            "status": self.status.value,
+            "notes": list(self.notes),
+        }
         del members["join"]
         is_join = self.kind == JoinAction.kind
         return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
@@ -152,6 +160,7 @@ def planned(action: Action) -> NodeResult:
         reasons=tuple(reason.value for reason in action.reasons),
         status=Status.PLANNED,
         runs_on=action.runs_on.value if action.runs_on else None,
+        notes=action.notes,
         join=join_figures(action) or JoinFigures() if is_join(action) else None,
     )
     if action.error is not None:

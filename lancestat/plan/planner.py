@@ -64,7 +64,7 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     if not _keeps_unpublished(assessment):
         return None
     return Skip(
-        assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), assessment.skipped
+        assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), assessment.notes
     )
 
 
@@ -83,18 +83,18 @@ def decide(
         full_refresh: Read everything again, whatever is known.
         in_process_bytes: Less than this is read in this process, and the rest on Spark.
     """
-    name, skipped = assessment.spec.name, assessment.skipped
+    name, notes = assessment.spec.name, assessment.notes
     if full_refresh:
         coverage = cover(changes.groups, NOTHING_STORED, [])
         reasons: tuple[Reason, ...] = (Reason.FULL_REFRESH,)
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
     if _policy_accepts(assessment, changes):
-        return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), skipped)
+        return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), notes)
     stand = _stand(assessment, changes)
     record = assessment.record
     unpublished = assessment.spec.publish is Publish.NONE and stand
     if unpublished and record is not None and record.describes(assessment.snapshot.pin):
-        return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), skipped)
+        return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
     coverage = cover(changes.groups, changes.index, changes.rewrites)
     remaking = _remaking(assessment, changes, coverage)
     if not stand or remaking is None:
@@ -105,7 +105,7 @@ def decide(
     stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, _publication(assessment))
     figures = _idle_figures(assessment)
     table = _version(assessment, changes)
-    return TableAction(name, "restamp", (reason,), figures, table, stages, skipped)
+    return TableAction(name, "restamp", (reason,), figures, table, stages, notes)
 
 
 def _make(
@@ -133,7 +133,7 @@ def _make(
         figures=_figures(assessment, scans),
         table=_version(assessment, changes),
         stages=stages,
-        notes=assessment.skipped,
+        notes=assessment.notes,
     )
 
 

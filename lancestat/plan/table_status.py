@@ -103,7 +103,7 @@ def table_status(
         dropped=statistics.dropped if statistics else {},
         analyzable=len(assessment.types),
         missing=tuple(f.name for f in assessment.columns if f.name not in columns),
-        skipped=assessment.skipped,
+        skipped=assessment.notes,
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
         changed_rows=assessment.statistics.changed_rows,

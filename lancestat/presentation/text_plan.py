@@ -159,7 +159,10 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
     rows = table(map(_run_cells, nodes), right={3}, indent="  ")
     for line, node in zip(rows, nodes, strict=True):
         lines += [line, *indented(node.result.message or "", page.width)]
-        below = indented(", ".join(node.quality), page.width)
+        texts = [", ".join(node.quality)]
+        if node.is_done or page.verbose:
+            texts += [f"note: {note}" for note in node.result.notes]
+        below = [part for text in texts for part in indented(text, page.width)]
         lines += [paint(text, "note") for text in below]
     if is_folded:
         lines.append(folded(f"{count(idle)} unchanged"))

@@ -11,7 +11,7 @@ from datetime import datetime
 
 from typing_extensions import assert_never
 
-from lancestat.errors import LakeError, LancestatError
+from lancestat.errors import LakeError, LancestatError, SpecError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
@@ -33,6 +33,7 @@ from lancestat.report.health import (
     refused,
     uncovered,
     unmatched,
+    unmatched_columns,
     unreadable,
     unsatisfying,
     worst,
@@ -122,7 +123,7 @@ class TableReporter:
                 health=Health.ERROR,
                 problems=tuple(problem.sentence for problem in problems),
                 verdict="refuse",
-                reason="unreadable",
+                reason="blocked" if isinstance(error, SpecError) else "unreadable",
                 status=None,
                 error=error,
                 runs=runs,
@@ -141,6 +142,7 @@ class TableReporter:
             *failed(runs, self.now),
             *outdated(table.freshness, changed_at, self.now),
             *uncovered(status),
+            *unmatched_columns(assessment),
         ]
         return TableReport(
             spec=table,

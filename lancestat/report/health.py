@@ -9,6 +9,7 @@ from math import floor
 
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
+from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.node_result import Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, NodeRunReport
@@ -61,13 +62,18 @@ def refused(status: TableStatus) -> list[Problem]:
 
 
 def uncovered(status: TableStatus) -> list[Problem]:
-    """Wanted columns without statistics, where others have them and no change explains it."""
-    if not status.missing or not status.columns or status.reason == "schema_changed":
+    """Wanted columns without statistics, where nothing else explains it."""
+    if not status.missing or status.reason in ("absent", "schema_changed"):
         return []
     names, more = ", ".join(status.missing[:_NAMES_LISTED]), len(status.missing) - _NAMES_LISTED
     listed = f"{names} and {count(more)} more" if more > 0 else names
     text = count(len(status.missing), "wanted column has", "wanted columns have")
     return [problem(Health.WARN, f"{text} no statistics: {listed}")]
+
+
+def unmatched_columns(assessment: TableAssessment) -> list[Problem]:
+    """What the declaration asks for and the table does not have."""
+    return [problem(Health.WARN, warning) for warning in assessment.warnings]
 
 
 def freshness_of(

@@ -68,7 +68,8 @@ class TableReport:
 
     `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
     guard's words under the declared policy; where the dataset cannot be opened they are `refuse`
-    and `unreadable`, `error` says why and `status` is None. `changed_at` is when rows last changed,
+    and `unreadable`, and `blocked` where it lacks a declared column or one cannot have
+    statistics: `error` says why and `status` is None. `changed_at` is when rows last changed,
     as far as the history goes back, and `freshness` judges its age by the declared bounds, None
     where there are none. `runs` are the newest first, of this node alone.
     """

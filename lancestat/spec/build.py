@@ -434,7 +434,8 @@ def _span(text: str) -> timedelta:
 
 def _narrowed(shared: ColumnSet, types: frozenset[str] | None) -> ColumnRule:
     both = types if shared.types is None or types is None else shared.types & types
-    return ColumnRule(shared.include, shared.exclude, shared.types if types is None else both)
+    narrowed = shared.types if types is None else both
+    return ColumnRule(shared.include, shared.exclude, narrowed, is_shared=True)
 
 
 def _writing_errors(item: Item, values: Mapping[str, Any], *steps: str) -> Iterator[LancestatError]:

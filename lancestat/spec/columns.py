@@ -29,34 +29,46 @@ class ResolvedColumns:
     """The selected columns in the order of the schema, and what was left out.
 
     `skipped` pairs a column that a pattern or `all` covers with the reason why it gets no
-    statistics; `notes` are remarks about the selection itself.
+    statistics. `warnings` and `notes` are remarks about the selection itself, of which the warnings
+    tell of columns that were asked for and are not there.
     """
 
     names: tuple[str, ...]
     skipped: tuple[tuple[str, str], ...] = ()
+    warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
 def resolve_columns(
-    selection: ColumnSelection, available: Sequence[AvailableColumn], table: str
+    selection: ColumnSelection,
+    available: Sequence[AvailableColumn],
+    table: str,
+    *,
+    is_shared: bool = False,
 ) -> ResolvedColumns:
     """The columns of `table` that `selection` names.
 
     Patterns follow `fnmatch` with case; a column whose very name is written is always matched. A
-    pattern that matches nothing is a note. A column set's `exclude` may name columns that this
-    table does not have, because sets are shared; a table's own may not.
+    pattern that includes nothing is a warning, one that excludes nothing a note. A column set's
+    patterns may match nothing, and its `exclude` may name columns that this table does not have,
+    because sets are shared; a table's own may not. `is_shared` says that the whole selection is
+    that of several tables, as the defaults of a source are.
 
     Raises:
         SpecError: when a name is not in the schema, or names a column that cannot be analyzed or
             stored; located where it was written.
     """
     columns = {column.name: column for column in available}
-    notes: list[str] = []
+    unmatched: list[str] = []
+    idle: list[str] = []
     selected = set(columns) if selection.all else set()
     for rule in selection.rules:
-        selected |= _matched_by_rule(rule, columns, table, notes)
+        remarks: list[str] = []
+        selected |= _matched_by_rule(rule, columns, table, remarks)
+        unmatched += [] if rule.is_shared else remarks
     for pattern in selection.exclude:
-        selected -= _matched(pattern, columns, table, notes)
+        selected -= _matched(pattern, columns, table, idle)
+    warnings, notes = ([], []) if is_shared else (unmatched, idle)
     names: list[str] = []
     skipped: list[tuple[str, str]] = []
     for column in available:
@@ -68,8 +80,9 @@ def resolve_columns(
         else:
             skipped.append((column.name, why_not))
     if not names:
-        notes.append("no column is left to analyze")
-    return ResolvedColumns(tuple(names), tuple(skipped), tuple(notes))
+        is_warning = any(_why_not(column) is None for column in available)
+        (warnings if is_warning else notes).append("no column is left to analyze")
+    return ResolvedColumns(tuple(names), tuple(skipped), tuple(warnings), tuple(notes))
 
 
 def _matched_by_rule(

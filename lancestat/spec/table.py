@@ -180,11 +180,15 @@ class ColumnPattern:
 
 @dataclass(frozen=True, slots=True)
 class ColumnRule:
-    """Include some columns, of some types, less some; `types` None means every analyzable type."""
+    """Include some columns, of some types, less some; `types` None means every analyzable type.
+
+    `is_shared` is set for the rule of a column set, whose patterns need not match in each table.
+    """
 
     include: tuple[ColumnPattern, ...]
     exclude: tuple[ColumnPattern, ...] = ()
     types: frozenset[str] | None = None
+    is_shared: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

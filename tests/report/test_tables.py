@@ -174,6 +174,40 @@ def test_selected_columns_without_statistics_are_a_warning(gathering: Gathering)
     assert one.problems == ("1 wanted column has no statistics: o_total.",)
 
 
+def test_a_warning_names_all_selected_columns_where_none_has_statistics(
+    gathering: Gathering,
+) -> None:
+    gathering.world.columns = only("o_id")
+    gathering.world.run()
+    report = gathering.report(columns=only("o_status", "o_total"))
+    assert (report.health, report.reason) == (Health.WARN, "current")
+    assert report.problems == ("2 wanted columns have no statistics: o_status, o_total.",)
+
+
+@pytest.mark.parametrize("publish", Publish)
+def test_patterns_that_match_no_column_are_warnings(gathering: Gathering, publish: Publish) -> None:
+    world = gathering.world
+    world.publish = publish
+    world.run()
+    world.columns = only("o_stat*", "prise*")
+    unmatched = "pattern 'prise*' matches no column"
+    assert world.action().notes == (unmatched,)
+    [result] = world.run().nodes
+    assert result.notes == (unmatched,)
+    assert result.to_json()["notes"] == [unmatched]
+    report = gathering.report()
+    assert (report.health, report.reason) == (Health.WARN, "current")
+    assert report.problems == (f"P{unmatched[1:]}.",)
+    [run, *_] = report.runs
+    assert run.result.notes == (unmatched,)
+    world.columns = only("prise*")
+    world.run()
+    assert gathering.report().problems == (
+        f"P{unmatched[1:]}.",
+        "No column is left to analyze.",
+    )
+
+
 @pytest.mark.parametrize(
     ("bounds", "health", "sentence"),
     [
@@ -231,7 +265,7 @@ def test_a_missing_dataset_is_an_error_and_does_not_stop_others(
 def test_a_missing_declared_column_is_an_error(gathering: Gathering) -> None:
     gathering.world.run()
     report = gathering.report(columns=only("o_ids"))
-    assert (report.health, report.reason) == (Health.ERROR, "unreadable")
+    assert (report.health, report.reason) == (Health.ERROR, "blocked")
     assert report.problems[0].startswith("LS114: table 'orders' has no column 'o_ids'")
     assert "did you mean 'o_id'?" in report.problems[0]
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -74,14 +76,32 @@ def test_rules_are_united_and_then_narrowed(
 def test_patterns_have_case_and_may_match_nothing() -> None:
     resolved = resolve(rule("O_*", "day"), exclude=("zzz*",))
     assert resolved.names == ("day",)
-    assert resolved.notes == ("pattern 'O_*' matches no column", "pattern 'zzz*' matches no column")
+    assert resolved.warnings == ("pattern 'O_*' matches no column",)
+    assert resolved.notes == ("pattern 'zzz*' matches no column",)
+
+
+def test_shared_patterns_need_not_match_in_each_table() -> None:
+    shared = replace(rule("O_*", "day"), is_shared=True)
+    resolved = resolve(shared, rule("zzz*"))
+    assert (resolved.names, resolved.warnings) == (("day",), ("pattern 'zzz*' matches no column",))
+    selection = ColumnSelection(False, (rule("O_*", "day"),), patterns("zzz*"))
+    of_source = resolve_columns(selection, SCHEMA, "orders", is_shared=True)
+    assert (of_source.names, of_source.warnings, of_source.notes) == (("day",), (), ())
+
+
+def test_no_column_is_a_warning_only_where_one_could_have_statistics() -> None:
+    selection = ColumnSelection(False, (replace(rule("zzz*"), is_shared=True),))
+    nothing = "no column is left to analyze"
+    assert resolve_columns(selection, SCHEMA, "orders").warnings == (nothing,)
+    vectors = resolve_columns(ColumnSelection(), SCHEMA[4:6], "orders")
+    assert (vectors.warnings, vectors.notes) == ((), (nothing,))
 
 
 def test_a_pattern_reports_the_skipped_columns() -> None:
     resolved = resolve(rule("e*", "*.b"))
     assert resolved.names == ()
     assert [name for name, _ in resolved.skipped] == ["emb", "a.b"]
-    assert resolved.notes == ("no column is left to analyze",)
+    assert resolved.warnings == ("no column is left to analyze",)
 
 
 @pytest.mark.parametrize(
