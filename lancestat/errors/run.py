@@ -173,6 +173,16 @@ class WorkersLackPackage(RunError):
     )
 
 
+class OtherPython(RunError):
+    """Spark's workers run another minor version of Python than lancestat does."""
+
+    code = "LS545"
+    remedy = (
+        "Have them run the Python that the hint names: set PYSPARK_PYTHON or "
+        "`spark.pyspark.python`, or take away a setting that names another."
+    )
+
+
 class ConnectorMissing(RunError):
     """`reader: connector` is set, but the Lance connector is not on Spark's class path."""
 

@@ -43,6 +43,7 @@ from lancestat.spark.read.read_task import read_part
 from lancestat.spark.read.relation import read_table
 from lancestat.spark.session.arrow_types import spark_schema
 from lancestat.spark.session.jobs import jobs_of
+from lancestat.spark.session.python import own_python
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
@@ -117,7 +118,8 @@ def _remote_rows(
                     yield rows.rename_columns(list(scan.columns))
 
     numbers = spark.range(0, len(fragments), 1, len(fragments))
-    return numbers.mapInArrow(read, schema)
+    with own_python(spark):
+        return numbers.mapInArrow(read, schema)
 
 
 def knn_join(

@@ -8,6 +8,7 @@ from lancestat.errors import (
     InvalidProject,
     JobFailed,
     LancestatError,
+    OtherPython,
     WorkersLackPackage,
     error_classes,
 )
@@ -53,6 +54,27 @@ def test_workers_without_lancestat_are_named_as_such() -> None:
     assert (type(own), type(foreign)) == (WorkersLackPackage, JobFailed)
     assert "No module named 'lancestat'" in own.message
     assert own.hint is not None and "lancestat package" in own.hint
+
+
+@pytest.mark.parametrize(
+    "versions",
+    [
+        pytest.param("different version (3, 9) than that in driver 3.11", id="Spark 3.5"),
+        pytest.param("different version: 3.9 than that in driver: 3.11", id="Spark 4"),
+    ],
+)
+def test_workers_of_another_minor_version_are_named_as_such(versions: str) -> None:
+    raised = (
+        "Traceback (most recent call last):\n  in main\npyspark.errors.exceptions.base."
+        f"PySparkRuntimeError: [PYTHON_VERSION_MISMATCH] Python in worker has {versions}, PySpark "
+        "cannot run with different minor versions.\n"
+    )
+
+    error = explain(Exception(ABORTED.format(raised)), TABLE, {})
+
+    assert isinstance(error, OtherPython)
+    assert "Spark's workers run Python 3.9, lancestat runs in Python" in error.message
+    assert error.hint is not None and "lancestat package" in error.hint
 
 
 @given(

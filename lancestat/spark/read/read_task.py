@@ -17,6 +17,7 @@ from lancestat.optimizer.table import QueryScan
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.read.arrow_columns import for_spark
 from lancestat.spark.session.failure import WorkerError
+from lancestat.spark.session.python import own_python
 from lancestat.spark.session.start import task_threads
 from lancestat.spark.session.worker import prepare_worker
 
@@ -88,7 +89,10 @@ def make_reader(spark: SparkSession, storage_options: Mapping[str, str]) -> Any:
     jvm: Any = context._jvm
     threads = task_threads(spark)
     # Spark checks nothing against the schema of a function of this kind.
-    function = _wrap_function(context, ReadTask(portable(storage_options), threads), StructType())
+    with own_python(spark):
+        function = _wrap_function(
+            context, ReadTask(portable(storage_options), threads), StructType()
+        )
     functions = jvm.PythonUtils.toSeq([function])
     return jvm.org.apache.spark.api.python.ChainedPythonFunctions(functions)
 

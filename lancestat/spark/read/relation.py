@@ -27,6 +27,7 @@ from lancestat.spark.read.planning_service import PlanningService
 from lancestat.spark.read.read_task import make_reader
 from lancestat.spark.session.arrow_types import spark_schema, unreadable
 from lancestat.spark.session.compiler import relation_classes
+from lancestat.spark.session.python import own_python
 from lancestat.spark.session.start import active, require_classic
 from lancestat.spark.session.versions import has_python_sources
 from lancestat.spec.catalog import Catalog, parse_table_name
@@ -263,7 +264,7 @@ def register(spark: SparkSession) -> None:
     from lancestat.spark.read.source import LanceDataSource
 
     # Spark refuses a name that the thread's active session has, although each has its own.
-    with active(spark):
+    with active(spark), own_python(spark):
         spark.dataSource.register(LanceDataSource)
 
 

@@ -6,8 +6,9 @@ import json
 import re
 from collections.abc import Iterable
 
-from lancestat.errors import Cancelled, JobFailed, LancestatError, WorkersLackPackage, error_class
+from lancestat.errors import Cancelled, JobFailed, LancestatError, error_class
 from lancestat.redact import redact_line
+from lancestat.spark.session.python import python_error
 
 _MARK = "lancestat-error:"
 MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
@@ -49,11 +50,6 @@ def carried_by(error: Exception) -> LancestatError | None:
 _LOST_TASK = re.compile(r"most recent failure: [^\n]*?\): ([^\n]+)")
 # The line after the frames of a Python worker's traceback.
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)*(\S.*)", re.MULTILINE)
-# Of lancestat's own; a query may call functions that lack others.
-_MISSING_MODULE = re.compile(
-    r"ModuleNotFoundError: No module named "
-    r"'(lancestat|lance|pyarrow|polars|polars_hash|numpy|datasketches|faiss|msgspec)\b"
-)
 _CANCELLED = re.compile(r"\bcancell?ed\b|SparkContext was shut down|killed intentionally", re.I)
 _CRASHED = re.compile(
     r"Python worker exited unexpectedly|ExecutorLostFailure|OutOfMemory|exit code 137"
@@ -84,11 +80,9 @@ def job_error(
     if is_cancelled(error):
         return Cancelled(f"{doing} was cancelled")
     reason, hint = cause(error, secrets)
-    if _MISSING_MODULE.search(reason):
-        return WorkersLackPackage(
-            f"{job or doing} failed: {reason}",
-            hint="`lancestat package` writes an archive for workers; see docs/how-to/deploy.md",
-        )
+    explained = python_error(job or doing, reason, str(error))
+    if explained is not None:
+        return explained
     return JobFailed(f"{job or doing} failed: {reason}", hint=hint)
 
 

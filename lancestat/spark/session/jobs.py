@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
+from lancestat.spark.session.python import own_python
 from lancestat.spark.session.start import is_connect
 from lancestat.spark.session.versions import cancel_jobs, cancel_until, thread_target
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark import SparkContext
+    from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
 _GROUP = "spark.jobGroup.id"
@@ -180,7 +181,7 @@ class ClassicJobs:
     ) -> list[Result]:
         # Not a DataFrame of items: its rows would show in Spark's user interface.
         rdd = self._context.parallelize(items, len(items))
-        return list(rdd.mapPartitions(self._reporting(task, listener)).collect())
+        return self._collected(rdd.mapPartitions(self._reporting(task, listener)))
 
     def run_merged(
         self,
@@ -191,8 +192,15 @@ class ClassicJobs:
     ) -> list[Result]:
         rdd = self._context.parallelize(items, len(items))
         rdd = rdd.mapPartitions(self._reporting(task, listener))
-        rdd = rdd.reduceByKey(merging.merge, merging.groups)
-        return list(rdd.mapPartitions(self._reporting(merging.task, listener)).collect())
+        with own_python(self.spark):
+            rdd = rdd.reduceByKey(merging.merge, merging.groups)
+        return self._collected(rdd.mapPartitions(self._reporting(merging.task, listener)))
+
+    def _collected(self, rdd: RDD[Result]) -> list[Result]:
+        with own_python(self.spark):
+            # Makes the function, and keeps it.
+            _ = rdd._jrdd
+        return list(rdd.collect())
 
     def _reporting(
         self, task: Task[Item, Result, Report], listener: Listener[Report] | None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
 from lancestat.lake.temporary_files import temporary_folder
+from lancestat.spark.session.python import own_python
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -93,7 +94,9 @@ def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataF
     if not hasattr(rows, "_jdf"):
         return rows.mapInArrow(function, schema)
     udf = UserDefinedFunction(function, schema, evalType=_MAP_ARROW_ITER)
-    column, frame = udf(*(rows[name] for name in rows.columns))._jc, rows._jdf
+    columns, frame = [rows[name] for name in rows.columns], rows._jdf
+    with own_python(rows.sparkSession):
+        column = udf(*columns)._jc
     if _has_classic(rows.sparkSession):
         mapped = frame.mapInArrow(column, False, None)
     else:

@@ -19,6 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.redact import redact_line
 from lancestat.spark.session.failure import carried_by, cause, is_cancelled
+from lancestat.spark.session.python import python_error
 from lancestat.spark.session.start import VIEW_SCHEMA
 from lancestat.spark.session.versions import condition, query_contexts
 
@@ -120,6 +121,9 @@ def explain_failure(
     if is_cancelled(error):
         return Cancelled("the query was cancelled")
     reason, hint = cause(error, query_context.secrets)
+    explained = python_error("the query", reason, str(error))
+    if explained is not None:
+        return explained
     if condition(error) is None:
         message = reason
     return QueryFailed(f"the query failed: {message}", location=location, hint=hint)

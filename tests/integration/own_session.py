@@ -1,0 +1,44 @@
+"""A script as people write it first: a session of its own, in a Python that is not activated."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+import lancestat
+from lancestat.execution.result import Status
+
+
+def main(folder: Path, *settings: str) -> None:
+    """Print what a run, a join, a query and the format give."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    spark.sparkContext.setLogLevel("OFF")
+    uri = str(folder / "orders.lance")
+    found: dict[str, object] = {}
+    result = lancestat.Project.load(folder).run()
+    found["run"] = [[node.name, node.status.value, node.message] for node in result.nodes]
+    if result.status is Status.ERROR:
+        sys.stdout.write(json.dumps(found))
+        return
+    table = lancestat.read_table(spark, uri)
+    found["query"] = [row.o_id for row in table.where("o_id > 97").orderBy("o_id").collect()]
+    rows = spark.range(4).selectExpr("id", "array(float(id), float(1)) AS v")
+    near = lancestat.knn_join(rows, rows, left_vector="v", right_vector="v", k=1)
+    found["join"] = near.count()
+    if hasattr(spark, "dataSource"):
+        lancestat.register(spark)
+        found["format"] = spark.read.format("lancestat").load(uri).count()
+    found["left alone"] = spark.sparkContext.pythonExec
+    sys.stdout.write(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])
