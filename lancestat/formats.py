@@ -9,6 +9,14 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
+from enum import Enum
+
+
+class StringEnum(str, Enum):
+    """An enum of words that print as they are: `str(Status.ERROR)` is `error`."""
+
+    __str__ = str.__str__
+
 
 _UNITS = ("B", "kB", "MB", "GB", "TB", "PB")
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -17,7 +18,14 @@ from lancestat.formats import (
     size,
     visible,
 )
+from lancestat.manifest.guard import GuardReason
+from lancestat.plan.actions import Reason
+from lancestat.plan.node_result import Status
+from lancestat.report.values import Health
+from lancestat.spec.declaration import Risk
 from lancestat.spec.model import Policy, StaleBounds
+
+PACKAGE = Path(__file__).parents[1] / "lancestat"
 
 
 @pytest.mark.parametrize(
@@ -169,3 +177,14 @@ def test_escaped_json_has_the_same_value_and_forms_no_command(
     assert json.loads(escaped) == {**value, "more": more}
     assert "##[" not in escaped
     assert all(char.isprintable() or char == "\n" for char in escaped)
+
+
+def test_words_of_contracts_print_as_they_are() -> None:
+    for kind in (Status, Health, Risk, Reason, GuardReason):
+        for member in kind:
+            assert (str(member), f"{member}", f"{member:>20}".strip()) == (member.value,) * 3
+
+
+def test_every_enum_of_words_is_of_the_class_that_prints_them() -> None:
+    sources = [path.read_text("utf-8") for path in PACKAGE.rglob("*.py")]
+    assert sum("(str, Enum)" in text for text in sources) == 1

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from enum import Enum
 from math import ceil, sqrt
 
-from lancestat.formats import count
+from lancestat.formats import StringEnum, count
 from lancestat.knn.layout import KeptLists
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.state.join_counts import JoinGroups
 
 
-class Strategy(str, Enum):
+class Strategy(StringEnum):
     """The strategies of search, as plans and JSON spell them."""
 
     SPARK = "spark"

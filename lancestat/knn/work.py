@@ -5,10 +5,10 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from enum import Enum
 from itertools import accumulate
 
 from lancestat.errors import Location
+from lancestat.formats import StringEnum
 from lancestat.knn.layout import RightContent
 from lancestat.knn.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange
@@ -98,7 +98,7 @@ class VectorSide:
                 yield RowRange(fragment.id, start - fragment.start, stop - start)
 
 
-class Scope(str, Enum):
+class Scope(StringEnum):
     """The pairs to compare; the others are known from the last result."""
 
     FULL = "full"
@@ -168,7 +168,7 @@ class SideSource:
     content: RightContent | None = None
 
 
-class OutputFormat(str, Enum):
+class OutputFormat(StringEnum):
     """The formats of results."""
 
     LANCE = "lance"

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from lancestat.formats import StringEnum
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.snapshot import DataFile, FieldIds, Fragment, committed_at, fragment_values
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import lance
 
 
-class Effect(str, Enum):
+class Effect(StringEnum):
     """The effect of one commit, as far as its transaction proves it."""
 
     ROWS_UNCHANGED = "rows_unchanged"

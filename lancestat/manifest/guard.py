@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import Enum
 
+from lancestat.formats import StringEnum
 from lancestat.manifest.wire import (
     SCHEMA_HASH,
     PublishedStatistics,
@@ -17,7 +17,7 @@ from lancestat.spec.model import StaleBounds
 from lancestat.statistics.column_type import ColumnType
 
 
-class GuardReason(str, Enum):
+class GuardReason(StringEnum):
     """The reasons why statistics are used or refused; the spelling is a contract."""
 
     CURRENT = "current"

@@ -7,12 +7,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
-from enum import Enum
 from hashlib import sha256
 from typing import Any
 
 from lancestat.errors import UnsupportedColumn
-from lancestat.formats import format_instant
+from lancestat.formats import StringEnum, format_instant
 from lancestat.statistics.bound_text import are_estimable, format_bound, parse_bound, parse_integer
 from lancestat.statistics.bounds import Bound
 from lancestat.statistics.column_statistics import (
@@ -50,7 +49,7 @@ _WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})(?::([0-9a-f]{64}))?"
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
 
-class Flaw(str, Enum):
+class Flaw(StringEnum):
     """The reasons why a config holds no readable set of statistics."""
 
     ABSENT = "absent"
@@ -315,7 +314,7 @@ def newest_fragment(config: Mapping[str, str]) -> str | None:
     return None if written_revision(config) is None else config.get(NEWEST_FRAGMENT)
 
 
-class Writer(str, Enum):
+class Writer(StringEnum):
     """What wrote the statistics of a config; their spelling is a contract."""
 
     NOBODY = "nobody"

@@ -11,8 +11,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
+from lancestat.formats import StringEnum
 from lancestat.optimizer.estimates import remaining_fragments
 from lancestat.optimizer.pruned_fragments import FragmentStatistics, RemainingFragments
 from lancestat.optimizer.table import PUSHDOWN, ReadSettings, ReadTable
@@ -23,7 +23,7 @@ from lancestat.statistics.column_type import ColumnType, Kind
 from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 
 
-class Function(str, Enum):
+class Function(StringEnum):
     """The aggregate functions that are answered."""
 
     COUNT = "count"
@@ -42,7 +42,7 @@ class Aggregate:
         return f"{self.function.value}({'*' if self.column is None else self.column})"
 
 
-class PushDownReason(str, Enum):
+class PushDownReason(StringEnum):
     """The reasons why aggregates are answered, or left to Spark; the spelling is a contract."""
 
     EXACT = "exact"

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
 
-from lancestat.formats import count
+from lancestat.formats import StringEnum, count
 from lancestat.manifest.guard import Verdict
 from lancestat.optimizer.aggregates import PushDown
 from lancestat.optimizer.estimates import ColumnEstimate
@@ -15,7 +14,7 @@ from lancestat.optimizer.table import ReadTable
 from lancestat.predicates.filter import Filter, columns_of
 
 
-class PruningReason(str, Enum):
+class PruningReason(StringEnum):
     """The reasons why fragments are ruled out, or none is; the spelling is a contract."""
 
     RULED_OUT = "ruled_out"

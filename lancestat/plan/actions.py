@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 from typing import ClassVar, Literal, get_args
 
 from lancestat import codec, display
 from lancestat.errors import LancestatError
-from lancestat.formats import spoken
+from lancestat.formats import StringEnum, spoken
 from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
@@ -23,7 +22,7 @@ from lancestat.state.join_counts import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Ac
 from lancestat.state.values import InputRecord
 
 
-class Reason(str, Enum):
+class Reason(StringEnum):
     """The machine-readable words of a plan; their spelling is a contract."""
 
     NEW = "new"

@@ -5,11 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from enum import Enum
 
 from lancestat import codec, display
 from lancestat.errors import LancestatError, Location
-from lancestat.formats import count
+from lancestat.formats import StringEnum, count
 from lancestat.plan.actions import (
     Action,
     JoinAction,
@@ -21,7 +20,7 @@ from lancestat.plan.actions import (
 from lancestat.redact import Audience, Redactor
 
 
-class Status(str, Enum):
+class Status(StringEnum):
     """The outcome of a node."""
 
     PLANNED = "planned"

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING, ClassVar
 
+from lancestat.formats import StringEnum
 from lancestat.knn.cost_model import Strategy
 from lancestat.knn.work import OutputFormat, Scope
 
@@ -42,7 +42,7 @@ class ReusePartials:
     coverage: Coverage
 
 
-class RunsOn(str, Enum):
+class RunsOn(StringEnum):
     """Where fragments are read; their spelling is a contract."""
 
     PROCESS = "process"

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from enum import Enum
 
 from typing_extensions import assert_never
 
 from lancestat.errors import LancestatError
+from lancestat.formats import StringEnum
 from lancestat.lake.snapshot import Snapshot
 from lancestat.manifest.publication import Removal
 from lancestat.manifest.wire import Writer, column_count, own_keys, published_entries, writer_of
@@ -16,7 +16,7 @@ from lancestat.spec.model import KnnJoin, Node, Publish, Table
 from lancestat.spec.source import is_source
 
 
-class UnpublishReason(str, Enum):
+class UnpublishReason(StringEnum):
     """Why entries are removed from a table, or not; the spelling is a contract."""
 
     PUBLISHED = "published"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
-from enum import Enum
 from itertools import islice
 from typing import Any
 
+from lancestat.formats import StringEnum
 from lancestat.lake.snapshot import Field
 
 
@@ -44,7 +44,7 @@ class TimeOfDay:
 Literal = bool | int | float | Decimal | str | bytes | Day | Instant | LocalTime | TimeOfDay
 
 
-class Operator(str, Enum):
+class Operator(StringEnum):
     """Comparisons of a column with a literal; `NULL_SAFE` is Spark's `<=>`."""
 
     EQUAL = "="
@@ -79,7 +79,7 @@ class IsNull:
     column: str
 
 
-class TextOperator(str, Enum):
+class TextOperator(StringEnum):
     """The position of a text in a string."""
 
     STARTS_WITH = "starts_with"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from lancestat.formats import StringEnum
 from lancestat.plan.actions import JoinFigures
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
@@ -64,7 +64,7 @@ def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
 Row = dict[str, object]
 
 
-class CellType(str, Enum):
+class CellType(StringEnum):
     """The type of a column's cells, spelled as in Spark; any cell may be null."""
 
     TEXT = "string"
@@ -303,7 +303,7 @@ def fragment_rows(table: TableReport) -> Iterator[Row]:
         }
 
 
-class ReportTable(str, Enum):
+class ReportTable(StringEnum):
     """The system views, by their names in SQL."""
 
     STATISTICS = "statistics"

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from enum import Enum
 
 from lancestat import display
 from lancestat.errors import LancestatError
+from lancestat.formats import StringEnum
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
 from lancestat.redact import EMPTY_REDACTOR, Redactor
@@ -18,7 +18,7 @@ from lancestat.state.values import JoinRecord
 from lancestat.statistics.histogram import Histogram
 
 
-class Health(str, Enum):
+class Health(StringEnum):
     """Whether a node is well; `error` is outside of its policy, failed or unreadable."""
 
     OK = "ok"

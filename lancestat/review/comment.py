@@ -6,12 +6,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from lancestat.errors import CommentError, GitHubAnswerInvalid, GitHubNotConfigured, InDoubt
+from lancestat.formats import StringEnum
 from lancestat.redact import redact_line
 from lancestat.review.values import NO_CHANGES
 from lancestat.vcs.github import ATTEMPTS
@@ -78,7 +78,7 @@ MAX_CHARACTERS = 65_536
 _MAX_PAGES = 100
 
 
-class Outcome(str, Enum):
+class Outcome(StringEnum):
     """The outcome of keeping a comment."""
 
     CREATED = "created"

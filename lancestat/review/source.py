@@ -61,7 +61,8 @@ class Side:
         if not self.files.has(PROJECT_FILE):
             raise ProjectMissing(
                 f"there is no {PROJECT_FILE} {self.where}",
-                hint="give --project-dir, or compare with what has the project",
+                hint="give --project-dir (project_dir in Python), or compare with what "
+                "has the project",
             )
         try:
             return load_project(root, target=target, vars=vars, files=self.files)
@@ -125,12 +126,14 @@ def _project_folder(project_dir: Path) -> Path:
     written = Path(os.path.abspath(project_dir))  # noqa: PTH100 - links must be seen here
     root = written.resolve()
     if not root.is_dir():
-        raise ProjectMissing(f"there is no folder {root}", hint="give --project-dir")
+        raise ProjectMissing(
+            f"there is no folder {root}", hint="give --project-dir (project_dir in Python)"
+        )
     top = work_tree(written)
     if top is not None and resolved_inside(top, written) != written:
         raise ProjectMissing(
             f"the project's folder {written} is a symbolic link in its repository",
-            hint="give --project-dir the folder that it leads to",
+            hint="give --project-dir (project_dir in Python) the folder that it leads to",
         )
     return root
 

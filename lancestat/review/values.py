@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import Enum
 
 from lancestat import display
 from lancestat.errors import Location
+from lancestat.formats import StringEnum
 from lancestat.review.links import FileLinks
 from lancestat.spec.declaration import Key
 from lancestat.spec.declaration import Risk as Risk
@@ -33,7 +33,7 @@ NO_CHANGES = "<!-- lancestat:no-changes -->"
 Json = str | int | float | bool | None | list["Json"] | dict[str, "Json"]
 
 
-class Change(str, Enum):
+class Change(StringEnum):
     """The kinds of change of a node."""
 
     ADDED = "added"

@@ -17,8 +17,10 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 from typing_extensions import dataclass_transform
 
+from lancestat.formats import StringEnum
 
-class Risk(str, Enum):
+
+class Risk(StringEnum):
     """The risks of a change for reviewers; the spelling is a contract."""
 
     STALENESS_LOOSENED = "staleness_loosened"

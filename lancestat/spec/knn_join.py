@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from lancestat import display
 from lancestat.errors import Location
+from lancestat.formats import StringEnum
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
     CHECK,
@@ -53,7 +54,7 @@ ALL = "all"
 MOST_PAIRS = 100_000_000
 
 
-class Metric(str, Enum):
+class Metric(StringEnum):
     """`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product."""
 
     L2 = "l2"
@@ -65,21 +66,21 @@ class Metric(str, Enum):
 HAMMING = "hamming"
 
 
-class Mode(str, Enum):
+class Mode(StringEnum):
     """`exact` compares every pair; `approx` may look at the likely ones only."""
 
     EXACT = "exact"
     APPROX = "approx"
 
 
-class JoinKind(str, Enum):
+class JoinKind(StringEnum):
     """The handling of left rows that match nothing: dropped, or kept with nulls."""
 
     INNER = "inner"
     LEFT_OUTER = "left_outer"
 
 
-class Pairs(str, Enum):
+class Pairs(StringEnum):
     """Whether a pair of rows of one table counts for both rows, or once for the first of them."""
 
     ORDERED = "ordered"

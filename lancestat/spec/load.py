@@ -104,7 +104,7 @@ def _missing(root: Path) -> InvalidProject:
     missing = UnreadableFile(
         f"there is no {PROJECT_FILE} in {root}",
         location=Location(PROJECT_FILE, 1, 1),
-        hint="run 'lancestat init', or give --project-dir",
+        hint="run 'lancestat init', or give --project-dir (project_dir in Python)",
     )
     return InvalidProject([missing])
 

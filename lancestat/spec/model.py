@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from enum import Enum
 from pathlib import Path
 from typing import ClassVar
 
 from lancestat import display
 from lancestat.errors import Location
-from lancestat.formats import count
+from lancestat.formats import StringEnum, count
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
@@ -61,7 +60,7 @@ def joins_of(nodes: Iterable[Node]) -> tuple[KnnJoin, ...]:
     return tuple(node for node in nodes if isinstance(node, KnnJoin))
 
 
-class Reader(str, Enum):
+class Reader(StringEnum):
     """The readers of a table's rows in Spark; its statistics come from lancestat either way."""
 
     LANCESTAT = "lancestat"

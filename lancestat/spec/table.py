@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import Enum
 from typing import ClassVar
 
 from lancestat import display
 from lancestat.errors import Location
-from lancestat.formats import age, count
+from lancestat.formats import StringEnum, age, count
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
     CHECK,
@@ -45,21 +44,21 @@ from lancestat.spec.shapes import (
 )
 
 
-class NodeKind(str, Enum):
+class NodeKind(StringEnum):
     """The kinds of node, as `kind:` selectors and JSON spell them."""
 
     TABLE = "table"
     KNN_JOIN = "knn_join"
 
 
-class Publish(str, Enum):
+class Publish(StringEnum):
     """The places where a table's statistics are kept."""
 
     MANIFEST = "manifest"
     NONE = "none"
 
 
-class Refresh(str, Enum):
+class Refresh(StringEnum):
     """The times when `run` brings statistics up to date."""
 
     ALWAYS = "always"
@@ -287,7 +286,7 @@ def _histogram_warning(old: bool, new: bool) -> str | None:
 
 
 def _show_values_warning(old: bool, new: bool) -> str | None:
-    return "bounds of strings and binary values are shown again" if new else None
+    return "bounds of strings and binary values will be shown" if new else None
 
 
 @resource

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from enum import Enum
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
+from lancestat.formats import StringEnum
 from lancestat.lake.files import local_path, store_of
 from lancestat.lake.open import probe, store_options
 from lancestat.lake.storage import storage_at
@@ -27,7 +27,7 @@ _LAYOUT_NAME = re.compile(r"v(\d+)")
 _DATASET_NAME = re.compile(r"(partials|runs|summaries)-(\d+)\.lance")
 
 
-class Kind(str, Enum):
+class Kind(StringEnum):
     """The datasets of the state."""
 
     PARTIALS = "partials"

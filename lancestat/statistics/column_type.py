@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import Enum
 from typing import TYPE_CHECKING
 
+from lancestat.formats import StringEnum
 from lancestat.lake.snapshot import Field
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Kind(str, Enum):
+class Kind(StringEnum):
     """The type families of the YAML's `types` filter."""
 
     BOOLEAN = "boolean"

@@ -101,7 +101,8 @@ class Repository:
         if top is None:
             raise NoRepository(
                 f"no revision can be read, since {folder} is in no git repository",
-                hint="name folders instead of revisions, or give --project-dir",
+                hint="name folders instead of revisions, or give --project-dir "
+                "(project_dir in Python)",
             )
         prefix = folder.relative_to(top).as_posix()
         repository = cls(top, "" if prefix == "." else prefix)

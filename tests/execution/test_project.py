@@ -8,7 +8,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.errors import UsageError
+from lancestat.errors import InvalidProject, UsageError
 from lancestat.plan.actions import Skip
 from tests.execution.world import World, orders, write_project
 
@@ -75,3 +75,9 @@ def test_a_run_without_work_starts_no_spark(folder: Path) -> None:
     result = Project.load(folder).run()
     assert result.status == "success"
     assert {node.action for node in result.nodes} == {"skip"}
+
+
+def test_a_missing_project_is_explained_to_callers_of_both_interfaces(tmp_path: Path) -> None:
+    with pytest.raises(InvalidProject) as raised:
+        Project.load(tmp_path / "nonexist")
+    assert "--project-dir (project_dir in Python)" in str(raised.value)
