@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 
 from lancestat.scaffold.sample import orders, products
-from lancestat.scaffold.starter import starter_templates
+from lancestat.scaffold.starter import starter_project, starter_templates
 from lancestat.spec.load import load_project
 from lancestat.spec.model import NodeKind, ProjectSpec
 from tests.spec.conftest import write
@@ -30,6 +30,15 @@ def test_every_declaration_is_valid_and_used(project: Path) -> None:
     assert places(spec) == {
         str((project / "sample" / f"{t.name}.lance").resolve()) for t in spec.tables
     }
+
+
+def test_the_page_on_removal_names_all_that_init_writes() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "uninstall.md").read_text("utf-8")
+    made = starter_project()
+    for path in (*made.files, *made.editor_files):
+        if path.startswith("specs/"):
+            continue
+        assert f"`{path}`" in page or f"`{Path(path).parts[0]}`" in page, path
 
 
 def places(spec: ProjectSpec) -> set[str]:
