@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from lancestat.errors import InvalidProject, LancestatError, Location, UnknownKey, UnreadableFile
+from lancestat.errors import (
+    InvalidProject,
+    LancestatError,
+    Location,
+    UnknownKey,
+    UnreadableFile,
+    did_you_mean,
+)
 from lancestat.redact import Audience, KnownValue, Origin, Redactor, secret_environment
 from lancestat.spec.build import Builder
 from lancestat.spec.declaration import default_of
@@ -28,6 +36,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
+from lancestat.spec.quoting import quoted
 from lancestat.spec.redaction import hidden_locations
 from lancestat.spec.resources import PROJECT_FILE
 from lancestat.spec.schema import SPECS_SCHEMA, keywords
@@ -35,6 +44,8 @@ from lancestat.spec.schema_check import check
 from lancestat.spec.template import Rendering
 from lancestat.spec.template_scope import TemplateScope
 from lancestat.spec.wording import subject
+
+_log = logging.getLogger("lancestat.spec")
 
 __all__ = ["dependencies", "load_project"]
 
@@ -62,7 +73,7 @@ def load_project(
         UsageError: when `target` does not exist.
     """
     root = project_dir.resolve()
-    files = files or Folder(root)
+    files_given, files = files, files or Folder(root)
     if not files.has(PROJECT_FILE):
         raise _missing(root)
     errors: list[LancestatError] = []
@@ -82,6 +93,8 @@ def load_project(
         declarations.read(name, header.scope, errors)
     nodes = declarations.build(errors, catalogs)
     sources = declarations.sources(errors, catalogs, header.scope)
+    if files_given is None and not errors:
+        _warn_of_unknown_variables(project, header.scope, arguments)
     origins = declarations.node_origins()
     redactor = declarations.redactor(nodes, sources, origins, header.public)
     if errors:
@@ -98,6 +111,25 @@ def load_project(
         redactor,
         sources=sources,
     )
+
+
+def _warn_of_unknown_variables(
+    project: Document, scope: TemplateScope, arguments: Arguments
+) -> None:
+    """Log the given variables that the project neither declares nor names in a template.
+
+    Templates of other targets are not rendered, so that it is no error.
+    """
+    value = project.value if isinstance(project.value, dict) else {}
+    declared = value.get("vars")
+    known = {*scope.asked, *(declared if isinstance(declared, dict) else ())}
+    for name in sorted(set(arguments.vars) - known, key=str):
+        hint = did_you_mean(name, known)
+        _log.warning(
+            "variable %s is neither declared under 'vars' nor used by a template%s",
+            quoted(name),
+            f"; {hint}" if hint else "",
+        )
 
 
 def _missing(root: Path) -> InvalidProject:

@@ -40,7 +40,7 @@ class TemplateScope:
 
     `vars` None means that `var` is not available, as in `vars` itself. `var_origins` has the
     origins of those that came from the environment, `target_origin` that of the target's name.
-    `words` are further names with their values.
+    `words` are further names with their values. `asked` collects the variables that templates name.
     Values may be secrets: `repr` omits them.
     """
 
@@ -50,6 +50,7 @@ class TemplateScope:
     target: str | None = None
     target_origin: Origin | None = None
     words: Mapping[str, str] = field(default_factory=dict)
+    asked: set[str] = field(default_factory=set, compare=False)
 
 
 def scalar_result(value: object) -> str | int | float | bool:
@@ -84,6 +85,7 @@ class TemplateNames:
         text = self._word("var", name)
         if self.scope.vars is None:
             raise BadTemplateError("var() cannot be used here; only env_var() and target.name can")
+        self.scope.asked.add(text)
         if text in self.scope.var_origins:
             self.used[str(Variable(text, "var"))] = self.scope.var_origins[text]
         if text in self.scope.vars:

@@ -338,6 +338,23 @@ def test_vars_of_the_caller_win_and_may_be_new(load: Load) -> None:
     assert spec.tables[0].uri == "s3://b/5"
 
 
+def test_a_variable_that_nothing_names_is_a_warning(
+    load: Load, caplog: pytest.LogCaptureFixture
+) -> None:
+    tables = """
+        tables:
+          - {name: a, uri: "{{ var('warehouse') }}/a", owner: "{{ var('team', 'us') }}"}
+        """
+    load({"specs/a.yml": tables}, vars={"warehouse": "x", "k": 1, "team": "them"})
+    assert caplog.messages == []
+    load({"specs/a.yml": tables}, vars={"wharehouse": "SECRET-VALUE", "other": 2})
+    why = "is neither declared under 'vars' nor used by a template"
+    assert caplog.messages == [
+        f"variable 'other' {why}",
+        f"variable 'wharehouse' {why}; did you mean 'warehouse'?",
+    ]
+
+
 def test_a_variable_that_is_overridden_is_not_rendered(load: Load) -> None:
     project = """\
 name: x
