@@ -8,13 +8,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from lancestat import display
-from lancestat.formats import count, spoken
+from lancestat.formats import count, spoken, visible
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.statistics.bound_text import shown_bound
 from lancestat.statistics.column_type import decoded_size
+
+# Spark's types of which it takes no bounds.
+_WITHOUT_BOUNDS = ("string", "binary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,22 @@ class TableStatus:
         verdict = f"statistics {'used' if self.use else 'refused'}: {spoken([self.reason])}"
         columns = count(len(self.columns), "column")
         return display.summary(self, f"{self.table}, version {self.version}, {columns}, {verdict}")
+
+    @property
+    def unbounded(self) -> str:
+        """Names the columns whose values have no bounds that Spark can take; empty for none.
+
+        Such columns have no distinct count either, while one without values has the count 0.
+        """
+        names = [
+            visible(name)
+            for name, column in self.columns.items()
+            if column.minimum is None
+            and column.distinct is None
+            and self.types.get(name) not in _WITHOUT_BOUNDS
+        ]
+        why = "since values are NaN, infinite or beyond Spark's type"
+        return f"no bounds or distinct count, {why}: {', '.join(names)}" if names else ""
 
     __str__ = display.as_text
     _repr_html_ = display.as_html

@@ -55,6 +55,7 @@ from lancestat.state.identity import plain_key, table_identity
 from lancestat.state.join_counts import UNMEASURED
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader
 from lancestat.statistics.histogram import Histogram, equi_height
+from lancestat.statistics.partial import ColumnPartial
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,11 +181,16 @@ class TableReporter:
         names = [field.name for field in assessment.columns if field.name in assessment.histograms]
         known.load(names)
         made = {
-            name: equi_height(partial, assessment.types[name])
+            name: equi_height(_without_nan(partial), assessment.types[name])
             for name in names
             if (partial := known.partial(name)) is not None
         }
         return {name: histogram for name, histogram in made.items() if histogram is not None}
+
+
+def _without_nan(partial: ColumnPartial) -> ColumnPartial:
+    """The same column without NaN, which Spark takes for the largest number and people do not."""
+    return replace(partial, rows=partial.rows - partial.nans, nans=0)
 
 
 def join_report(

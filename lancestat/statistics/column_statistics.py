@@ -23,7 +23,7 @@ class Statistic:
 
     Attributes:
         key: Its suffix in the wire format of the Lance Spark connector and its key in JSON.
-        label: Its name in tables for people.
+        label: Its name in tables for people, with `~` where it is an estimate.
         compute: Makes the value of a merged partial, None where it is not known.
         is_bound: Whether it is a value of the column; the others are counts, not below zero.
         counts_rows: Whether it counts rows, so that it shrinks with them when fewer are read.
@@ -49,10 +49,13 @@ class Statistic:
         return getattr(column, self.name)
 
     def text(self, value: Any) -> str:
-        """Return a value of it for people, empty where it is not known."""
+        """Return a value of it for people, empty where it is not known.
+
+        An empty string, which would look as if it were not known, is two quotes.
+        """
         if value is None:
             return ""
-        return str(value) if self.is_bound else count(value)
+        return (str(value) or '""') if self.is_bound else count(value)
 
 
 # Spark orders NaN above every number. With the numbers' maximum as bound its estimates would leave
@@ -109,7 +112,9 @@ class ColumnStatistics(Generic[B]):
     distinct: int | None = field(
         default=None,
         metadata={
-            "statistic": Statistic("distinctCount", "distinct", lambda partial, _: partial.distinct)
+            "statistic": Statistic(
+                "distinctCount", "distinct ~", lambda partial, _: partial.distinct
+            )
         },
     )
     minimum: B | None = field(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import html
 import io
 import json
 from pathlib import Path
@@ -84,6 +85,38 @@ def test_bounds_are_shown_cut_and_harmless(folder: Path, lancestat: Lancestat) -
     page = (folder / "site" / "tables" / "people.html").read_text()
     assert low in page
     assert "\x1b" not in page
+
+
+def test_blanks_are_explained_and_estimates_are_marked(folder: Path, lancestat: Lancestat) -> None:
+    nan, top = float("nan"), 2**63 + 5
+    rows = pa.table(
+        {
+            "name": ["", "b"],
+            "price": [nan, 1.5],
+            "ratio": pa.array([float("inf"), 1.0], pa.float32()),
+            "big": pa.array([top, top], pa.uint64()),
+            "empty": pa.array([None, None], pa.float64()),
+            "size": [1, 2],
+        }
+    )
+    lance.write_dataset(rows, str(folder / "people.lance"), mode="overwrite")
+    assert lancestat("run").exit_code == 0
+    why = "o bounds or distinct count, since values are NaN, infinite or beyond Spark's type"
+    text = lancestat("show", "people").stdout
+    assert f"  n{why}: price, ratio, big\n" in text
+    head, name, *_ = text[text.index("  column ") :].splitlines()
+    assert "distinct ~" in head
+    assert name.split() == ["name", "0", "2", '""', "b", "1", "1"]
+    columns = json.loads(lancestat("show", "people", "--output", "json").stdout)["columns"]
+    assert (columns["name"]["min"], columns["price"]["min"]) == ("", None)
+    assert columns["name"]["distinctCount"] == 2
+    lancestat("docs", "--out", "site")
+    page = html.unescape((folder / "site" / "tables" / "people.html").read_text())
+    assert f"<bdi>N{why}: price, ratio, big</bdi>" in page
+    assert '<bdi>""</bdi>' in page
+    assert "Distinct ~" in page
+    shown = Project.load(folder).show("people")
+    assert f"n{why}: price, ratio, big" in html.unescape(shown._repr_html_())
 
 
 def test_bounds_that_are_not_to_be_shown_are_nowhere(folder: Path, lancestat: Lancestat) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import lance
+import pyarrow as pa
 import pytest
 
 from lancestat.plan.node_result import Status
@@ -333,6 +334,17 @@ def test_histograms_are_those_of_the_rows(gathering: Gathering) -> None:
     assert histograms["o_total"].height * len(bins) == pytest.approx(100)
     append(gathering.world)
     assert gathering.report(with_histograms=True).histograms == {}
+
+
+def test_nan_is_in_no_histogram_for_people(gathering: Gathering) -> None:
+    world = gathering.world
+    values = [float("nan")] * 60 + [float(number) for number in range(40)]
+    lance.write_dataset(pa.table({"x": values}), str(world.path), mode="overwrite")
+    world.histogram = True
+    world.run()
+    histogram = gathering.report(with_histograms=True).histograms["x"]
+    assert histogram.height * len(histogram.bins) == pytest.approx(40)
+    assert sum(bin_.low == 39 for bin_ in histogram.bins) < len(histogram.bins) / 20
 
 
 def remember(world: World, run_id: str, target: str = "dev", **changes: object) -> None:
