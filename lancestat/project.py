@@ -12,7 +12,17 @@ from types import FunctionType
 from typing import TYPE_CHECKING, TypeVar
 
 from lancestat import __version__
-from lancestat.errors import LancestatError, UnknownTable, did_you_mean
+from lancestat.arguments import (
+    check,
+    check_name,
+    check_names,
+    check_path,
+    check_selectors,
+    check_session,
+    check_vars,
+    check_whole,
+)
+from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_you_mean
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
 from lancestat.spec import PAGES
@@ -115,7 +125,9 @@ class Project:
 
         Raises:
             InvalidProject: The YAML has errors; the exception lists all of them with their places.
+            InvalidArgument: An argument is of a wrong kind.
         """
+        _check_loading(project_dir, target, vars)
         return cls(load_project(Path(project_dir), target=target, vars=vars))
 
     @staticmethod
@@ -140,10 +152,13 @@ class Project:
 
         Raises:
             InvalidProject: One of the sides has errors.
-            UsageError: One of the sides does not exist.
+            UsageError: One of the sides does not exist, or an argument is of a wrong kind.
         """
         from lancestat.review.diff import review
 
+        _check_loading(project_dir, target, vars)
+        check_name("base", base)
+        check("head", head, head is None or isinstance(head, str), "a string, or None")
         return review(
             Path(project_dir), base, head, target=target, vars=vars, with_datasets=with_datasets
         )
@@ -241,6 +256,7 @@ class Project:
         """
         from lancestat.plan.saved import PlanOptions
 
+        check_path("path", path)
         self.discover()
         return self._plan_store.save(Path(path), PlanOptions.of(select, exclude, full_refresh))
 
@@ -257,12 +273,15 @@ class Project:
                 nodes.
             PlanFileError: The file is not a plan, or belongs to another project, target or release.
         """
+        check_path("path", path)
         self.discover()
         return self._plan_store.load(Path(path))
 
     def run(
         self,
         plan: Plan | None = None,
+        select: str | Sequence[str] | None = None,
+        exclude: str | Sequence[str] | None = None,
         *,
         threads: int | None = None,
         fail_fast: bool = False,
@@ -276,7 +295,9 @@ class Project:
         A failed node does not raise an exception: call `raise_for_status` on the result for that.
 
         Args:
-            plan: A plan from `plan` or `load_plan`; None plans all nodes.
+            plan: A plan from `plan` or `load_plan`; None plans the selected nodes.
+            select: Without a plan, selectors of nodes; None selects all.
+            exclude: Without a plan, selectors of nodes to leave out.
             threads: How many nodes to work on concurrently.
             fail_fast: Whether to start no further nodes after one has failed.
             full_refresh: Without a plan, whether to read everything again.
@@ -284,12 +305,19 @@ class Project:
             session: The classic or Spark Connect session to use, instead of the thread's or the
                 target's. A plan made by `plan` may still read small tables in this process.
             ends_process: Whether the process exits next, so that nothing waits for Spark to stop.
+
+        Raises:
+            UsageError: An argument is of a wrong kind or conflicts with another, or a selector is
+                invalid or matches nothing.
         """
+        _check_plan(plan, select, exclude)
         if plan is None:
             self.discover()
         self._discovered()
         execution = self._execution(threads, fail_fast, progress, session, ends_process)
-        plan = plan or execution.observer.plan(self.nodes(), full_refresh=full_refresh)
+        plan = plan or execution.observer.plan(
+            self.nodes(select, exclude), full_refresh=full_refresh
+        )
         return execution.execute(plan, "run")
 
     def runs(self, limit: int | None = None) -> tuple[PastRun, ...]:
@@ -300,9 +328,11 @@ class Project:
 
         Raises:
             StateError: The state cannot be reached.
+            InvalidArgument: `limit` is negative, or no whole number.
         """
         from lancestat.execution.past_runs import past_runs
 
+        check_whole("limit", limit, 0)
         return past_runs(self.state, self.spec.target.name, limit)
 
     def unfinished(self) -> UnfinishedNodes:
@@ -339,7 +369,15 @@ class Project:
             progress: See `run`.
             session: See `run`.
             ends_process: See `run`.
+
+        Raises:
+            InvalidArgument: An argument is of a wrong kind.
+            StateError: The state cannot be reached.
         """
+        from lancestat.execution.result import UnfinishedNodes
+
+        is_right = unfinished is None or isinstance(unfinished, UnfinishedNodes)
+        check("unfinished", unfinished, is_right, "what `unfinished` returns")
         remaining = unfinished or self.unfinished()
         failed = {name.removeprefix("source:") for name in remaining.nodes if ":" in name}
         nodes = tuple(
@@ -377,6 +415,8 @@ class Project:
             LancestatError: The dataset cannot be opened.
         """
         declared = self._table(table)
+        if columns is not None:
+            check_names("columns", columns)
         if columns is None and not all_columns:
             plan = self._observer.plan(self.nodes(table))
             return self.run(plan, progress=progress, session=session)
@@ -466,6 +506,7 @@ class Project:
         from lancestat.spark.read.relation import attach_views
         from lancestat.spark.session.compiler import compiling
 
+        check_session("spark", spark)
         self._discovered()
         tables = tables_of(self.nodes(select, exclude))
         with compiling(spark):
@@ -491,6 +532,7 @@ class Project:
         """
         from lancestat.spark.read.relation import Attachment
 
+        check_session("spark", spark)
         wanted = tuple(self._declared.target.catalogs)
         if not wanted:
             return Attachment(())
@@ -567,6 +609,7 @@ class Project:
         """
         from lancestat.report.gather import RUNS, gather
 
+        check_whole("runs", runs, 0)
         self._discovered()
         return gather(
             self.spec,
@@ -585,12 +628,16 @@ class Project:
             wanted: Names of tables to return: `statistics`, `runs`, `fragments`.
 
         Raises:
-            ValueError: There is no such table.
+            InvalidArgument: There is no such table; the message lists those that there are.
             StateError: The state cannot be reached.
         """
         from lancestat.report.gather import gather
         from lancestat.report.rows import ALL, ReportTable, report_tables, runs_by_node
 
+        names = [table.value for table in ReportTable]
+        check_names("wanted", wanted)
+        for name in wanted:
+            check("wanted has an item that", name, name in names, f"one of: {', '.join(names)}")
         self._discovered()
         return report_tables(
             frozenset(map(ReportTable, wanted)),
@@ -702,6 +749,9 @@ class Project:
         from lancestat.execution.execute import Execution
         from lancestat.execution.result import SilentProgress
 
+        check_whole("threads", threads, 1)
+        if session is not None:
+            check_session("session", session)
         receiver = progress or SilentProgress()
         observer = self._observer_for(session)
         return Execution(
@@ -709,6 +759,7 @@ class Project:
         )
 
     def _table(self, name: str) -> Table:
+        check_name("table", name)
         node = self._discovered().node(name)
         if isinstance(node, Table):
             return node
@@ -719,3 +770,20 @@ class Project:
             )
         names = [table.name for table in self.spec.tables]
         raise UnknownTable(f"no table '{name}' is declared", hint=did_you_mean(name, names))
+
+
+def _check_loading(project_dir: object, target: object, vars: object) -> None:
+    check_path("project_dir", project_dir)
+    check("target", target, target is None or isinstance(target, str), "a name, or None")
+    check_vars(vars)
+
+
+def _check_plan(plan: object, select: object, exclude: object) -> None:
+    from lancestat.plan.actions import Plan
+
+    hint = f"select={plan!r}" if isinstance(plan, str) else None
+    is_right = plan is None or isinstance(plan, Plan)
+    check("plan", plan, is_right, "what `plan` or `load_plan` returns", hint=hint)
+    check_selectors(select=select, exclude=exclude)
+    if plan is not None and not (select is None and exclude is None):
+        raise InvalidArgument("select and exclude go without a plan, which has its nodes already")

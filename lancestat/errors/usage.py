@@ -274,7 +274,7 @@ class SidesDiffer(UsageError):
 
 
 class InvalidArgument(UsageError):
-    """An argument of `lancestat.knn_join` or `explain` is invalid, or conflicts with another."""
+    """An argument of a Python function or method is invalid, or conflicts with another."""
 
     code = "LS460"
     remedy = "Give a value named in the message; see docs/reference/python.md."

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import zip_longest
-from numbers import Integral, Number, Real
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from lancestat.arguments import check, is_number, is_whole
 from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.execution.evaluator import JoinEvaluation
 from lancestat.knn.cost_model import JoinSize
@@ -195,9 +195,9 @@ def knn_join(
         RunError: There is no scratch, or Spark failed.
     """
     for name, side in (("left", left), ("right", right)):
-        _check(name, side, hasattr(side, "sparkSession"), "a DataFrame")
+        check(name, side, hasattr(side, "sparkSession"), "a DataFrame")
     for name, columns in (("select_left", select_left), ("select_right", select_right)):
-        _check(name, columns, not isinstance(columns, str), "a list of names")
+        check(name, columns, not isinstance(columns, str), "a list of names")
     spark = left.sparkSession
     is_range = isinstance(k, str) and k == ALL
     if isinstance(k, str) and not is_range:
@@ -284,11 +284,9 @@ def _request(
     min_right_rows: int,
     rank: bool,
 ) -> JoinRequest:
-    _check(
-        "k", k, _is_whole(k, 1, MOST_NEIGHBOURS), f"a whole number from 1 to {MOST_NEIGHBOURS:,}"
-    )
-    is_right = _is_whole(min_right_rows, 0)
-    _check("min_right_rows", min_right_rows, is_right, "a whole number, 0 or more")
+    check("k", k, is_whole(k, 1, MOST_NEIGHBOURS), f"a whole number from 1 to {MOST_NEIGHBOURS:,}")
+    is_right = is_whole(min_right_rows, 0)
+    check("min_right_rows", min_right_rows, is_right, "a whole number, 0 or more")
     search_mode = _word(Mode, "mode", mode)
     if search_mode is Mode.EXACT:
         given = "nprobes" if nprobes is not None else "recall"
@@ -297,13 +295,13 @@ def _request(
     elif nprobes is None and recall is None:
         recall = 0.95
     if nprobes is not None:
-        is_right = _is_whole(nprobes, 1) and recall is None
-        _check("nprobes", nprobes, is_right, "a whole number, 1 or more, and no recall")
+        is_right = is_whole(nprobes, 1) and recall is None
+        check("nprobes", nprobes, is_right, "a whole number, 1 or more, and no recall")
     if recall is not None:
-        is_right = _is_number(recall) and 0 < recall <= 1
-        _check("recall", recall, is_right, "a number above 0 and at most 1")
+        is_right = is_number(recall) and 0 < recall <= 1
+        check("recall", recall, is_right, "a number above 0 and at most 1")
     if max_distance is not None:
-        _check("max_distance", max_distance, _is_number(max_distance), "a number")
+        check("max_distance", max_distance, is_number(max_distance), "a number")
         reason = distance_objection(max_distance, metric)
         if reason is not None:
             raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
@@ -326,7 +324,7 @@ def _request(
 def _range_request(request: JoinRequest, max_pairs: int) -> JoinRequest:
     if request.max_distance is None:
         raise InvalidArgument("k is 'all'; expected max_distance with it")
-    _check("max_pairs", max_pairs, _is_whole(max_pairs, 0), "a whole number, 0 or more")
+    check("max_pairs", max_pairs, is_whole(max_pairs, 0), "a whole number, 0 or more")
     return replace(request, is_range=True, max_pairs=max_pairs)
 
 
@@ -353,26 +351,6 @@ def _keys(on: Sequence[str | tuple[str, str]]) -> list[tuple[str, str]]:
         if len(pair) != 2 or not all(isinstance(name, str) for name in pair):
             raise InvalidArgument(f"on has {pair!r}; expected a column, or a left and a right one")
     return [(left, right) for left, right in pairs]
-
-
-def _check(name: str, value: object, is_right: bool, expected: str) -> None:
-    if not is_right:
-        raise InvalidArgument(f"{name} is {_shown(value)}; expected {expected}")
-
-
-def _shown(value: object) -> str:
-    is_plain = value is None or isinstance(value, (str, Number))
-    return repr(value) if is_plain else f"a {type(value).__name__}"
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _is_whole(value: object, least: int, most: int | None = None) -> bool:
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        return False
-    return int(value) >= least and (most is None or int(value) <= most)
 
 
 def _word(kind: type[Word], name: str, value: str) -> Word:

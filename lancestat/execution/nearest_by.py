@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from lancestat.arguments import check_session
 from lancestat.errors import (
     InternalError,
     InvalidArgument,
@@ -74,8 +75,10 @@ def install(
         storage_options: How to reach scratch.
 
     Raises:
+        InvalidArgument: `spark` is no session.
         RunError: the session cannot be used.
     """
+    check_session("spark", spark)
     if not has_nearest_by_join():
         return
     require_classic(spark)
@@ -97,6 +100,7 @@ def register(spark: SparkSession) -> None:
         spark: A classic session, or one of Spark Connect.
 
     Raises:
+        InvalidArgument: `spark` is no session.
         DataSourcesMissing: Spark is older than 4.0, and has no Python data sources.
         JavaClassNotLoaded: The jar was written by another release.
     """

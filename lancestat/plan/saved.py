@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from typing_extensions import assert_never
 
+from lancestat.arguments import check_selectors
 from lancestat.codec import Instant
 from lancestat.errors import LakeError, LancestatError
 from lancestat.knn.cost_model import Decision
@@ -196,7 +197,12 @@ class PlanOptions:
         exclude: str | Sequence[str] | None,
         full_refresh: bool,
     ) -> PlanOptions:
-        """Options as `Project.plan` takes them."""
+        """Options as `Project.plan` takes them.
+
+        Raises:
+            InvalidArgument: A selector is none.
+        """
+        check_selectors(select=select, exclude=exclude)
         return cls(_selectors(select), _selectors(exclude), full_refresh)
 
     def redacted(self, redactor: Redactor) -> PlanOptions:

@@ -13,6 +13,7 @@ from fnmatch import fnmatchcase
 from itertools import chain
 from pathlib import PurePosixPath
 
+from lancestat.arguments import check_selectors
 from lancestat.errors import InvalidSelector, NothingSelected, did_you_mean
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
@@ -46,6 +47,7 @@ def select(
     Raises:
         UsageError: for such a selector, or one that cannot be understood.
     """
+    check_selectors(select=select, exclude=exclude)
     graph = _Graph(spec, states)
     names = _chosen([graph], select, exclude)
     return tuple(node for node in spec.nodes if node.name in names)

@@ -11,6 +11,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat import display
+from lancestat.arguments import check_name, check_session
 from lancestat.errors import (
     ConnectorMissing,
     DataSourcesMissing,
@@ -208,12 +209,14 @@ def read_table(
         reader: What reads the rows: `lancestat`, or `connector` for the Lance connector for Spark.
 
     Raises:
-        UsageError: Both a version and a tag are given, or the version or the reader is invalid.
+        UsageError: An argument is of a wrong kind, both a version and a tag are given, or the
+            version or the reader is invalid.
         LakeError: The dataset, version or tag cannot be opened.
         RunError: The session or the connector cannot be used.
     """
-    chosen = _reader(reader)
     require_classic(spark)
+    check_name("uri", uri)
+    chosen = _reader(reader)
     place = _place(spark, uri, storage_options or {})
     table = open_table(place.uri, version=version, tag=tag, storage_options=place.options)
     inner = inner_of(spark, table, chosen)
@@ -253,8 +256,10 @@ def register(spark: SparkSession) -> None:
     """Make `spark.read.format("lancestat")` known to a session.
 
     Raises:
+        InvalidArgument: `spark` is no session.
         DataSourcesMissing: Spark has no Python data sources, as before 4.0.
     """
+    check_session("spark", spark)
     if not has_python_sources():
         raise DataSourcesMissing(
             "this Spark has no Python data sources, which the format lancestat is: it needs "

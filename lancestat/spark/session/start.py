@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from lancestat.arguments import check_session
 from lancestat.errors import RunError, SparkConnectSession, SparkNotStarted
 from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
@@ -356,8 +357,10 @@ def require_classic(session: object) -> None:
     """Refuse a session without a JVM of its own.
 
     Raises:
+        InvalidArgument: it is no session at all.
         SparkConnectSession: it is one of Spark Connect.
     """
+    check_session("spark", session)
     if is_connect(session):
         raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
 
