@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -14,10 +14,8 @@ from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.statistics.bound_text import shown_bound
+from lancestat.statistics.column_statistics import BOUNDED_KINDS
 from lancestat.statistics.column_type import decoded_size
-
-# Spark's types of which it takes no bounds.
-_WITHOUT_BOUNDS = ("string", "binary")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +24,10 @@ class TableStatus:
 
     `size_bytes` estimates the decoded size of all columns, `disk_bytes` that of the data files.
     `columns` is what is published or kept, used or refused, `kept` names those of a type that is
-    not published, and `analyzable` counts the columns that could have statistics. Bounds of strings
-    and binary are cut (`bound_text.shown_bound`), and left out under `show_values: false`.
+    not published, `unbounded` those whose values have no bounds that Spark can take, as far as
+    lancestat wrote the statistics, and `analyzable` counts the columns that could have statistics.
+    Bounds of strings and binary are cut (`bound_text.shown_bound`), and left out under
+    `show_values: false`.
     `versions_behind`, `age` and `changed_rows` (a share) are None where nothing is published or it
     cannot be found out. `covered` has, by wanted column, in how many fragments the state knows it,
     None where it was not asked. `types` are Spark's, of the columns that can have statistics.
@@ -59,6 +59,7 @@ class TableStatus:
     types: Mapping[str, str] = field(default_factory=dict)
     is_tolerated: bool = False
     kept: frozenset[str] = frozenset()
+    unbounded: tuple[str, ...] = ()
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __repr__(self) -> str:
@@ -67,20 +68,11 @@ class TableStatus:
         return display.summary(self, f"{self.table}, version {self.version}, {columns}, {verdict}")
 
     @property
-    def unbounded(self) -> str:
-        """Names the columns whose values have no bounds that Spark can take; empty for none.
-
-        Such columns have no distinct count either, while one without values has the count 0.
-        """
-        names = [
-            visible(name)
-            for name, column in self.columns.items()
-            if column.minimum is None
-            and column.distinct is None
-            and self.types.get(name) not in _WITHOUT_BOUNDS
-        ]
+    def unbounded_words(self) -> str:
+        """Why bounds of columns are blank, in words; empty where none are."""
         why = "since values are NaN, infinite or beyond Spark's type"
-        return f"no bounds or distinct count, {why}: {', '.join(names)}" if names else ""
+        names = ", ".join(map(visible, self.unbounded))
+        return f"no bounds or distinct count, {why}: {names}" if names else ""
 
     __str__ = display.as_text
     _repr_html_ = display.as_html
@@ -131,7 +123,25 @@ def table_status(
         redactor=redactor,
         is_tolerated=has_changed and assessment.statistics.accepts_distance(now),
         kept=frozenset(assessment.statistics.kept),
+        unbounded=tuple(_unbounded(assessment, columns)),
     )
+
+
+def _unbounded(
+    assessment: TableAssessment, columns: Mapping[str, PublishedColumn]
+) -> Iterator[str]:
+    """Yield the columns with values and without bounds.
+
+    They have no distinct count either, while a column without values has the count 0.
+    """
+    published = assessment.published
+    if published is not None and published.revision is None:
+        return
+    for name, column in columns.items():
+        type = assessment.types.get(name)
+        is_blank = column.minimum is None and column.distinct is None
+        if is_blank and type is not None and type.kind in BOUNDED_KINDS:
+            yield name
 
 
 def _columns(assessment: TableAssessment) -> dict[str, PublishedColumn]:

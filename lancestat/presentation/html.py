@@ -260,7 +260,7 @@ def _show(view: ShowView, page: Page) -> Markup:
         parts.append(html.table(rows, head=head, right=numbers))
     notes = [f"ignored: {name}, {why}" for name, why in status.dropped.items()]
     if status.unbounded:
-        notes.insert(0, status.unbounded)
+        notes.insert(0, status.unbounded_words)
     if status.missing:
         notes.insert(0, f"without statistics: {', '.join(status.missing)}")
     texts = (html.part("note", note) for note in (*notes, *status.skipped))

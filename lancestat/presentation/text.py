@@ -139,7 +139,7 @@ def _show(view: ShowView, page: Page) -> list[str]:
         kept = ", ".join(visible(name) for name in status.columns if name in status.kept)
         lines += ["", f"  kept in the state alone, since Spark cannot plan with it: {kept}"]
     if status.unbounded:
-        lines += ["", f"  {status.unbounded}"]
+        lines += ["", f"  {status.unbounded_words}"]
     if status.missing:
         lines += ["", f"  without statistics: {', '.join(status.missing)}"]
     notes = [*(f"ignored: {name}, {why}" for name, why in status.dropped.items()), *status.skipped]

@@ -12,6 +12,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.manifest.wire import NEWEST_FRAGMENT, WRITER
 from lancestat.presentation.report_views import show_view
 from lancestat.project import Project
 from lancestat.report.rows import statistics_rows
@@ -117,6 +118,10 @@ def test_blanks_are_explained_and_estimates_are_marked(folder: Path, lancestat: 
     assert "Distinct ~" in page
     shown = Project.load(folder).show("people")
     assert f"n{why}: price, ratio, big" in html.unescape(shown._repr_html_())
+    # Other writers may have reasons of their own.
+    marks = {WRITER: None, NEWEST_FRAGMENT: None}
+    lance.dataset(str(folder / "people.lance")).update_config(marks)
+    assert Project.load(folder).show("people").unbounded == ()
 
 
 def test_bounds_that_are_not_to_be_shown_are_nowhere(folder: Path, lancestat: Lancestat) -> None:

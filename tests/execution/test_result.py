@@ -26,6 +26,7 @@ BY_TYPE = {
     "str | None": TEXTS,
     "Location | None": PLACES,
 }
+BY_TYPE["tuple[str, ...]"] = st.lists(st.text()).map(tuple)
 BY_TYPE["bool | None"] = st.none() | st.booleans()
 REQUIRED = {
     "name": st.text(),

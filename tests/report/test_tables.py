@@ -201,6 +201,8 @@ def test_patterns_that_match_no_column_are_warnings(gathering: Gathering, publis
     assert report.problems == (f"P{unmatched[1:]}.",)
     [run, *_] = report.runs
     assert run.result.notes == (unmatched,)
+    # The defaults of a source are for all of its tables.
+    assert gathering.report(source="lake").problems == ()
     world.columns = only("prise*")
     world.run()
     assert gathering.report().problems == (

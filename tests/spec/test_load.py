@@ -170,6 +170,11 @@ def test_columns_are_a_union_of_rules(
     assert rules(selection) == expected
 
 
+def test_the_rule_of_a_column_set_is_shared(load: Load) -> None:
+    selection = columns(load, "{set: s, include: [a]}", SET)
+    assert [rule.is_shared for rule in selection.rules] == [True, False]
+
+
 def test_columns_know_where_they_were_written(load: Load) -> None:
     selection = columns(load, "{include: [a], exclude: [b, c]}")
     assert str(selection.rules[0].include[0].location) == "specs/shop.yml:2:43"
