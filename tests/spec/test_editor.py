@@ -115,6 +115,7 @@ PROJECT: dict[str, Any] = {
                 "conf": {"a": 1, "b": True, "c": "x"},
                 "min-bytes": "16MB",
                 "package": "lancestat.tar.gz",
+                "connect_timeout": "90s",
             },
             "reader": "connector",
             "state": "s",
