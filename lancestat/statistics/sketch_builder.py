@@ -22,7 +22,10 @@ import polars as pl
 import polars_hash  # noqa: F401  (registers the `nchash` namespace)
 import pyarrow as pa
 
+from lancestat.interrupts import keep_interrupts
 from lancestat.statistics.sketch import INDEX_BITS, LARGEST_RANK, REGISTERS, Sketch
+
+keep_interrupts()
 
 _XXH3 = pl.col("v").nchash.xxh3_64()  # type: ignore[attr-defined]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+from lancestat.interrupts import keep_interrupts
 from lancestat.spark.sql.query import Array, QueryResult, ResultColumn, ResultValue, Scalar
 
 if TYPE_CHECKING:
@@ -83,6 +84,8 @@ def answer(
     try:
         query = _Query(text, schema, views)
     except _OtherFormError:
+        # Spark takes its time, and Polars has been loaded.
+        keep_interrupts()
         return None
     import polars as pl
 
