@@ -56,7 +56,7 @@ class ValueOutOfRange(RunError):
 
 
 class NodesFailed(RunError):
-    """Nodes of a run failed; `RunResult.raise_for_status` raises this."""
+    """Nodes failed or were interrupted; `RunResult.raise_for_status` raises this."""
 
     code = "LS515"
     remedy = (

@@ -340,8 +340,8 @@ def _batches(
             if count >= PARTIALS_PER_COMMIT:
                 yield batch
                 batch, count = [], 0
-    except Exception:
-        # What was read before reading failed or was cancelled is not read again.
+    except (Exception, KeyboardInterrupt):
+        # What was read before reading failed or was interrupted is not read again.
         if batch:
             yield batch
         raise

@@ -8,11 +8,13 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from threading import Event
 from typing import Protocol
 
 from typing_extensions import assert_never
 
 from lancestat.errors import (
+    Cancelled,
     LancestatError,
     Location,
     PartitionsLost,
@@ -281,6 +283,9 @@ class Evaluator:
         locations: Where the nodes are declared.
         on_stage: Receives the stages that nodes reach, and how far they are in them.
         stored: By table, how many fragments this run has read and stored.
+        stopped: Set where tables begin no further stage.
+        publishing: The tables whose statistics are being published, or were just now; who takes
+            in the end of such a table removes it.
     """
 
     state: StateWriter
@@ -296,12 +301,15 @@ class Evaluator:
     locations: Mapping[str, Location]
     on_stage: Callable[[str, StageProgress], None]
     stored: Counter[str] = field(default_factory=Counter)
+    stopped: Event = field(default_factory=Event)
+    publishing: set[str] = field(default_factory=set)
 
     def run(self, action: Action) -> NodeEnded:
         """Evaluate one action; the elapsed time of the result is not set yet.
 
         Raises:
             LancestatError: the node failed.
+            Cancelled: it was stopped; nothing is published of it.
         """
         match action:
             case Skip():
@@ -361,6 +369,7 @@ class Evaluator:
         )
         for stage in action.stages:
             self.on_stage(action.node, StageProgress(stage))
+            self._refuse_when_stopped(action.node)
             match stage:
                 case ReusePartials():
                     workspace.reuse(stage.coverage)
@@ -371,11 +380,30 @@ class Evaluator:
                 case RestampStatistics():
                     workspace.restamp(stage)
                 case PublishStatistics():
-                    if not workspace.publish(stage, even_late=even_late):
+                    if not self._publish(workspace, stage, even_late=even_late):
                         return None
                 case _:
                     assert_never(stage)
         return workspace
+
+    def _publish(
+        self, workspace: TableWorkspace, stage: PublishStatistics, *, even_late: bool
+    ) -> bool:
+        """Publish as the workspace does; a table that is published stays in `publishing`."""
+        is_published = False
+        # Added before the look: whoever sets `stopped`, and then finds none here, has seen all.
+        self.publishing.add(workspace.node)
+        try:
+            self._refuse_when_stopped(workspace.node)
+            is_published = workspace.publish(stage, even_late=even_late)
+        finally:
+            if not is_published:
+                self.publishing.discard(workspace.node)
+        return is_published
+
+    def _refuse_when_stopped(self, node: str) -> None:
+        if self.stopped.is_set():
+            raise Cancelled(f"'{node}' was stopped")
 
     def _run_join(self, action: JoinAction) -> NodeEnded:
         """Carry out a join, planning it again where a side was replaced while it was read."""

@@ -152,14 +152,21 @@ class RunResult:
         return tuple(node for node in self.nodes if node.status is Status.ERROR)
 
     def raise_for_status(self) -> None:
-        """Raise an exception if any node failed.
+        """Raise an exception unless the result is `ok`.
 
         Raises:
-            NodesFailed: Nodes failed. The message has the first line of each failure.
+            NodesFailed: Nodes failed, or were left by a run that was interrupted. The message has
+                the first line of each failure.
         """
         hint = "`failures` of the result has all of each; `Project.retry` runs them again"
         if self.failures:
             raise nodes_failed(self.failures, len(self.nodes), hint)
+        if not self.ok:
+            left = sum(node.status is Status.INTERRUPTED for node in self.nodes)
+            raise NodesFailed(
+                f"the run was interrupted: {left} of {count(len(self.nodes), 'node')} did not end",
+                hint="`Project.retry` runs them",
+            )
 
 
 def nodes_failed(failures: Sequence[NodeFailure], nodes: int, hint: str) -> NodesFailed:

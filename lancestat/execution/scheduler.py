@@ -6,10 +6,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 
 from lancestat.errors import (
     InternalError,
@@ -28,7 +27,14 @@ from lancestat.plan.actions import (
     is_pending,
     table_figures,
 )
-from lancestat.plan.node_result import NodeResult, Status, failed, interrupted, planned
+from lancestat.plan.node_result import (
+    NOT_BEGUN,
+    NodeResult,
+    Status,
+    failed,
+    interrupted,
+    planned,
+)
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
 from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
@@ -38,6 +44,9 @@ THREADS = 8
 # How long an interrupted run waits for what it has cancelled: longer than Spark takes to kill the
 # Python of a task, which joins wait for to remove their scratch.
 _SECONDS_TO_STOP = 5.0
+# And for tables whose statistics are being published, so that the record says which were.
+_SECONDS_TO_PUBLISH = 30.0
+_SECONDS_BETWEEN_LOOKS = 0.1
 _KILLED = "the process that ran it was killed"
 
 _log = logging.getLogger("lancestat.run")
@@ -181,12 +190,13 @@ class Scheduler:
         joins = [action.node for action in plan.actions if is_join(action) and is_pending(action)]
         self.progress.started(tables, joins)
         ended: dict[str, NodeEnded] = {}
+        stop = _Stop()
         interruption: KeyboardInterrupt | None = None
         try:
-            self._run_all(plan.actions, ended)
+            self._run_all(plan.actions, ended, stop)
         except KeyboardInterrupt as interrupt:
             interruption = interrupt
-        in_order = [ended.get(action.node) or self._left(action) for action in plan.actions]
+        in_order = [ended.get(action.node) or self._left(action, stop) for action in plan.actions]
         finished_at = self.evaluator.clock()
         result = RunResult(
             plan.project,
@@ -212,13 +222,12 @@ class Scheduler:
         run_id = self.evaluator.run_id
         return RunRecord(run_id, command, plan.target, started_at, finished_at, status, ())
 
-    def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded]) -> None:
+    def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded], stop: _Stop) -> None:
         """Run every action, and add what ended by its node, also when this is interrupted."""
-        stop = _Stop()
         # Light ones first: they are published while heavy ones keep all cores busy to the end.
         waiting = sorted(actions, key=_weight)
         names = {action.node for action in actions}
-        done: SimpleQueue[Future[NodeEnded]] = SimpleQueue()
+        done: SimpleQueue[Future[NodeResult]] = SimpleQueue()
         running = 0
         pool = ThreadPoolExecutor(max_workers=self.threads)
         try:
@@ -234,61 +243,83 @@ class Scheduler:
                 waiting = [action for action in waiting if action.node not in begun]
                 for action in ready:
                     needed = _failed_before(action, ended)
-                    future = pool.submit(self._run_one, action, needed, stop)
+                    future = pool.submit(self._end_one, action, needed, stop, ended)
                     future.add_done_callback(done.put)
                 running += len(ready)
                 finished = done.get().result()
                 running -= 1
-                ended[finished.result.name] = finished
-                self.progress.finished(finished.result)
+                self.progress.finished(finished)
         except BaseException as error:
             stop.is_interrupted = isinstance(error, KeyboardInterrupt)
             stop.is_set = True
+            self.evaluator.stopped.set()
             try:
                 self.progress.cancelling()
             finally:
                 self.cancel()
             if stop.is_interrupted:
-                self._wait_briefly(done, running, ended)
+                self._wait_briefly(stop)
             raise
         finally:
             pool.shutdown(wait=not stop.is_interrupted, cancel_futures=stop.is_interrupted)
 
-    def _wait_briefly(
-        self, done: SimpleQueue[Future[NodeEnded]], running: int, ended: dict[str, NodeEnded]
-    ) -> None:
+    def _wait_briefly(self, stop: _Stop) -> None:
         """Wait for nodes that stop soon; the threads of others go on until the process ends."""
-        end = time.monotonic() + _SECONDS_TO_STOP
-        with suppress(Empty):
-            for _ in range(running):
-                future = done.get(timeout=max(0.0, end - time.monotonic()))
-                if not future.cancelled():
-                    finished = future.result()
-                    ended[finished.result.name] = finished
+        start = time.monotonic()
+        while stop.begun:
+            publishes = bool(self.evaluator.publishing)
+            waits = _SECONDS_TO_PUBLISH if publishes else _SECONDS_TO_STOP
+            if time.monotonic() - start >= waits:
+                return
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
 
-    def _left(self, action: Action) -> NodeEnded:
+    def _left(self, action: Action, stop: _Stop) -> NodeEnded:
         """The end of a node that an interrupted run did not come to, or did not wait for."""
         if action.verb == "skip":
             return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+        started = stop.begun.get(action.node)
+        if started is None:
+            return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))
+        why = "the run was interrupted"
+        if action.node in self.evaluator.publishing:
+            why += "; its statistics were being published, and may be"
         # What a run in full has stored, another one in full reads again.
         is_full = Reason.FULL_REFRESH in action.reasons
         stored = 0 if is_full else self.evaluator.stored[action.node]
-        return NodeEnded(interrupted(planned(action), "the run was interrupted", stored))
+        return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
+
+    def _end_one(
+        self, action: Action, needed: str | None, stop: _Stop, ended: dict[str, NodeEnded]
+    ) -> NodeResult:
+        """Run an action, and add its end, whatever the main thread is at.
+
+        Raises:
+            KeyboardInterrupt: It was interrupted, and so is the run.
+        """
+        try:
+            ended[action.node] = self._run_one(action, needed, stop)
+        except KeyboardInterrupt:
+            # It is for the main thread, but Polars raises it wherever it computes, too.
+            ended[action.node] = self._left(action, stop)
+            raise
+        finally:
+            self.evaluator.publishing.discard(action.node)
+            stop.begun.pop(action.node, None)
+        return ended[action.node].result
 
     def _run_one(self, action: Action, needed: str | None, stop: _Stop) -> NodeEnded:
         if needed is not None:
             return _not_run(action, f"it reads the result of '{needed}', which failed")
         if stop.is_interrupted:
-            return self._left(action)
+            return self._left(action, stop)
         if stop.is_set:
             return _not_run(action, "another node failed first")
-        started = time.monotonic()
+        started = stop.begun[action.node] = time.monotonic()
         try:
             done = self.evaluator.run(action)
         except Exception as error:
             if stop.is_interrupted:
-                left = self._left(action)
-                return replace(left, result=_timed(left.result, started))
+                return self._left(action, stop)
             if self.fail_fast:
                 stop.is_set = True
             shown = self.recorder.messages.shown(action.node, known_error(error))
@@ -300,10 +331,14 @@ class Scheduler:
 
 @dataclass(slots=True)
 class _Stop:
-    """Whether nodes that have not begun are left, and whether that is since the run ends."""
+    """Whether nodes that have not begun are left, and whether that is since the run ends.
+
+    `begun` are the times at which the nodes began that go on.
+    """
 
     is_set: bool = False
     is_interrupted: bool = False
+    begun: dict[str, float] = field(default_factory=dict)
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:

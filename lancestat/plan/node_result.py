@@ -108,6 +108,10 @@ class NodeResult:
         return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
 
 
+# What is said of a node that an interrupted run did not come to.
+NOT_BEGUN = "the run was interrupted before it began"
+
+
 def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
     """Return the result of a node that its run did not end.
 

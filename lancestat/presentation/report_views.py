@@ -71,7 +71,7 @@ def run_view(result: RunResult) -> RunView:
         len(done) - len(changed),
         statuses[Status.SKIPPED],
         statuses[Status.ERROR],
-        _all_read(done),
+        _all_read(done, [node for node in nodes if node.result.status is Status.INTERRUPTED]),
         result.run_id,
         result.started_at,
         result.finished_at,
@@ -97,8 +97,8 @@ def _kinds(nodes: Sequence[NodeRunFigures]) -> str:
     return count(joins, "join") if joins == len(nodes) else f"{tables} and {count(joins, 'join')}"
 
 
-def _all_read(nodes: Sequence[NodeRunFigures]) -> str:
-    results = [node.result for node in nodes]
+def _all_read(done: Sequence[NodeRunFigures], stopped: Sequence[NodeRunFigures]) -> str:
+    results = [node.result for node in done]
     rows = sum(result.rows_scanned or 0 for result in results)
     fragments = sum(result.fragments_scanned or 0 for result in results)
     pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
@@ -107,4 +107,7 @@ def _all_read(nodes: Sequence[NodeRunFigures]) -> str:
         parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")
     if pairs:
         parts.append(f"Compared {large(pairs)} pairs.")
-    return " ".join(parts) or "No data was read."
+    if stored := sum(node.result.fragments_scanned or 0 for node in stopped):
+        parts.append(f"Kept {count(stored, 'fragment')} of stopped tables, not to be read again.")
+    # What a stopped node has read without keeping it is not known.
+    return " ".join(parts) or ("Nothing was finished." if stopped else "No data was read.")

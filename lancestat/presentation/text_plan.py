@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, duration, message_lines, spoken
+from lancestat.plan.node_result import NOT_BEGUN
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView
@@ -155,6 +156,11 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
     idle = sum(node.result.action == "skip" for node in results)
     is_folded = idle > SKIPS_LISTED and not page.verbose
     nodes = [node for node in results if not (is_folded and node.result.action == "skip")]
+    unbegun = sum(node.result.message == NOT_BEGUN for node in nodes)
+    if unbegun > 1 and not page.verbose:
+        nodes = [node for node in nodes if node.result.message != NOT_BEGUN]
+    else:
+        unbegun = 0
     lines: list[str] = []
     rows = table(map(_run_cells, nodes), right={3}, indent="  ")
     for line, node in zip(rows, nodes, strict=True):
@@ -164,6 +170,9 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
             texts += [f"note: {note}" for note in node.result.notes]
         below = [part for text in texts for part in indented(text, page.width)]
         lines += [paint(text, "note") for text in below]
+    if unbegun:
+        text = f"{count(unbegun, 'node')} that had not begun (--verbose lists them)"
+        lines.append(paint(f"    {'stopped':<8} {text}", "note"))
     if is_folded:
         lines.append(folded(f"{count(idle)} unchanged"))
     return lines

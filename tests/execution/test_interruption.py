@@ -7,15 +7,21 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import lance
 import pytest
 
 from lancestat import Project
+from lancestat.execution.assembly import TableWorkspace
 from lancestat.execution.result import RunInterrupted, SilentProgress
-from lancestat.plan.node_result import Status
+from lancestat.lake.commit import CommitOutcome
+from lancestat.manifest.publication import Publication, commit
+from lancestat.plan.actions import table_figures
+from lancestat.plan.node_result import NOT_BEGUN, NodeResult, Status
 from lancestat.report.values import Health
 from lancestat.spark.analyze.scan_task import RangePartials, ScanTask
 from lancestat.spark.analyze.work import ScanRange
@@ -149,6 +155,111 @@ def test_a_run_does_not_wait_for_what_does_not_stop(
     [run] = Project.load(folder).state.runs(9)
     assert run.status == "interrupted"
     hanging.set()
+
+
+def test_an_interrupt_that_a_thread_of_reading_raises_is_one_of_the_run(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Polars raises Ctrl-C wherever it computes, and the main thread hears of it, too."""
+    read, done = ScanTask.read, []
+
+    def raising(task: ScanTask, part: ScanRange) -> RangePartials:
+        if "large" in task.pin.uri:
+            done.append(part)
+            if len(done) == 8:
+                os.kill(os.getpid(), signal.SIGINT)
+                raise KeyboardInterrupt
+        return read(task, part)
+
+    monkeypatch.setattr(ScanTask, "read", raising)
+    with pytest.raises(RunInterrupted) as caught:
+        Project.load(folder).run(threads=2)
+    large = next(node for node in caught.value.result.nodes if node.name == "large")
+    assert large.status is Status.INTERRUPTED
+    assert large.fragments_scanned and large.fragments_scanned >= 6
+
+
+def run_large(folder: Path) -> tuple[NodeResult, RunInterrupted]:
+    """Run the large table, which is interrupted; return its result and the error."""
+    project = Project.load(folder)
+    with pytest.raises(RunInterrupted) as caught:
+        project.run(project.plan("large"), progress=Heard())
+    [large] = caught.value.result.nodes
+    return large, caught.value
+
+
+def interrupt_commit(monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], object]) -> None:
+    """Send Ctrl-C where statistics are committed, which goes on while the run ends."""
+
+    def interrupting(publication: Publication, **options: Any) -> CommitOutcome:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert cancelled.wait(60)
+        wait(1.0)
+        return commit(publication, **options)
+
+    monkeypatch.setattr("lancestat.execution.assembly.commit", interrupting)
+
+
+def test_a_table_that_is_being_published_is_waited_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lancestat.execution.scheduler._SECONDS_TO_STOP", 0.05)
+    interrupt_commit(monkeypatch, time.sleep)
+    large, error = run_large(folder)
+    assert (large.status, large.version_published) == (Status.SUCCESS, 2)
+    assert "kept: 1 node" in str(error)
+    assert lance.dataset(str(folder / "large.lance")).version == 2
+    assert [action.verb for action in Project.load(folder).plan("large").actions] == ["skip"]
+
+
+def test_a_table_that_is_still_being_published_at_the_end_is_told(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lancestat.execution.scheduler._SECONDS_TO_STOP", 0.05)
+    monkeypatch.setattr("lancestat.execution.scheduler._SECONDS_TO_PUBLISH", 0.1)
+    hanging = threading.Event()
+    interrupt_commit(monkeypatch, lambda _: hanging.wait(60))
+    large, _ = run_large(folder)
+    assert large.status is Status.INTERRUPTED
+    assert "its statistics were being published, and may be" in (large.message or "")
+    hanging.set()
+
+
+def test_an_interrupted_run_begins_no_publication(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merge = TableWorkspace.merge
+
+    def interrupting(workspace: TableWorkspace, version: int) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        assert cancelled.wait(60)
+        merge(workspace, version)
+
+    monkeypatch.setattr(TableWorkspace, "merge", interrupting)
+    large, error = run_large(folder)
+    assert (large.status, large.fragments_scanned) == (Status.INTERRUPTED, FRAGMENTS)
+    assert f"Kept {FRAGMENTS} fragments of stopped tables" in str(error.result)
+    assert lance.dataset(str(folder / "large.lance")).version == 1
+    [again] = Project.load(folder).plan("large").actions
+    figures = table_figures(again)
+    assert figures is not None and figures.fragments_scanned == 0
+
+
+def test_nodes_that_had_not_begun_are_one_line(folder: Path, interrupted_after: Interrupt) -> None:
+    names = [f"more{number}" for number in range(9)]
+    write_project(folder, "large", *names)
+    for name in names:
+        lance.write_dataset(orders(0, 200), str(folder / f"{name}.lance"), max_rows_per_file=10)
+    interrupted_after(0)
+    with pytest.raises(RunInterrupted) as caught:
+        Project.load(folder).run(threads=1, progress=Heard())
+    result = caught.value.result
+    left = [node for node in result.nodes if node.message == NOT_BEGUN]
+    assert len(left) > 1
+    text = str(result)
+    assert f"    stopped  {len(left)} nodes that had not begun (--verbose lists them)" in text
+    assert not any(node.name in text for node in left)
+    assert "No data was read" not in text
 
 
 # Runs the project of the folder, and kills itself when the large table is read.

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from lancestat.errors import DatasetMissing, LancestatError, Location, NodesFailed
 from lancestat.execution.result import NodeFailure, RunResult
 from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status, failed
+from lancestat.plan.node_result import NodeResult, Status, failed, interrupted
 from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts
 
 COUNTS = st.none() | st.integers(0, 2**53)
@@ -134,6 +134,13 @@ def test_a_result_with_failures_raises_an_error_that_names_the_nodes() -> None:
     assert lines[0] == "LS515  7 of 8 nodes failed"
     assert lines[1:6] == [f"      t{number}: LS201  it is not there" for number in range(5)]
     assert lines[6] == "      and t5, t6"
+
+
+def test_a_result_that_was_interrupted_raises_an_error() -> None:
+    result = RunResult("shop", "dev", (RESULT, interrupted(replace(RESULT, name="b"), "why")))
+    assert (result.ok, result.failures) == (False, ())
+    with pytest.raises(NodesFailed, match="the run was interrupted: 1 of 2 nodes did not end"):
+        result.raise_for_status()
 
 
 def test_results_of_earlier_releases_have_failures_too() -> None:

@@ -154,7 +154,7 @@ def scan_table(
         try:
             for partials in run(task, items, progress.listener(scans, parts), description):
                 done.append(partials)
-        except Exception:
+        except (Exception, KeyboardInterrupt):
             yield from _assemble(scans, done)
             raise
         assert len(done) == sum(parts), "a job that succeeds has read all ranges"
