@@ -166,7 +166,8 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
     for line, node in zip(rows, nodes, strict=True):
         lines += [line, *indented(node.result.message or "", page.width)]
         texts = [", ".join(node.quality)]
-        if node.is_done or page.verbose:
+        # Those of joins are about what the plan chose, and the line says what was done.
+        if node.result.join is None and (node.is_done or page.verbose):
             texts += [f"note: {note}" for note in node.result.notes]
         below = [part for text in texts for part in indented(text, page.width)]
         lines += [paint(text, "note") for text in below]

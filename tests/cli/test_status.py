@@ -148,6 +148,32 @@ def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
     assert lancestat("status", "-s", "orders", "--exclude", "gone").exit_code == 1
 
 
+def test_a_pattern_that_matches_no_column_is_told_everywhere(
+    lancestat: Lancestat, tmp_path: Path
+) -> None:
+    write_project(tmp_path, "orders")
+    lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
+    assert lancestat("run").exit_code == 0
+    specs = tmp_path / "specs" / "shop.yml"
+    declared = specs.read_text()
+    specs.write_text(declared.replace(".lance}", ".lance, columns: {include: ['prise*']}}"))
+    notes = ["pattern 'prise*' matches no column", "no column is left to analyze"]
+    for command in ("plan", "run"):
+        [node] = json.loads(lancestat("plan", "--output", "json").stdout)["nodes"]
+        assert node["notes"] == notes
+        output = lancestat(command).stdout
+        assert all(f"             note: {note}\n" in output for note in notes)
+    shown = lancestat("status")
+    assert (shown.exit_code, shown.stdout.splitlines()[-1]) == (0, "1 warning.")
+    assert f"P{notes[0][1:]}." in shown.stdout
+    assert all(note in lancestat("show", "orders").stdout for note in notes)
+    lancestat("docs", "--out", "site")
+    assert "Everything is within policy" not in (tmp_path / "site" / "index.html").read_text()
+    specs.write_text(declared.replace(".lance}", ".lance, columns: [o_it]}"))
+    [node] = json.loads(lancestat("status", "--output", "json").stdout)["nodes"]
+    assert (node["status"], node["reason"]) == ("error", "blocked")
+
+
 @pytest.mark.parametrize(
     ("args", "message"),
     [
