@@ -76,8 +76,7 @@ def _check_strings(name: str, value: object, expected: str) -> None:
 
 def check_session(name: str, value: object) -> None:
     """Refuse what is no session of Spark, classic or of Spark Connect."""
-    is_session = hasattr(value, "conf") and hasattr(value, "createDataFrame")
-    check(name, value, is_session, "a session of Spark")
+    check(name, value, hasattr(value, "createDataFrame"), "a session of Spark")
 
 
 def check_vars(value: object) -> None:

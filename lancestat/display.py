@@ -56,19 +56,23 @@ def to_polars(value: object) -> pl.DataFrame:
 
 
 def to_pandas(value: object) -> pd.DataFrame:
-    """Return the rows of a value as a pandas DataFrame.
+    """Return the rows of a value as a pandas DataFrame; integers stay integers beside nulls.
 
     Raises:
         LibraryMissing: pandas, which lancestat does not depend on, is not installed.
     """
     try:
-        import pandas  # noqa: F401
+        import pandas
     except ImportError:
         raise LibraryMissing(
             "to_pandas needs pandas, which is not installed",
             hint="pip install 'pandas>=2.2,<3', or use to_arrow() or to_polars()",
         ) from None
-    frame: pd.DataFrame = to_arrow(value).to_pandas()
+    import pyarrow
+
+    frame: pd.DataFrame = to_arrow(value).to_pandas(
+        types_mapper={pyarrow.int64(): pandas.Int64Dtype()}.get
+    )
     return frame
 
 

@@ -62,12 +62,17 @@ def test_errors_show_no_secret(project: Project, call: Callable[[Project], objec
 
 
 def test_plans_and_reports_show_no_secret(project: Project) -> None:
-    plan = project.plan()
-    problems = [node.problems for node in project.report().nodes]
-    errors = [node.error for node in project.report().nodes]
-    for value in (plan, problems, errors):
-        assert "env_var('L_DB_PASSWORD')" in repr(value)
-        assert SECRET not in repr(value)
+    plan, report = project.plan(), project.report()
+    fields = [(node.problems, node.error) for node in report.nodes]
+    told = [str(plan), plan._repr_html_(), str(report), report._repr_html_(), repr(fields)]
+    told += [repr([action.error for action in plan.actions]), repr(plan.to_arrow().to_pylist())]
+    for text in told:
+        assert "env_var(" in text
+        assert "L_DB_PASSWORD" in text
+    removed = project.unpublish("orders", dry_run=True)
+    shown = [*told, *map(repr, (plan, plan.actions, report, report.nodes, project, project.state))]
+    shown += [str(removed), repr(removed), repr(removed.failures), repr(removed.nodes)]
+    assert all(SECRET not in text for text in shown)
 
 
 @pytest.fixture

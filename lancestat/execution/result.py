@@ -82,6 +82,9 @@ class NodeFailure:
     hint: str | None = None
     place: Location | None = None
 
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.node}: {self.code}  {self.message}")
+
     @classmethod
     def of(cls, result: NodeResult) -> NodeFailure:
         """Return the failure of a node whose status is `error`."""

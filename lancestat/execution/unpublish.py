@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from typing_extensions import assert_never
 
+from lancestat import display
 from lancestat.errors import LakeError, TableKeepsChanging
 from lancestat.execution.evaluator import MAX_ATTEMPTS
 from lancestat.execution.result import NodeFailure, nodes_failed
@@ -26,12 +28,20 @@ from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
 
 @dataclass(frozen=True, slots=True)
 class UnpublishResult:
-    """What `unpublish` did, or with `is_dry_run` would do."""
+    """What `unpublish` did, or with `is_dry_run` would do. It prints as the command does."""
 
     project: str
     target: str
     nodes: tuple[UnpublishedNode, ...]
     is_dry_run: bool
+
+    def __repr__(self) -> str:
+        counts = Counter("failed" if node.error else node.action for node in self.nodes)
+        what = ", ".join(f"{number} {end}" for end, number in counts.items()) or "no nodes"
+        target = f"{self.project}, target {self.target}"
+        return display.summary(self, f"{target}: {self.status}, {what}")
+
+    __str__ = display.as_text
 
     @property
     def status(self) -> Status:

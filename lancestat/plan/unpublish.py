@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from typing_extensions import assert_never
 
+from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum
 from lancestat.lake.snapshot import Snapshot
@@ -46,6 +47,9 @@ class UnpublishedNode:
     version_committed: int | None = None
     elapsed_seconds: float | None = None
     error: LancestatError | None = None
+
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.name}: {self.action}, {self.status}")
 
     @property
     def action(self) -> str:

@@ -7,6 +7,7 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from lancestat.execution.result import RunResult
+from lancestat.execution.unpublish import UnpublishResult
 from lancestat.formats import escape_commands, visible
 from lancestat.plan.actions import Plan
 from lancestat.plan.node_result import planned
@@ -18,7 +19,7 @@ from lancestat.presentation.registry import Page
 from lancestat.presentation.report_views import run_view, show_view, status_view
 from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
-from lancestat.presentation.views import ExplanationView
+from lancestat.presentation.views import ExplanationView, GarbageView, UnpublishView
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 from lancestat.report.rows import (
     RESULTS,
@@ -30,6 +31,7 @@ from lancestat.report.rows import (
 )
 from lancestat.report.values import ProjectReport
 from lancestat.review.values import Diff
+from lancestat.state.garbage_collection import GarbageReport
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -50,6 +52,12 @@ view_of.register(RunResult, run_view)
 view_of.register(ProjectReport, status_view)
 view_of.register(TableStatus, show_view)
 view_of.register(Diff, diff_view)
+view_of.register(UnpublishResult, UnpublishView)
+
+
+@view_of.register
+def _(value: GarbageReport) -> object:
+    return GarbageView("", "", value, value.is_dry_run)
 
 
 def text(value: object) -> str:

@@ -424,6 +424,7 @@ def _explanation(view: ExplanationView, page: Page) -> Payload:
 def _garbage(view: GarbageView, page: Page) -> Payload:
     counts = asdict(view.report)
     dry_run = view.is_dry_run
+    del counts["is_dry_run"]
     return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from lancestat import display
+from lancestat.formats import count
 from lancestat.state.layout import LAYOUT, DatasetLocation, Kind
 from lancestat.state.retention import compact, drop_rows
 from lancestat.state.store import LanceState
@@ -21,7 +23,7 @@ _OF_COMMITS = ("data/", "_deletions/")
 
 @dataclass(frozen=True, slots=True)
 class GarbageReport:
-    """The garbage that was dropped, or would be.
+    """The garbage that was dropped, or would be. It prints as `lancestat gc` does.
 
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
     nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
@@ -37,6 +39,21 @@ class GarbageReport:
     scratch_dropped: int = 0
     scratch_left: int = 0
     layouts_dropped: int = 0
+    is_dry_run: bool = field(default=False, compare=False)
+
+    def __repr__(self) -> str:
+        counts = {
+            "sets of partials": self.partials_dropped,
+            "run entries": self.runs_dropped,
+            "datasets": self.generations_dropped,
+            "scratch folders": self.scratch_dropped,
+            "layouts": self.layouts_dropped,
+        }
+        parts = [f"{count(number)} {what}" for what, number in counts.items() if number]
+        verb = "would remove" if self.is_dry_run else "removed"
+        return display.summary(self, f"{verb} {', '.join(parts) or 'nothing'}")
+
+    __str__ = display.as_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +81,7 @@ def collect_state_garbage(
         partials_dropped=dropped[Kind.PARTIALS] + dropped[Kind.SUMMARIES],
         runs_dropped=dropped[Kind.RUNS],
         generations_dropped=len(superseded),
+        is_dry_run=dry_run,
         bytes=sum(rows.size_bytes for _, rows in undeclared)
         + sum(map(state.folder.size_bytes, superseded)),
     )

@@ -10,6 +10,7 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from lancestat import display
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import committed_at
 from lancestat.state.layout import LAYOUT, Kind, StateFolder
@@ -97,6 +98,11 @@ class LanceState:
         self._appends: Counter[Kind] = Counter()
         self._counting = Lock()
         self._records: tuple[tuple[str, int, datetime], Mapping[str, TableRecord]] | None = None
+
+    def __repr__(self) -> str:
+        # Not the URI: the project knows which parts of it are secret.
+        place = self.folder.uri.split("://")[0] if "://" in self.folder.uri else "a local folder"
+        return display.summary(self, f"in {place}")
 
     @property
     def tables(self) -> tuple[StoredTable, ...]:

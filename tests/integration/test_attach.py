@@ -304,6 +304,8 @@ def test_a_session_without_a_jvm_is_refused() -> None:
     class Remote:
         """Stands for a Spark Connect session."""
 
+        createDataFrame = None  # noqa: N815 - PySpark's name
+
     with pytest.raises(RunError, match="Spark Connect") as refused:
         relate(Remote(), [])  # type: ignore[arg-type]
     assert refused.value.code == "LS523"

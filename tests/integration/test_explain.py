@@ -310,10 +310,15 @@ def test_what_is_no_dataframe_is_refused() -> None:
 
 
 def test_a_dataframe_without_a_jvm_is_refused() -> None:
+    class RemoteSession:
+        """Stands for a Spark Connect session."""
+
+        createDataFrame = None  # noqa: N815 - PySpark's name
+
     class Remote:
         """Stands for a DataFrame of Spark Connect."""
 
-        sparkSession = object()  # noqa: N815 - PySpark's name
+        sparkSession = RemoteSession()  # noqa: N815 - PySpark's name
 
     with pytest.raises(RunError, match="Spark Connect") as refused:
         lancestat.explain(Remote())  # type: ignore[arg-type]

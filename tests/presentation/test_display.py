@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from copy import deepcopy
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -17,18 +18,22 @@ import pytest
 import lancestat
 from lancestat.errors import DatasetMissing, LibraryMissing
 from lancestat.execution.past_runs import PastRun
-from lancestat.execution.result import RunResult, UnfinishedNodes
+from lancestat.execution.result import NodeFailure, RunResult, UnfinishedNodes
+from lancestat.execution.unpublish import UnpublishResult
 from lancestat.manifest.guard import GuardReason, Verdict
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.optimizer.explanation import Explanation
 from lancestat.plan.actions import Plan
 from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.unpublish import UnpublishedNode, UnpublishReason
 from lancestat.presentation.explanation import QueryExplanation
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.registry import Page
 from lancestat.presentation.report_views import run_view
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.spark.sql.explain import Operator, PlanExplanation, ScanLine
+from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.store import open_state
 from tests.cli.conftest import spec
 from tests.cli.statuses import NOW, SHOWN
 from tests.cli.statuses import every_kind as status_report
@@ -63,6 +68,27 @@ EXPLAINED = PlanExplanation(
     ),
     is_cost_based=False,
 )
+
+
+UNPUBLISHED = UnpublishResult(
+    "shop",
+    "dev",
+    (
+        UnpublishedNode(
+            "orders",
+            "table",
+            Status.SUCCESS,
+            UnpublishReason.PUBLISHED,
+            entries=7,
+            columns=3,
+            version_read=4,
+            version_committed=5,
+        ),
+        UnpublishedNode("gone", "table", Status.ERROR, error=DatasetMissing("no dataset")),
+    ),
+    is_dry_run=False,
+)
+GARBAGE = GarbageReport(2, 0, 0, 5_000, scratch_dropped=1, is_dry_run=True)
 
 
 def result(message: str = "LS201  no dataset\n      hint: look elsewhere") -> RunResult:
@@ -160,6 +186,18 @@ def test_the_package_lists_its_public_names() -> None:
             PastRun("r1", "run", "dev", "error", NOW, None, result().nodes[:3]),
             "<PastRun run r1 of 2026-03-14 09:30 UTC: error, 1 refresh, 1 skip, 1 error>",
         ),
+        (
+            NodeFailure("gone", "LS201", "no data\x1b[31mset"),
+            "<NodeFailure gone: LS201 no data\\x1b[31mset>",
+        ),
+        (UNPUBLISHED, "<UnpublishResult shop, target dev: error, 1 unpublish, 1 failed>"),
+        (UNPUBLISHED.nodes[0], "<UnpublishedNode orders: unpublish, success>"),
+        (GARBAGE, "<GarbageReport would remove 2 sets of partials, 1 scratch folders>"),
+        (GarbageReport(0, 0, 0, 0), "<GarbageReport removed nothing>"),
+        (
+            open_state("/lake/qz-secret-91", {}),
+            "<LanceState in a local folder>",
+        ),
         (UnfinishedNodes(None), "<UnfinishedNodes 0 nodes and no recorded run>"),
         (VALUES["explain"], "<QueryExplanation 3 operators, 2 scans, 1 of Lance tables>"),
     ],
@@ -192,6 +230,23 @@ def test_values_print_as_the_command_line_does(
     assert str(value) == as_text(value).rstrip()
     for name, shown in VALUES.items():
         golden(f"display/{name}.txt", f"{shown}\n")
+
+
+def test_results_without_rows_print_as_the_command_line_does() -> None:
+    lines = str(UNPUBLISHED).splitlines()
+    assert lines[0] == "Unpublish for shop, target dev"
+    assert any("7 entries of 3 columns" in line and "version 4 -> 5" in line for line in lines)
+    assert any("LS201  no dataset" in line for line in lines)
+    assert lines[-1] == "Removed 7 entries from 1 table, 1 failed."
+    text = "would remove 2 sets of partials, 1 scratch folder: 5.0 kB"
+    assert str(GARBAGE) == text
+
+
+def test_html_spells_out_what_cannot_be_seen() -> None:
+    text = result("LS201  a\x07b\u202ec")._repr_html_()
+    assert "a\\x07b\\u202ec" in text
+    status = replace(SHOWN, missing=("x\x1b[31m",))
+    assert "x\\x1b[31m" in status._repr_html_()
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -324,7 +379,8 @@ def test_rows_are_pandas_frames() -> None:
     program = (
         "from tests.presentation.test_display import result\n"
         "frame = result().to_pandas()\n"
-        "print(type(frame).__name__, list(frame['node']), frame['rows_scanned'].sum())"
+        "print(type(frame).__name__, list(frame['node']), "
+        "list(frame['rows_scanned'].astype(str)), frame['rows_scanned'].dtype)"
     )
     path = os.pathsep.join([str(ROOT), str(Path(sys.prefix) / "connect")])
     done = subprocess.run(
@@ -333,7 +389,10 @@ def test_rows_are_pandas_frames() -> None:
         text=True,
         env={**os.environ, "PYTHONPATH": path},
     )
-    assert done.stdout == "DataFrame ['orders', 'part', 'gone', 'near'] 250000.0\n", done.stderr
+    assert (
+        done.stdout
+        == "DataFrame ['orders', 'part', 'gone', 'near'] ['250000', '<NA>', '<NA>', '<NA>'] Int64\n"
+    ), done.stderr
 
 
 def test_a_traceback_ends_with_the_message_the_place_and_the_hint() -> None:

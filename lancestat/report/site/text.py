@@ -25,13 +25,16 @@ _UNSEEN = re.compile(
     "[\x00-\x08\x0a-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff"
     "\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
 )
-REPLACEMENT = "\ufffd"
 # Texts that no pattern of a secret matches.
 _FIGURE = re.compile(r"[0-9.,%()+-]*")
 
 
+def _spelled(unseen: re.Match[str]) -> str:
+    return formats.visible(unseen[0])
+
+
 class PageSanitizer:
-    """Sanitizes strings: no secrets, no control or direction characters, not too long."""
+    """Sanitizes strings: no secrets, control and direction characters spelled out, not too long."""
 
     def __init__(self, redactor: Redactor = EMPTY_REDACTOR, root: Path | None = None) -> None:
         """Redact for the public; paths in the folder `root` become relative to it."""
@@ -51,13 +54,13 @@ class PageSanitizer:
         cleaned = redact_line(bare)
         content = cleaned if cleaned.count(MASK) > bare.count(MASK) else bare
         indent = masked[: len(masked) - len(bare)]
-        return escape(_UNSEEN.sub(REPLACEMENT, indent + content))
+        return escape(_UNSEEN.sub(_spelled, indent + content))
 
     def _made(self, text: str) -> str:
         masked = self._masked(text)
         if _FIGURE.fullmatch(masked):
             return masked
-        return _UNSEEN.sub(REPLACEMENT, redact_line(masked))
+        return _UNSEEN.sub(_spelled, redact_line(masked))
 
     def _masked(self, text: str) -> str:
         redacted = self._redactor.text(text, Audience.PUBLIC)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from lancestat.redact import KnownValue, Redactor, redact_line
 from lancestat.report.site import text as page_text
-from lancestat.report.site.text import REPLACEMENT, PageSanitizer, shorten
+from lancestat.report.site.text import PageSanitizer, shorten
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -23,7 +23,7 @@ def test_shown_text_has_no_control_or_bidirectional_characters(text: str) -> Non
 
 
 def test_a_control_character_leaves_a_mark() -> None:
-    assert PageSanitizer().line("or\x1b[31mders\u202e") == f"or{REPLACEMENT}[31mders{REPLACEMENT}"
+    assert PageSanitizer().line("or\x1b[31mders\u202e") == "or\\x1b[31mders\\u202e"
 
 
 def test_hidden_texts_are_replaced_everywhere() -> None:
