@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, duration, message_lines, spoken
-from lancestat.plan.node_result import NOT_BEGUN
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
 from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView
@@ -156,9 +155,9 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
     idle = sum(node.result.action == "skip" for node in results)
     is_folded = idle > SKIPS_LISTED and not page.verbose
     nodes = [node for node in results if not (is_folded and node.result.action == "skip")]
-    unbegun = sum(node.result.message == NOT_BEGUN for node in nodes)
+    unbegun = sum(node.has_not_begun for node in nodes)
     if unbegun > 1 and not page.verbose:
-        nodes = [node for node in nodes if node.result.message != NOT_BEGUN]
+        nodes = [node for node in nodes if not node.has_not_begun]
     else:
         unbegun = 0
     lines: list[str] = []

@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lancestat.formats import count, duration, large, roughly, share, size, spoken, visible
 from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.node_result import NOT_BEGUN, NodeResult, Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.redact import redact_line
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
@@ -86,6 +86,11 @@ class NodeRunFigures:
     def is_done(self) -> bool:
         """Whether it ended well and did something."""
         return not (self.is_failed or self.is_idle)
+
+    @property
+    def has_not_begun(self) -> bool:
+        """Whether the run was interrupted before it came to the node."""
+        return self.result.message == NOT_BEGUN
 
     @property
     def read(self) -> str | None:
