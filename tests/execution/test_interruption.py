@@ -40,10 +40,10 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def signals() -> Iterator[None]:
-    """Restore the handler of Ctrl-C."""
-    handler = signal.getsignal(signal.SIGINT)
+    """Let Ctrl-C raise, also where the tests run in the background of a shell, which ignores it."""
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, handler)
 
