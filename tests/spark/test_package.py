@@ -9,6 +9,7 @@ import tarfile
 from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import lance
@@ -226,7 +227,7 @@ def test_reviews_need_no_package(shop: Path) -> None:
 def test_a_package_that_is_not_used_may_be_missing(
     shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    session = cast("SparkSession", object())
+    session = cast("SparkSession", SimpleNamespace(createDataFrame=None))
     assert Project.load(shop).run(session=session).status.value == "success"
     target = Project.load(shop).spec.target
     assert uses_package(target)
