@@ -11,7 +11,7 @@ from typing import Protocol
 from lancestat import display
 from lancestat.errors import InternalError, Location, NodesFailed
 from lancestat.formats import count
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.plan.node_result import ENDED_AS, NodeResult, Status
 from lancestat.plan.stages import StageProgress
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.state.values import RunRecord, StateReader
@@ -121,8 +121,7 @@ class RunResult:
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
 
     def __repr__(self) -> str:
-        ends = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
-        counts = Counter(ends.get(node.status, node.action) for node in self.nodes)
+        counts = Counter(ENDED_AS.get(node.status, node.action) for node in self.nodes)
         what = ", ".join(f"{number} {end}" for end, number in counts.items()) or "no nodes"
         target = f"{self.project}, target {self.target}"
         return display.summary(self, f"{target}: {self.status.value}, {what}")
@@ -148,11 +147,7 @@ class RunResult:
     @property
     def failures(self) -> tuple[NodeFailure, ...]:
         """The nodes that failed, each with the code, message, hint and place of its error."""
-        return tuple(map(NodeFailure.of, self._failed))
-
-    @property
-    def _failed(self) -> tuple[NodeResult, ...]:
-        return tuple(node for node in self.nodes if node.status is Status.ERROR)
+        return tuple(NodeFailure.of(node) for node in self.nodes if node.status is Status.ERROR)
 
     def raise_for_status(self) -> None:
         """Raise an exception unless the result is `ok`.

@@ -110,6 +110,8 @@ class NodeResult:
 
 # What is said of a node that an interrupted run did not come to.
 NOT_BEGUN = "the run was interrupted before it began"
+# The word for nodes that did not end well.
+ENDED_AS = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
 
 
 def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:

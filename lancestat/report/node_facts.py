@@ -9,7 +9,7 @@ from datetime import datetime
 
 from lancestat.formats import count, duration, large, roughly, share, size, spoken, visible
 from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NOT_BEGUN, NodeResult, Status
+from lancestat.plan.node_result import ENDED_AS, NOT_BEGUN, NodeResult, Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.redact import redact_line
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
@@ -98,9 +98,6 @@ class NodeRunFigures:
         return self.fragments and f"{self.fragments}, {self.rows}"
 
 
-_ENDED = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
-
-
 def node_run(result: NodeResult) -> NodeRunFigures:
     """Return what a run did to a node, in words."""
     is_failed, is_skipped = result.status is Status.ERROR, result.status is Status.SKIPPED
@@ -111,7 +108,7 @@ def node_run(result: NodeResult) -> NodeRunFigures:
         fragments = f"{count(result.fragments_scanned)} of {total}"
     return NodeRunFigures(
         result,
-        _ENDED.get(result.status, result.action),
+        ENDED_AS.get(result.status, result.action),
         is_failed,
         is_skipped or is_interrupted or (result.action == "skip" and not is_failed),
         spoken(result.reasons),
