@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pyspark
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -42,6 +43,13 @@ ABORTED = (
 )
 
 
+@pytest.fixture
+def remote_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No local Spark, as an earlier test of this process may have left one running."""
+    monkeypatch.setattr(pyspark.SparkContext, "_active_spark_context", None)
+
+
+@pytest.mark.usefixtures("remote_workers")
 def test_workers_without_lancestat_are_named_as_such() -> None:
     raised = (
         "Traceback (most recent call last):\n  in load\nModuleNotFoundError: No module named '{}'\n"
@@ -56,6 +64,7 @@ def test_workers_without_lancestat_are_named_as_such() -> None:
     assert own.hint is not None and "lancestat package" in own.hint
 
 
+@pytest.mark.usefixtures("remote_workers")
 @pytest.mark.parametrize(
     "versions",
     [
