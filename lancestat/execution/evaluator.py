@@ -18,6 +18,7 @@ from lancestat.errors import (
     LancestatError,
     Location,
     PartitionsLost,
+    ServerRestarted,
     StaleBase,
     TableKeepsChanging,
 )
@@ -39,6 +40,7 @@ from lancestat.plan.actions import (
     Figures,
     JoinAction,
     JoinFigures,
+    Reason,
     Skip,
     TableAction,
 )
@@ -340,6 +342,11 @@ class Evaluator:
             except REPLACED as error:
                 _log.info("'%s' is planned again: %s", action.node, error.message)
                 again = self.replan_table(action.node, True)
+            except ServerRestarted as error:
+                _log.warning("'%s' goes on: %s", action.node, error.message)
+                # What a run in full has stored, it cannot tell from what was there before.
+                is_full = Reason.FULL_REFRESH in action.reasons
+                again = action if is_full else self.replan_table(action.node, True)
             match again:
                 case TableAction():
                     action = again
@@ -416,6 +423,8 @@ class Evaluator:
                 if not isinstance(again, JoinAction):
                     return self.run(again)
                 action = again
+            except ServerRestarted as error:
+                _log.warning("'%s' starts again: %s", action.node, error.message)
         return self._join(action)
 
     def _join(self, action: JoinAction) -> NodeEnded:

@@ -15,6 +15,7 @@ from lancestat.errors import (
     LancestatError,
     QueryFailed,
     SideUnreadable,
+    SparkNotStarted,
     StateError,
 )
 from lancestat.execution.evaluator import Evaluator, NodeEnded
@@ -322,6 +323,10 @@ class Scheduler:
                 return self._left(action, stop)
             if self.fail_fast:
                 stop.is_set = True
+            if stop.spark_failure is not None and stop.spark_failure[0] is error:
+                return _not_run(action, f"it needs Spark, which failed '{stop.spark_failure[1]}'")
+            if stop.spark_failure is None and isinstance(error, SparkNotStarted):
+                stop.spark_failure = error, action.node
             shown = self.recorder.messages.shown(action.node, known_error(error))
             failure = failed(planned(action), shown)
             place = failure.place or self.evaluator.locations.get(action.node)
@@ -333,12 +338,14 @@ class Scheduler:
 class _Stop:
     """Whether nodes that have not begun are left, and whether that is since the run ends.
 
-    `begun` are the times at which the nodes began that go on.
+    `begun` are the times at which the nodes began that go on, `spark_failure` is the error by which
+    Spark was lost, and the node that it failed: Spark is not tried again in this run.
     """
 
     is_set: bool = False
     is_interrupted: bool = False
     begun: dict[str, float] = field(default_factory=dict)
+    spark_failure: tuple[SparkNotStarted, str] | None = None
 
 
 def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:

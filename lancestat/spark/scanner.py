@@ -10,13 +10,13 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lancestat.errors import Cancelled
+from lancestat.errors import Cancelled, LancestatError, ServerRestarted, SparkNotStarted
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import CONNECT, require_shared, scratch_root
-from lancestat.spark.session.outage import outages_said
+from lancestat.spark.session.outage import abandon, is_forgotten, outages_said
 from lancestat.spark.session.start import (
     is_connect,
     remote_of,
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from lancestat.spark.knn.engine import SparkJoin
 
 APP_NAME = "lancestat"
+# A server that restarts more often may do so because of what the run asks of it.
+MAX_SERVER_RESTARTS = 2
 
 
 class SparkScanner:
@@ -77,6 +79,8 @@ class SparkScanner:
         self._is_own_session = False
         self._groups: set[str] = set()
         self._is_cancelled = False
+        self._failure: SparkNotStarted | None = None
+        self._restarts = 0
 
     def __enter__(self) -> SparkScanner:
         if self._given is None and "pyspark" in sys.modules:
@@ -105,15 +109,17 @@ class SparkScanner:
             LakeError: The dataset was replaced, or cannot be opened.
             FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
             JobFailed: The Spark job failed otherwise.
+            ServerRestarted: The Spark Connect server has; what was not yielded can be read again.
             Cancelled: It was cancelled.
-            SparkNotStarted: Spark did not start.
+            SparkNotStarted: Spark did not start, or its server has gone. Later calls raise the same
+                one at once.
         """
         if not scans:
             return
         session = self._started()
         from lancestat.spark.analyze.jobs import analyze_table
 
-        with self._cancellable(f"reading {table.uri}") as group:
+        with self._cancellable(session, f"reading {table.uri}") as group:
             for scanned in analyze_table(
                 session,
                 TableScan(node, table, tuple(scans)),
@@ -131,27 +137,54 @@ class SparkScanner:
         Raises:
             LakeError: A side was replaced, or cannot be opened.
             RunError: A side, the output or scratch cannot be used, a job failed or was cancelled,
-                or Spark did not start.
+                or Spark did not start; later calls raise `SparkNotStarted` at once, too.
         """
         session = self._started(needs_scratch=True)
         from lancestat.spark.knn.engine import Engine
 
         root = scratch_root(self._target.scratch, session)
-        with self._cancellable(f"joining '{work.node}'") as group:
+        with self._cancellable(session, f"joining '{work.node}'") as group:
             engine = Engine(session, root, group, self._options, on_stage)
             with engine.open(work) as join:
                 yield join
 
     @contextmanager
-    def _cancellable(self, what: str) -> Iterator[str]:
+    def _cancellable(self, session: SparkSession, what: str) -> Iterator[str]:
         """A group of Spark jobs that `cancel` ends."""
         group = f"{APP_NAME}-{uuid.uuid4().hex}"
         self._groups.add(group)
         try:
             self._refuse_when_cancelled(what)
             yield group
+        except SparkNotStarted as error:
+            self._failure = self._failure or error
+            raise
+        except Exception as error:
+            if is_connect(session) and (session is not self._session or is_forgotten(error)):
+                raise self._without(session) from error
+            raise
         finally:
             self._groups.discard(group)
+
+    def _without(self, session: SparkSession) -> LancestatError:
+        """Return the error for work on a session that its server has forgotten.
+
+        One of the scanner's own is dropped: what comes next starts another.
+        """
+        restarted = "the Spark Connect server has restarted, and no longer knows the session"
+        if not self._is_own_session:
+            return ServerRestarted(restarted, hint="create a session, then run lancestat retry")
+        with self._starting:
+            if self._session is session:
+                self._session = None
+                self._restarts += 1
+                abandon(session)
+            if self._restarts > MAX_SERVER_RESTARTS and self._failure is None:
+                self._failure = SparkNotStarted(
+                    f"the Spark Connect server has restarted {self._restarts} times in this run",
+                    hint="look for the cause in the server's log, then run lancestat retry",
+                )
+        return self._failure or ServerRestarted(restarted)
 
     def cancel(self) -> None:
         """Stop every scan and join that goes on, and refuse further ones with `Cancelled`."""
@@ -165,21 +198,29 @@ class SparkScanner:
 
     def _started(self, *, needs_scratch: bool = False) -> SparkSession:
         with self._starting:
+            if self._failure is not None:
+                raise self._failure
             if self._session is None:
-                running = self._given or running_session()
-                if running is None and needs_scratch:
-                    # A cluster need not start to tell.
-                    is_remote = remote_of(self._target) is not None
-                    master = CONNECT if is_remote else self._target.master
-                    require_shared(self._target.scratch, master)
-                self._session = running or start_session(
-                    self._target, APP_NAME, is_short_lived=not self._has_joins
-                )
-                self._is_own_session = running is None
-                self._quiet.enter_context(silent_query_logger())
-                if running is not None and is_connect(running):
-                    self._quiet.enter_context(outages_said(running))
+                try:
+                    self._start(needs_scratch)
+                except SparkNotStarted as error:
+                    self._failure = error
+                    raise
+            assert self._session is not None
             return self._session
+
+    def _start(self, needs_scratch: bool) -> None:
+        running = self._given or running_session()
+        if running is None and needs_scratch:
+            is_remote = remote_of(self._target) is not None
+            require_shared(self._target.scratch, CONNECT if is_remote else self._target.master)
+        self._session = running or start_session(
+            self._target, APP_NAME, is_short_lived=not self._has_joins
+        )
+        self._is_own_session = running is None
+        self._quiet.enter_context(silent_query_logger())
+        if running is not None and is_connect(running):
+            self._quiet.enter_context(outages_said(running))
 
     def _refuse_when_cancelled(self, what: str) -> None:
         if self._is_cancelled:

@@ -18,6 +18,7 @@ from pathlib import Path
 import pyspark
 
 import lancestat
+from lancestat.spec.spark_master import remote_address
 from tests.connect_client import FOLDER as CLIENT
 
 _PACKAGE = Path(lancestat.__file__).parent
@@ -38,16 +39,17 @@ class ConnectServer:
 
 
 @contextmanager
-def connect_server(folder: Path) -> Iterator[ConnectServer]:
-    """Start a server with two cores, and stop it in the end."""
-    token = "qztoken" + secrets.token_hex(12)
+def connect_server(folder: Path, before: ConnectServer | None = None) -> Iterator[ConnectServer]:
+    """Start a server with two cores, and stop it in the end; `before` has gone, and comes back."""
+    token = before.token if before else "qztoken" + secrets.token_hex(12)
+    port = remote_address(before.remote)[1] if before else 0
     archive, events, printed = _archive(folder), folder / "events", folder / "server.log"
     events.mkdir()
     conf = {
         "spark.master": "local[2,4]",
         "spark.connect.grpc.binding.address": "127.0.0.1",
         # The server says which one it has: one that was found free may be taken before it starts.
-        "spark.connect.grpc.binding.port": "0",
+        "spark.connect.grpc.binding.port": str(port),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -409,14 +412,7 @@ def test_a_server_that_dies_ends_the_run_and_the_next_one_does_what_is_left(
     with connect_server(folder) as mortal:
         more = {"scratch": str(tmp_path / "scratch")}
         write_project(tmp_path, {"remote": mortal.remote, "connect_timeout": "3s"}, **more)
-        with subprocess.Popen(
-            [sys.executable, "-c", RUN_AND_WAIT, str(tmp_path / "began")],
-            cwd=tmp_path,
-            env={**os.environ, **ENVIRONMENT},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        ) as run:
+        with started_run(tmp_path, tmp_path / "began") as run:
             until(lambda: (tmp_path / "began").exists() or run.poll() is not None)
             os.kill(mortal.pid, signal.SIGKILL)
             _, printed = run.communicate(timeout=300)
@@ -431,24 +427,88 @@ def test_a_server_that_dies_ends_the_run_and_the_next_one_does_what_is_left(
     assert lance.dataset(orders).version == 2
 
 
-# Runs the project, whose session has started once the file is there.
+def test_without_a_server_one_node_fails_and_the_others_are_not_run(
+    tmp_path: Path, orders: str
+) -> None:
+    nobody = {"remote": "sc://127.0.0.1:1", "connect_timeout": "1s"}
+    write_project(tmp_path, nobody, scratch=str(tmp_path / "scratch"))
+    names = ("orders", "parts", "items")
+    for name in names[1:]:
+        shutil.copytree(orders, tmp_path / f"{name}.lance")
+    tables = [{"name": name, "uri": f"{name}.lance"} for name in names]
+    (tmp_path / "specs" / "tables.yml").write_text(yaml.safe_dump({"tables": tables}))
+    run = subprocess.run(
+        [sys.executable, "-m", "lancestat", "run", "--output", "json"],
+        cwd=tmp_path,
+        env={**os.environ, **ENVIRONMENT},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 1, run.stderr
+    nodes = json.loads(run.stdout)["nodes"]
+    [failed] = [node for node in nodes if node["status"] == "error"]
+    others = [node for node in nodes if node is not failed]
+    assert failed["code"] == "LS522"
+    assert [(node["status"], node["message"]) for node in others] == [
+        ("skipped", f"it needs Spark, which failed '{failed['name']}'")
+    ] * 2
+    unfinished = lancestat.Project.load(tmp_path).unfinished()
+    assert sorted(unfinished.nodes) == sorted(names)
+
+
+def test_a_server_that_restarts_in_time_is_used_on(tmp_path: Path, orders: str) -> None:
+    folders = tmp_path / "before", tmp_path / "after"
+    for folder in folders:
+        folder.mkdir()
+    with connect_server(folders[0]) as mortal, ExitStack() as later:
+        write_project(tmp_path, {"remote": mortal.remote}, scratch=str(tmp_path / "scratch"))
+        began = tmp_path / "began"
+        run = later.enter_context(started_run(tmp_path, began))
+        until(lambda: began.exists() or run.poll() is not None)
+        os.kill(mortal.pid, signal.SIGKILL)
+        began.unlink()
+        later.enter_context(connect_server(folders[1], mortal))
+        printed = "".join(run.communicate(timeout=300))
+    assert run.returncode == 0, printed
+    assert "'orders' goes on: the Spark Connect server has restarted" in printed
+    assert lance.dataset(orders).version == 2
+    project = write_project(tmp_path, {"master": "local[2]"})
+    assert project.plan().actions[0].verb == "skip"
+
+
+# Runs the project, whose session has started once the file is there; workers wait while it is.
 RUN_AND_WAIT = """
 import sys
 from pathlib import Path
 from lancestat.cli.main import main
 from lancestat.spark.session import jobs
-run, mark = jobs.ConnectJobs.run, sys.argv[1]
+run, mark, calls = jobs.ConnectJobs.run, sys.argv[1], []
 def waiting(self, task, items, listener=None):
-    Path(mark).touch()
+    if not calls:
+        Path(mark).touch()
+    calls.append(1)
     def slow(part):
         import time
-        time.sleep(600)
+        while Path(mark).exists():
+            time.sleep(0.1)
         yield from task(part)
     return run(self, slow, items, listener)
 jobs.ConnectJobs.run = waiting
 sys.argv[1:] = ["run"]
 main()
 """
+
+
+def started_run(folder: Path, began: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", RUN_AND_WAIT, str(began)],
+        cwd=folder,
+        env={**os.environ, **ENVIRONMENT},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
 
 
 def test_what_needs_the_jvm_is_refused_in_one_sentence(

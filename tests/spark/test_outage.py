@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lancestat.errors import SparkNotStarted
-from lancestat.spark.session.outage import Outage
+from lancestat.spark.session.outage import Outage, is_forgotten
 
 
 class Clock:
@@ -73,3 +73,18 @@ def test_the_outage_of_a_callers_session_never_ends_it(caplog: pytest.LogCapture
         "the Spark Connect server does not answer",
         "the Spark Connect server does not answer for 20 s",
     ]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.SESSION_NOT_FOUND on the server", True),
+        ("[INVALID_HANDLE.SESSION_CHANGED] The handle 3f is invalid. SQLSTATE: HY000", True),
+        ("Received incorrect server side session identifier for request. Please create", True),
+        ("[NO_ACTIVE_SESSION] No active Spark session found.", True),
+        ("[DIVIDE_BY_ZERO] Division by zero.", False),
+        ("INVALID_HANDLE.FORMAT", False),
+    ],
+)
+def test_a_restarted_server_is_known_by_what_it_answers(message: str, expected: bool) -> None:
+    assert is_forgotten(RuntimeError(message)) is expected

@@ -8,6 +8,7 @@ session, since a server that has gone is gone for all of them.
 from __future__ import annotations
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +29,11 @@ CONNECT_TIMEOUT = timedelta(seconds=60)
 _BETWEEN_LINES_SECONDS = 10.0
 _FIRST_WAIT_SECONDS = 0.25
 _LONGEST_WAIT_SECONDS = 2.0
+# What PySpark's client raises after a server has restarted: the first, and later requests.
+_FORGOTTEN = re.compile(
+    r"INVALID_HANDLE\.(?:SESSION|OPERATION)_|incorrect server side session identifier"
+    r"|\[NO_ACTIVE_SESSION\]"
+)
 # Failures that are further apart are of two outages: no attempt fails so late.
 _APART_SECONDS = 30.0
 
@@ -138,6 +144,17 @@ def has_gone(session: SparkSession) -> bool:
     policies = _client(session).get_retry_policies()
     outages = (getattr(policy, "lancestat_outage", None) for policy in policies)
     return any(outage is not None and outage.has_given_up for outage in outages)
+
+
+def abandon(session: SparkSession) -> None:
+    """Stop a session whose server has gone or forgotten it, without asking it to release it."""
+    session.release_session_on_close = False  # type: ignore[attr-defined,unused-ignore]
+    session.stop()
+
+
+def is_forgotten(error: Exception) -> bool:
+    """Whether a server answered that it does not know the session, as after its restart."""
+    return _FORGOTTEN.search(str(error)) is not None
 
 
 def _client(session: SparkSession) -> Any:

@@ -21,7 +21,7 @@ from lancestat.lake.temporary_files import temporary_folder
 from lancestat.redact import redact_line
 from lancestat.spark.session.class_archive import archive_options
 from lancestat.spark.session.installation import find_java, spark_defaults
-from lancestat.spark.session.outage import CONNECT_TIMEOUT, has_gone
+from lancestat.spark.session.outage import CONNECT_TIMEOUT, abandon, has_gone
 from lancestat.spark.session.package import package_settings, require_same_versions
 from lancestat.spark.session.remote import connect
 from lancestat.spark.session.versions import session_class
@@ -253,9 +253,9 @@ def stop_session(session: SparkSession, *, ends_process: bool) -> None:
     """
     if is_connect(session):
         if has_gone(session):
-            # Nobody is there to be asked to release it.
-            session.release_session_on_close = False
-        session.stop()
+            abandon(session)
+        else:
+            session.stop()
         return
     context = session.sparkContext
     jvm = context._gateway.proc if context._gateway is not None else None
