@@ -9,12 +9,15 @@ import signal
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
 import pytest
+
+import lancestat as package
 
 PROJECT = """
 name: shop
@@ -245,3 +248,27 @@ def last_run(folder: Path) -> dict[str, Any]:
     run = lancestat(folder, "runs", listed[0]["run_id"], "--output", "json")
     one: dict[str, Any] = json.loads(run.stdout)["run"]
     return one
+
+
+def test_no_module_is_compiled_with_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for module in Path(package.__file__).parent.rglob("*.py"):
+            compile(module.read_text("utf-8"), str(module), "exec")
+
+
+@pytest.mark.spark
+def test_no_command_warns_of_code_of_its_own(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Also in the Python of Spark's workers.
+    monkeypatch.setenv("PYTHONWARNINGS", "always")
+    monkeypatch.setenv("PYTHONDEVMODE", "1")
+    folder = str(Path(package.__file__).parent)
+    for line in ("run", "show orders", "docs"):
+        done = lancestat(shop, *line.split())
+        assert done.returncode == 0, (line, done.stderr)
+        own = [
+            warned
+            for warned in done.stderr.splitlines()
+            if re.search(rf"{re.escape(folder)}/\S+:\d+: \w*Warning", warned)
+        ]
+        assert own == [], line
