@@ -184,7 +184,7 @@ class FoundTableMissing(LakeError):
 
 
 class DatasetUnreadable(LakeError):
-    """Lance refuses to read a dataset, or has not enough memory to; its files may be whole."""
+    """Lance does not read a dataset, for a reason that is not damage to its files."""
 
     code = "LS220"
     remedy = (

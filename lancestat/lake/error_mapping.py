@@ -40,6 +40,7 @@ class Cause(Enum):
     UNSUPPORTED = "unsupported"
     ABSENT = "absent"
     TRUNCATED = "truncated"
+    DAMAGED = "damaged"
     NOT_FOUND = "not found"
     CATALOG = "catalog"
     UNREACHABLE = "unreachable"
@@ -88,6 +89,14 @@ _PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
         (Cause.UNREACHABLE, rf"{_NO_ANSWER}|unreachable|status code: 5\d\d"),
         (Cause.NO_MEMORY, r"out of memory"),
         (Cause.REFUSED, r"\bduplicate column name\b|\bno field named\b"),
+        # As files say it that were cut, overwritten or changed bit by bit.
+        (
+            Cause.DAMAGED,
+            r"corrupt|\bmagic\b|footer|invalid seek|fill whole buffer|size is too small"
+            r"|invalid (?:read of )?range|range start|decode protobuf|sufficient data"
+            r"|parser error|ipc error|invariant failure|out ?of ?(?:bounds|range)|truncated|checksum"
+            r"|unexpected (?:eof|end of file)|decompress|\butf-?8\b|missing data file",
+        ),
     )
 )
 _STORE = re.compile(
@@ -174,7 +183,6 @@ def _without_paths(text: str, uri: str | None) -> str:
     return _PATH.sub(" ", text)
 
 
-# What nothing else explains is damage to the dataset.
 _CLASSES: dict[Cause, type[LakeError]] = {
     Cause.DENIED: AccessDenied,
     Cause.MISCONFIGURED: DatasetMisconfigured,
@@ -183,8 +191,8 @@ _CLASSES: dict[Cause, type[LakeError]] = {
     Cause.NOT_FOUND: DatasetMissing,
     Cause.CATALOG: CatalogUnreachable,
     Cause.UNREACHABLE: StoreUnreachable,
-    Cause.NO_MEMORY: DatasetUnreadable,
-    Cause.REFUSED: DatasetUnreadable,
+    Cause.TRUNCATED: DatasetDamaged,
+    Cause.DAMAGED: DatasetDamaged,
 }
 RESTORE = "an earlier version of the dataset may still be whole: restore it with Lance"
 # Message and hint; the hint of a dataset that is missing names its neighbours.
@@ -204,7 +212,7 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
     ),
     DatasetUnreadable: (
         "Lance does not read {uri}",
-        "its files may be whole: the message ends with Lance's own error",
+        "the message ends with Lance's own error, which names no damage to files",
     ),
     CatalogUnreachable: (
         "the catalog of {uri} does not tell its versions",
@@ -236,7 +244,7 @@ def lake_error(
         version: The version that was asked for, None for the latest.
         secrets: Values that must not be shown.
     """
-    kind = _CLASSES.get(cause_of(error, uri), DatasetDamaged)
+    kind = _CLASSES.get(cause_of(error, uri), DatasetUnreadable)
     if kind is DatasetMissing and version is not None:
         kind = VersionMissing
     template, hint = _TEXTS[kind]

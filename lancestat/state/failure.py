@@ -29,7 +29,7 @@ _FAILURES = {
     Cause.TRUNCATED: Failure.CORRUPT,
 }
 # Damage, unless the store reports it: a dataset that may be sound must not be set aside.
-_DAMAGE = {Cause.UNSUPPORTED, Cause.NOT_FOUND, Cause.UNKNOWN}
+_DAMAGE = {Cause.UNSUPPORTED, Cause.NOT_FOUND, Cause.DAMAGED, Cause.UNKNOWN}
 
 
 def failure_of(error: BaseException) -> Failure:

@@ -11,6 +11,7 @@ from lancestat.errors import (
     DatasetDamaged,
     DatasetMisconfigured,
     DatasetMissing,
+    DatasetUnreadable,
     LakeError,
     StoreUnreachable,
     UnsupportedDataset,
@@ -41,7 +42,7 @@ URL = "http://127.0.0.1:9/b?list-type=2&prefix=t.lance%2F_versions%2F in 1ms"
         (f"{S3}{URL} - HTTP error: builder error", DatasetMisconfigured),
         ("LanceError(IO): does not have sufficient data, len: 7", DatasetDamaged),
         ("failed to decode Protobuf message: invalid tag value: 0", DatasetDamaged),
-        ("called `Option::unwrap()` on a `None` value", DatasetDamaged),
+        ("called `Option::unwrap()` on a `None` value", DatasetUnreadable),
     ],
 )  # fmt: skip
 def test_errors_of_lance_are_classified(message: str, kind: type[LakeError]) -> None:
@@ -94,6 +95,17 @@ def test_every_error_has_its_own_message() -> None:
         ("Namespace error: Internal error: Failed to execute request", "LS211"),
         ("Invalid user input: the file has no magic number", "LS204"),
         ("LanceError(IO): protobuf error: failed to decode Protobuf message", "LS204"),
+        # As Lance says it of files that were cut, zeroed or changed bit by bit.
+        ("LanceError(Arrow): Parser error: Arrow file does not contain correct footer", "LS204"),
+        ("file does not appear to be a Lance file (invalid magic: [0, 0, 0, 0])", "LS204"),
+        ("LanceError(Arrow): Io error: invalid seek to a negative position", "LS204"),
+        ("Generic LocalFileSystem error: failed to fill whole buffer", "LS204"),
+        ("LanceError(IO): file size is too small", "LS204"),
+        ("Generic memory error: Invalid range 0..9 for object of size 4 bytes", "LS204"),
+        ("Encountered corrupt file a.lance Io error: Data corruption detected", "LS204"),
+        ("Ipc error: Buffer count mismatched with metadata", "LS204"),
+        ("something that nobody has seen yet", "LS220"),
+        ("task 7 panicked with message: assertion failed", "LS220"),
     ],
 )
 def test_what_lance_refuses_is_no_damage(text: str, code: str) -> None:
