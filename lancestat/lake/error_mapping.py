@@ -94,8 +94,8 @@ _PATTERNS: tuple[tuple[Cause, re.Pattern[str]], ...] = tuple(
             Cause.DAMAGED,
             r"corrupt|\bmagic\b|footer|invalid seek|fill whole buffer|size is too small"
             r"|invalid (?:read of )?range|range start|decode protobuf|sufficient data"
-            r"|parser error|ipc error|invariant failure|out ?of ?(?:bounds|range)|truncated|checksum"
-            r"|unexpected (?:eof|end of file)|decompress|\butf-?8\b|missing data file",
+            r"|parser error|ipc error|invariant failure|out ?of ?(?:bounds|range)|truncated"
+            r"|checksum|unexpected (?:eof|end of file)|decompress|\butf-?8\b|missing data file",
         ),
     )
 )

@@ -46,6 +46,7 @@ _SUFFIXES = frozenset(("version", *(statistic.key for statistic in STATISTICS)))
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})(?::([0-9a-f]{64}))?")
+_REVISION_OF_WRITER = re.compile(r"lancestat/([0-9]{1,9})(?![0-9])")
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
 
@@ -280,7 +281,7 @@ def written_revision(config: Mapping[str, str]) -> int | None:
     """
     written = _WRITER.fullmatch(config.get(WRITER, ""))
     if written is None:
-        return 1 if NEWEST_FRAGMENT in config else None
+        return 1 if NEWEST_FRAGMENT in config and WRITER not in config else None
     return int(written[1]) if written[2] == config.get(COMPUTED_AT_VERSION) else None
 
 
@@ -289,11 +290,24 @@ def is_altered(config: Mapping[str, str]) -> bool:
 
     A digest guards against accidents, not against someone who computes it anew. Where the tag too
     is another one, something else has written statistics since; but not if all the rest is as
-    lancestat wrote it.
+    lancestat wrote it. A mark that no release writes was itself changed.
     """
-    written = _WRITER.fullmatch(config.get(WRITER, ""))
-    # What the mark of a later release says of its entries is not known.
-    if written is None or not _FIRST_WITH_DIGEST <= int(written[1]) <= REVISION:
+    mark = config.get(WRITER)
+    if mark is None:
+        return False
+    revision = _REVISION_OF_WRITER.match(mark)
+    if revision is None:
+        # Another writer's name, or what is left of lancestat's.
+        name = mark.lower()
+        return name.startswith("lancestat") or "lancestat".startswith(name)
+    if int(revision[1]) > REVISION:
+        # What the mark of a later release says of its entries is not known.
+        return False
+    written = _WRITER.fullmatch(mark)
+    is_digested = int(revision[1]) >= _FIRST_WITH_DIGEST
+    if written is None or is_digested != (written[3] is not None):
+        return True
+    if not is_digested:
         return False
     is_same_tag = config.get(COMPUTED_AT_VERSION) == written[2]
     is_as_written = _digest(config, written[2]) == written[3]

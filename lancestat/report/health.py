@@ -57,7 +57,11 @@ def refused(status: TableStatus) -> list[Problem]:
         return [problem(Health.ERROR, "it has no statistics yet")]
     if status.reason == "schema_changed":
         health = Health.WARN if status.is_tolerated else Health.ERROR
-        return [problem(health, f"{status.detail}; the next run refreshes")]
+        return [
+            problem(
+                health, f"{status.detail}; readers refuse its statistics, the next run refreshes"
+            )
+        ]
     return [problem(Health.ERROR, f"readers refuse its statistics: {status.detail}")]
 
 

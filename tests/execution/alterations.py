@@ -19,7 +19,10 @@ from lancestat.manifest.wire import (
 Entries = dict[str, str | None]
 
 _MARKS = (WRITER, COMPUTED_AT_VERSION, NEWEST_FRAGMENT)
-KINDS = ("one", "one", "several", "all", "remove one", "remove all", "add", "tag", "tag and one")
+KINDS = (
+    *("one", "one", "several", "all", "remove one", "remove all"),
+    *("add", "tag", "tag and one", "mark and one"),
+)
 
 
 def alter_entries(dataset: lance.LanceDataset, random: Random) -> bool:
@@ -56,6 +59,12 @@ def _alteration(config: dict[str, str], version: int, random: Random) -> Entries
         case "add":
             suffix = random.choice(("column.id.histogram", "column.new.min", "note"))
             return {f"{PREFIX}{suffix}": "7"}
+        case "mark and one":
+            key, mark = random.choice(values), config[WRITER]
+            return {
+                key: _changed(key, config[key], random),
+                WRITER: random.choice((mark[: random.randrange(len(mark))], mark.upper())),
+            }
         case "tag":
             return {COMPUTED_AT_VERSION: str(version)}
         case _:

@@ -147,6 +147,19 @@ def test_entries_without_any_mark_are_known_by_the_state(world: World) -> None:
 
 
 @pytest.mark.parametrize("keeps_state", [True, False])
+@pytest.mark.parametrize("end", [-1, 14, 9, 0])
+def test_a_mark_that_was_cut_belongs_to_altered_entries(
+    world: World, end: int, keeps_state: bool
+) -> None:
+    settle(world)
+    if not keeps_state:
+        world.state = MemoryState()
+    alter(world, {MINIMUM: "7", WRITER: world.dataset.config()[WRITER][:end]})
+    assert verdict(world) is GuardReason.ALTERED
+    assert_mended(world, reads=0 if keeps_state else 4)
+
+
+@pytest.mark.parametrize("keeps_state", [True, False])
 def test_statistics_of_another_writer_are_never_taken_over(world: World, keeps_state: bool) -> None:
     """They are used where they are current, as they always were, and then made anew."""
     settle(world)

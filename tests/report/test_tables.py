@@ -133,7 +133,9 @@ def test_an_added_column_is_named_and_as_severe_as_the_policy_says(
     gathering.world.dataset.add_columns({"price2": "o_total * 2"})
     report = gathering.report(policy=Policy(allow_stale=policy), publish=publish)
     assert (report.verdict, report.reason) == ("refuse", "schema_changed")
-    assert report.problems == ("Column price2 was added; the next run refreshes.",)
+    assert report.problems == (
+        "Column price2 was added; readers refuse its statistics, the next run refreshes.",
+    )
     assert report.health is health
     gathering.world.run()
     assert gathering.report(publish=publish).problems == ()
@@ -147,7 +149,8 @@ def test_each_change_of_columns_has_its_words(gathering: Gathering) -> None:
     dataset.alter_columns({"path": "o_total", "name": "o_sum"}, {"path": "o_id", "nullable": True})
     assert gathering.report().problems == (
         "Columns c0, c1, c2, c3, c4 and 2 more were added and column o_status was removed and "
-        "column o_total (now o_sum) was renamed; the next run refreshes.",
+        "column o_total (now o_sum) was renamed; readers refuse its statistics, the next run "
+        "refreshes.",
     )
 
 
@@ -158,7 +161,8 @@ def test_a_change_of_columns_that_cannot_be_looked_up_is_said_in_general(
     gathering.world.dataset.add_columns({"price2": "o_total * 2"})
     gathering.world.dataset.cleanup_old_versions(older_than=timedelta(0))
     assert gathering.report().problems == (
-        "Their lance.stats.schemaHash is not that of the table's columns; the next run refreshes.",
+        "Their lance.stats.schemaHash is not that of the table's columns; readers refuse its "
+        "statistics, the next run refreshes.",
     )
 
 
