@@ -92,6 +92,7 @@ def _refuse_long(text: str) -> None:
         raise ValueError(f"a number of {len(text)} characters is too long")
 
 
+_TOO_DEEP = "exceeded maximum nesting depth"
 MAX_DEPTH = 64
 MAX_ALIASED_NODES = 100_000
 _NODE_CHARACTERS = 100
@@ -241,6 +242,9 @@ class Composer:
     def _fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
         opened = self.stack[-1].mark if self.stack else None
         mark, message, hint = explain(error, self.text, opened)
+        if _TOO_DEEP in message:
+            # The parser's own limit, of libyaml since 0.2.6, is met before any event is yielded.
+            self._check_depth(mark, MAX_DEPTH + 1)
         self._fail(mark, InvalidSyntax, message, hint)
 
     def _pattern_hint(self, name: str) -> str | None:
