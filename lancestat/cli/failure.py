@@ -116,7 +116,7 @@ def _coded(error: BaseException) -> LancestatError:
         return NameNotEncodable(
             f"{_redacted(error.object)!a} has characters that this Python cannot pass to the "
             f"system: the encoding of file names is {sys.getfilesystemencoding()}",
-            hint="set PYTHONUTF8=1, or a locale of UTF-8 such as LC_ALL=C.UTF-8",
+            hint="set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8",
         )
     what = _redacted(" ".join(str(error).split()))
     kind = type(error).__name__

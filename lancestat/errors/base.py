@@ -161,7 +161,7 @@ class PlanFileError(LancestatError):
 class InternalError(LancestatError):
     """An unexpected error, most likely a defect of lancestat.
 
-    In a run, only the node that had it fails.
+    In a run, only the node that hit it fails.
     """
 
     code = "LS001"

@@ -137,7 +137,7 @@ class CatalogMisconfigured(LakeError):
 class CatalogAnswerInvalid(LakeError):
     """A catalog gives an answer that makes no sense, such as a location with a NUL character.
 
-    A bad answer about a table blocks that table alone, one about lists of tables their source.
+    A bad answer about one table blocks only that table; a bad list of tables blocks its source.
     """
 
     code = "LS217"
@@ -184,7 +184,7 @@ class FoundTableMissing(LakeError):
 
 
 class DatasetUnreadable(LakeError):
-    """Lance does not read a dataset, for a reason that is not damage to its files."""
+    """Lance cannot read a dataset, for a reason other than damaged files."""
 
     code = "LS220"
     remedy = (
@@ -194,10 +194,10 @@ class DatasetUnreadable(LakeError):
 
 
 class NameNotEncodable(LakeError):
-    """Python's encoding of file names lacks a character of a folder or a file.
+    """Python cannot encode a character in the name of a folder or a file.
 
-    It is ASCII in the locale `C` where `PYTHONUTF8=0` is set, or an older encoding of the locale.
+    Its encoding of file names is ASCII in the locale `C` with `PYTHONUTF8=0`, or a legacy one.
     """
 
     code = "LS219"
-    remedy = "Set `PYTHONUTF8=1`, or a locale of UTF-8 such as `LC_ALL=C.UTF-8`."
+    remedy = "Set `PYTHONUTF8=1`, or a UTF-8 locale such as `LC_ALL=C.UTF-8`."

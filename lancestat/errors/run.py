@@ -69,7 +69,7 @@ class UnknownRun(UsageError):
     """No run of the target has that id, or several begin with it."""
 
     code = "LS518"
-    remedy = "`lancestat runs` lists the runs; write as much of an id as it takes to name one."
+    remedy = "`lancestat runs` lists the runs; write enough of an id to identify one run."
 
 
 class JavaMissing(RunError):
@@ -184,12 +184,12 @@ class WorkersLackPackage(RunError):
 
 
 class OtherPython(RunError):
-    """Spark's workers run another minor version of Python than lancestat does."""
+    """Spark's workers run a different minor version of Python than lancestat does."""
 
     code = "LS545"
     remedy = (
         "Have them run the Python that the hint names: set PYSPARK_PYTHON or "
-        "`spark.pyspark.python`, or take away a setting that names another."
+        "`spark.pyspark.python`, or remove a setting that names another."
     )
 
 

@@ -71,7 +71,7 @@ class DuplicateKey(SpecError):
 
 
 class WrongType(SpecError):
-    """A value has another type than its key takes, such as text instead of a list."""
+    """A value has a different type than its key takes, such as text instead of a list."""
 
     code = "LS105"
     remedy = "Write a value of the type named in the message; see docs/reference/yaml.md."

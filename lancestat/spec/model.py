@@ -113,7 +113,7 @@ class Target:
     )
     spark_connect_timeout: timedelta | None = key(
         DURATION,
-        "For how long a Spark Connect server that does not answer is tried (default: 60s); then "
+        "How long to keep trying a Spark Connect server that does not answer (default: 60s) before "
         "the node fails.",
         "spark",
         "connect_timeout",
@@ -246,7 +246,7 @@ class ProjectFile:
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'name' and 'targets'",
         "lancestat_project.yml: the name of a project, its variables and the targets it runs on. "
-        "Every text may hold Jinja.",
+        "Any text may contain Jinja.",
     )
 
 
@@ -283,8 +283,8 @@ class SpecFile:
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'tables', 'column_sets', 'policies', 'knn_joins' or 'sources'",
         "A lancestat spec file: any of the lists 'tables', 'column_sets', 'policies', "
-        "'knn_joins' and 'sources'. Every text may hold Jinja: {{ var('x') }}, {{ env_var('X') }}, "
-        "{{ target.name }}, and in 'sql' {{ ref('table') }}.",
+        "'knn_joins' and 'sources'. Any text may contain Jinja: {{ var('x') }}, "
+        "{{ env_var('X') }}, {{ target.name }}, and in 'sql' {{ ref('table') }}.",
         is_filled=True,
     )
 
