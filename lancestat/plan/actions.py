@@ -48,6 +48,13 @@ class Reason(StringEnum):
 Verb = Literal["analyze", "refresh", "restamp", "skip", "blocked"]
 
 
+# A note on tables whose published statistics are left as they are.
+STATE_LACKS = (
+    "the state lacks what only it has of this table: bounds of strings and binary, and what rules "
+    "out fragments and answers aggregates, come back with --full-refresh"
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Figures:
     """The figures that a plan shows for a table.

@@ -10,6 +10,7 @@ from lancestat import codec, display
 from lancestat.errors import LancestatError, Location
 from lancestat.formats import StringEnum, count
 from lancestat.plan.actions import (
+    STATE_LACKS,
     Action,
     JoinAction,
     JoinFigures,
@@ -66,6 +67,11 @@ class NodeResult:
 
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}: {self.action}, {self.status.value}")
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether the state lacks what only it has of a table that was left as it is."""
+        return STATE_LACKS in self.notes
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> NodeResult:

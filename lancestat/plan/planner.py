@@ -14,7 +14,15 @@ from lancestat.manifest.wire import (
     same_statistics,
     written_revision,
 )
-from lancestat.plan.actions import Action, Figures, Reason, Skip, TableAction, TableVersion
+from lancestat.plan.actions import (
+    STATE_LACKS,
+    Action,
+    Figures,
+    Reason,
+    Skip,
+    TableAction,
+    TableVersion,
+)
 from lancestat.plan.assessment import TableAssessment, TableChanges
 from lancestat.plan.coverage import Coverage, cover
 from lancestat.plan.stages import (
@@ -63,9 +71,8 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
         return None
     if not _keeps_unpublished(assessment):
         return None
-    return Skip(
-        assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), assessment.notes
-    )
+    notes = (*assessment.notes, *_lacking(assessment))
+    return Skip(assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
 
 
 def decide(
@@ -89,6 +96,7 @@ def decide(
         reasons: tuple[Reason, ...] = (Reason.FULL_REFRESH,)
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
     if _policy_accepts(assessment, changes):
+        notes = (*notes, *_lacking(assessment))
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), notes)
     stand = _stand(assessment, changes)
     record = assessment.record
@@ -105,7 +113,25 @@ def decide(
     stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, _publication(assessment))
     figures = _idle_figures(assessment)
     table = _version(assessment, changes)
+    notes = (*notes, *_lacking(assessment))
     return TableAction(name, "restamp", (reason,), figures, table, stages, notes)
+
+
+def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
+    """Return a note where what the state alone has of statistics of lancestat's is lost.
+
+    A restamp without a state leaves a record without bounds behind.
+    """
+    published, record = assessment.published, assessment.record
+    if assessment.spec.publish is Publish.NONE or published is None or published.revision is None:
+        return ()
+    texts = {
+        name
+        for name, column in published.columns.items()
+        if column.distinct and name in assessment.types and assessment.types[name].is_variable_width
+    }
+    is_lacking = record is None or (bool(texts) and not record.bounds)
+    return (STATE_LACKS,) if is_lacking else ()
 
 
 def _make(
@@ -305,7 +331,8 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
         reasons |= {Reason.COLUMNS_ADDED} if columns - columns_before else set()
         reasons |= {Reason.COLUMNS_REMOVED} if columns_before - columns else set()
         reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
-    reasons |= set() if _has_histograms(assessment) else {Reason.SPEC_CHANGED}
+    if not _has_histograms(assessment):
+        reasons.add(Reason.SPEC_CHANGED if record else Reason.NEW)
     reasons |= {Reason.RULES_CHANGED} if _is_outdated(assessment) else set()
     effects = changes.history.effects
     reasons |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}

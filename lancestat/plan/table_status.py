@@ -12,6 +12,7 @@ from lancestat.formats import count, spoken, visible
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
+from lancestat.plan.planner import skip_if_current
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.statistics.bound_text import shown_bound
 from lancestat.statistics.column_statistics import BOUNDED_KINDS
@@ -97,6 +98,7 @@ def table_status(
     snapshot = assessment.snapshot
     computed_at = statistics.computed_at if statistics else None
     has_changed = verdict.reason is GuardReason.SCHEMA_CHANGED
+    skip = skip_if_current(assessment)
     return TableStatus(
         table=assessment.spec.name,
         uri=assessment.spec.uri,
@@ -114,7 +116,7 @@ def table_status(
         dropped=statistics.dropped if statistics else {},
         analyzable=len(assessment.types),
         missing=tuple(f.name for f in assessment.columns if f.name not in columns),
-        skipped=assessment.notes,
+        skipped=skip.notes if skip else assessment.notes,
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
         changed_rows=assessment.statistics.changed_rows,

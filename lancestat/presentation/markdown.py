@@ -12,7 +12,7 @@ from lancestat.formats import count, visible
 from lancestat.presentation.markdown_diff import diff_page
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.presentation.text_plan import leftovers, source_lines
+from lancestat.presentation.text_plan import closing_words, source_lines
 from lancestat.presentation.text_status import SYMBOLS, WELL_LISTED
 from lancestat.presentation.views import ActionView, DiffView, PlanView, QueryView, StatusView
 
@@ -45,7 +45,7 @@ def _plan(view: PlanView, page: Page) -> list[str]:
         lines += [_action(action, page) for action in listed]
         lines.append("")
     lines.append(_totals(view, len(listed)))
-    sentences = (*source_lines(view), *leftovers(view.still_published))
+    sentences = (*source_lines(view), *closing_words(view))
     lines += (part for text in sentences for part in ("", cell(text)))
     notes = [
         f"- {code(action.node)}: {cell(page.redacted(note))}"

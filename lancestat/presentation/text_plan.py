@@ -35,7 +35,7 @@ def plan_lines(view: PlanView, page: Page) -> list[str]:
     counts = [paint(f"{symbol} {number} {verb}", verb) for symbol, verb, number in view.counts]
     found = [
         paint(line, "note")
-        for text in (*source_lines(view), *leftovers(view.still_published))
+        for text in (*source_lines(view), *closing_words(view))
         for line in wrapped(text, max(page.width, 40), indent="")
     ]
     return [*lines, "", "   ".join(counts), paint(plan_verdict(view), "title"), *found]
@@ -117,14 +117,23 @@ def source_lines(view: PlanView) -> Iterator[str]:
     yield from sources.notes
 
 
-def leftovers(tables: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence on tables with `publish: none` that hold statistics published earlier."""
-    if tables:
-        arguments = " ".join(tables) if len(tables) <= _MOST_NAMED else "NAME..."
+def closing_words(view: PlanView | RunView) -> Iterator[str]:
+    """Yield sentences on tables of which something is left to do that no run does by itself."""
+    if tables := view.still_published:
         yield (
             f"Statistics published earlier are still in {named(tables)}; "
-            f"'lancestat unpublish {arguments}' removes them."
+            f"'lancestat unpublish {_arguments(tables)}' removes them."
         )
+    if tables := view.lacking:
+        yield (
+            f"The state lacks what only it has of {named(tables)}: bounds of strings and binary, "
+            "and what rules out fragments and answers aggregates; "
+            f"'lancestat run --full-refresh -s \"{_arguments(tables)}\"' brings it back."
+        )
+
+
+def _arguments(tables: Sequence[str]) -> str:
+    return " ".join(tables) if len(tables) <= _MOST_NAMED else "NAME..."
 
 
 _MOST_NAMED = 10
@@ -144,7 +153,7 @@ def run_lines(view: RunView, page: Page) -> list[str]:
     title = paint(f"{what} of {view.project}, target {view.target}", "title")
     left = [
         paint(line, "note")
-        for text in leftovers(view.still_published)
+        for text in closing_words(view)
         for line in wrapped(text, max(page.width, 40), indent="")
     ]
     return [title, "", *node_lines(view.nodes, page), "", *run_totals(view), *left]

@@ -157,6 +157,11 @@ class PlanView(NamedTuple):
         """The tables with `publish: none` that hold statistics published earlier."""
         return tuple(action.node for action in self.actions if action.result.still_published)
 
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The tables that are left as they are and of which the state lacks what only it has."""
+        return tuple(action.node for action in self.actions if action.result.is_lacking)
+
 
 class RunView(NamedTuple):
     """The results of a run, and their sum in words; `command` is what started it."""
@@ -184,6 +189,11 @@ class RunView(NamedTuple):
     def still_published(self) -> tuple[str, ...]:
         """The tables with `publish: none` that hold statistics published earlier."""
         return tuple(node.name for node in self.nodes if node.result.still_published)
+
+    @property
+    def lacking(self) -> tuple[str, ...]:
+        """The tables that were left as they are and of which the state lacks what only it has."""
+        return tuple(node.name for node in self.nodes if node.result.is_lacking)
 
 
 class RunsView(NamedTuple):

@@ -28,6 +28,7 @@ from lancestat.report.health import (
     Problem,
     failed,
     freshness_of,
+    lacking,
     outdated,
     problem,
     refused,
@@ -143,6 +144,7 @@ class TableReporter:
             *failed(runs, self.now),
             *outdated(table.freshness, changed_at, self.now),
             *uncovered(status),
+            *lacking(status),
             *unmatched_columns(assessment),
         ]
         return TableReport(

@@ -9,6 +9,7 @@ from math import floor
 
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
+from lancestat.plan.actions import STATE_LACKS
 from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.node_result import Status
 from lancestat.plan.table_status import TableStatus
@@ -73,6 +74,11 @@ def uncovered(status: TableStatus) -> list[Problem]:
     listed = f"{names} and {count(more)} more" if more > 0 else names
     text = count(len(status.missing), "wanted column has", "wanted columns have")
     return [problem(Health.WARN, f"{text} no statistics: {listed}")]
+
+
+def lacking(status: TableStatus) -> list[Problem]:
+    """What a lost state takes along, of statistics that are published and current."""
+    return [problem(Health.WARN, STATE_LACKS)] if STATE_LACKS in status.skipped else []
 
 
 def unmatched_columns(assessment: TableAssessment) -> list[Problem]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -146,6 +147,28 @@ def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
     assert nodes["orders"]["columns_missing"] == ["o_id", "o_status", "o_total"]
     assert nodes["gone"]["reason"] == "unreadable"
     assert lancestat("status", "-s", "orders", "--exclude", "gone").exit_code == 1
+
+
+def test_what_a_lost_state_takes_along_is_told_everywhere(
+    lancestat: Lancestat, tmp_path: Path
+) -> None:
+    write_project(tmp_path, "orders")
+    lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
+    assert lancestat("run").exit_code == 0
+    shutil.rmtree(tmp_path / "state")
+    offer = "The state lacks what only it has of orders: bounds of strings"
+    remedy = "'lancestat run --full-refresh -s \"orders\"' brings it back."
+    for command in ("plan", "run", "plan"):
+        output = " ".join(lancestat(command).stdout.split())
+        assert offer in output
+        assert remedy in output
+    for words in (("status",), ("show", "orders")):
+        output = " ".join(lancestat(*words).stdout.split())
+        assert "tate lacks what only it has of this table" in output
+    assert lancestat("status").exit_code == 0
+    assert lancestat("run", "--full-refresh", "-s", "orders").exit_code == 0
+    for words in (("plan",), ("run",), ("status",), ("show", "orders")):
+        assert "lacks" not in lancestat(*words).stdout
 
 
 def test_a_pattern_that_matches_no_column_is_told_everywhere(

@@ -175,7 +175,7 @@ def test_a_lost_state_is_rebuilt(world: World) -> None:
     world.histogram = True
     settle(world)
     world.state = MemoryState()
-    assert world.action().reasons == (Reason.SPEC_CHANGED,)
+    assert world.action().reasons == (Reason.NEW,)
     world.run()
     assert isinstance(world.action(), Skip)
     assert whole(world, "o_id").quantiles is not None

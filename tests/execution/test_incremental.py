@@ -6,7 +6,9 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.plan.actions import Reason, Skip, TableAction
+from lancestat.plan.actions import STATE_LACKS, Reason, Skip, TableAction
+from lancestat.plan.table_status import table_status
+from lancestat.report.health import lacking
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -278,6 +280,42 @@ def test_a_lost_state_only_costs_time(world: World) -> None:
     assert world.action().verb == "analyze"
     check_converged(world)
     assert fragments_read(world) == 5
+
+
+@pytest.mark.parametrize("is_restamped", [False, True])
+def test_what_only_a_lost_state_had_is_missed_until_a_full_refresh(
+    world: World, is_restamped: bool
+) -> None:
+    settle(world)
+    assert is_complete(world)
+    world.state = MemoryState()
+    if is_restamped:
+        world.dataset.create_scalar_index("o_id", "BTREE")
+        assert STATE_LACKS in world.action().notes
+    for _ in range(2):
+        world.run()
+        action = world.action()
+        assert isinstance(action, Skip)
+        assert STATE_LACKS in action.notes
+        assert not is_complete(world)
+    world.run(full_refresh=True)
+    assert is_complete(world)
+    assert isinstance(world.action(), Skip)
+    assert not world.action().notes
+
+
+def is_complete(world: World) -> bool:
+    """Whether bounds of strings are known, and no note says that something is missing."""
+    assessment, _ = world.observer.assess(world.table)
+    status = table_status(assessment, world.clock())
+    notes = [*status.skipped, *(problem.sentence for problem in lacking(status))]
+    return status.columns["o_status"].minimum is not None and not notes
+
+
+def test_statistics_without_strings_need_no_bounds_in_the_state(world: World) -> None:
+    world.columns = only("o_id")
+    settle(world)
+    assert world.action().notes == ()
 
 
 def test_fewer_columns_read_nothing(world: World) -> None:
