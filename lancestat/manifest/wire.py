@@ -43,6 +43,18 @@ MAX_VALUE_LENGTH = 256
 
 _LARGEST_COUNT = 2**63 - 1
 _SUFFIXES = frozenset(("version", *(statistic.key for statistic in STATISTICS)))
+_HEADER = frozenset(
+    (
+        VERSION,
+        COMPLETE,
+        COMPUTED_AT_VERSION,
+        COMPUTED_AT,
+        NUM_ROWS,
+        SCHEMA_HASH,
+        NEWEST_FRAGMENT,
+        WRITER,
+    )
+)
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
 _WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})(?::([0-9a-f]{64}))?")
@@ -365,6 +377,18 @@ def own_keys(config: Mapping[str, str]) -> frozenset[str]:
             return frozenset((WRITER, NEWEST_FRAGMENT)) & config.keys()
         case _:
             return frozenset()
+
+
+def unknown_keys(keys: Iterable[str]) -> tuple[str, ...]:
+    """Return those among some keys under `lance.stats.` that lancestat never writes, in order."""
+    return tuple(sorted(key for key in keys if key.startswith(PREFIX) and not _is_known(key)))
+
+
+def _is_known(key: str) -> bool:
+    if not key.startswith(COLUMN_PREFIX):
+        return key in _HEADER
+    name, _, suffix = key[len(COLUMN_PREFIX) :].rpartition(".")
+    return is_storable_name(name) and suffix in _SUFFIXES
 
 
 def column_count(keys: Iterable[str]) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lancestat.formats import count, visible
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.history import Effect
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import (
     REVISION,
+    Writer,
     own_keys,
     published_entries,
     same_statistics,
+    unknown_keys,
+    writer_of,
     written_revision,
 )
 from lancestat.plan.actions import (
@@ -42,6 +46,7 @@ from lancestat.state.values import PartialIndex, TableRecord
 
 NOTHING_STORED = PartialIndex({}, ())
 
+_KEYS_LISTED = 5
 _UNREADABLE = (
     GuardReason.UNKNOWN_FORMAT,
     GuardReason.INCOMPLETE,
@@ -159,8 +164,20 @@ def _make(
         figures=_figures(assessment, scans),
         table=_version(assessment, changes),
         stages=stages,
-        notes=assessment.notes,
+        notes=(*assessment.notes, *_removed(assessment)),
     )
+
+
+def _removed(assessment: TableAssessment) -> tuple[str, ...]:
+    """Return a note where publishing removes entries that lancestat never writes."""
+    keys = unknown_keys(assessment.snapshot.config)
+    if assessment.spec.publish is Publish.NONE or not keys:
+        return ()
+    more = len(keys) - _KEYS_LISTED
+    listed = ", ".join(map(visible, keys[:_KEYS_LISTED]))
+    listed += f" and {count(more)} more" if more > 0 else ""
+    what = count(len(keys), "entry that is", "entries that are")
+    return (f"publishing removes {what} not lancestat's: {listed}",)
 
 
 def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
@@ -349,7 +366,7 @@ def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
     record, published = assessment.record, assessment.published
     if assessment.spec.publish is Publish.NONE:
         return set() if record else {Reason.NEW}
-    if assessment.verdict.reason is GuardReason.ABSENT:
+    if assessment.verdict.reason is GuardReason.ABSENT or _is_foreign(assessment):
         if record is None:
             return {Reason.NEW}
         return {Reason.PUBLISH_MISSING} if record.published else {Reason.SPEC_CHANGED}
@@ -357,6 +374,14 @@ def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
     names = {field.name for field in assessment.columns}
     damaged = published is not None and not names.isdisjoint(published.dropped)
     return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(assessment) else set()
+
+
+def _is_foreign(assessment: TableAssessment) -> bool:
+    """Whether what is published cannot be read, and is nothing that lancestat ever published."""
+    config, record = assessment.snapshot.config, assessment.record
+    is_others = writer_of(config) is Writer.OTHER and not own_keys(config)
+    was_ours = record is not None and record.published
+    return is_others and not was_ours and assessment.verdict.reason in _UNREADABLE
 
 
 def _scans(assessment: TableAssessment, coverage: Coverage) -> tuple[Scan, ...]:

@@ -11,7 +11,14 @@ from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum
 from lancestat.lake.snapshot import Snapshot
 from lancestat.manifest.publication import Removal
-from lancestat.manifest.wire import Writer, column_count, own_keys, published_entries, writer_of
+from lancestat.manifest.wire import (
+    Writer,
+    column_count,
+    own_keys,
+    published_entries,
+    unknown_keys,
+    writer_of,
+)
 from lancestat.plan.node_result import Status
 from lancestat.spec.model import KnnJoin, Node, Publish, Table
 from lancestat.spec.source import is_source
@@ -31,7 +38,8 @@ class UnpublishReason(StringEnum):
 class UnpublishedNode:
     """What `unpublish` does with a node, or has done.
 
-    `entries` go, of `columns`; both are None where the table could not be looked at. `version_read`
+    `entries` go, of `columns`; both are None where the table could not be looked at. `unknown` has
+    the keys among them that lancestat never writes: others added them. `version_read`
     is the version that was looked at, and `version_committed` the one that the removal made.
     `publish` is where the table's declaration keeps statistics.
     """
@@ -47,6 +55,7 @@ class UnpublishedNode:
     version_committed: int | None = None
     elapsed_seconds: float | None = None
     error: LancestatError | None = None
+    unknown: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}: {self.action}, {self.status}")
@@ -75,6 +84,7 @@ class UnpublishedNode:
             "publish": None if self.publish is None else self.publish.value,
             "columns": self.columns,
             "entries": self.entries,
+            "unknown_entries": list(self.unknown),
             "version_read": self.version_read,
             "version_committed": self.version_committed,
             "elapsed_seconds": self.elapsed_seconds,
@@ -110,6 +120,7 @@ def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, Rem
         entries=len(keys),
         columns=column_count(keys),
         version_read=snapshot.version,
+        unknown=unknown_keys(keys),
     )
     return node, Removal(snapshot.pin, keys, published_entries(snapshot.config))
 

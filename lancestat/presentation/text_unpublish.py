@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count
+from lancestat.formats import count, visible
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint, table, wrapped
 from lancestat.presentation.text_plan import SKIPS_LISTED, folded, indented, named
@@ -34,6 +34,7 @@ def unpublish_lines(view: UnpublishView, page: Page) -> list[str]:
     lines = [paint(f"{what} for {result.project}, target {result.target}", "title"), ""]
     for line, node in zip(table(map(_cells, nodes), indent="  "), nodes, strict=True):
         lines += [line, *indented(node.error.text() if node.error else "", page.width)]
+        lines += [paint(text, "note") for text in indented(_unknown(node), page.width)]
     if is_folded:
         lines.append(folded(f"{count(idle)} left as they are", 9))
     return [*lines, "", *_totals(view, idle), *_next_run(view, page)]
@@ -53,6 +54,15 @@ def _cells(node: UnpublishedNode) -> tuple[str, ...]:
     landed = node.version_committed
     version = f"version {node.version_read}" + ("" if landed is None else f" -> {landed}")
     return f"{head} {node.name}", what, version
+
+
+def _unknown(node: UnpublishedNode) -> str:
+    """Return which of the entries that go lancestat did not write; empty where it wrote all."""
+    return (
+        f"among them not lancestat's: {named([*map(visible, node.unknown)])}"
+        if node.unknown
+        else ""
+    )
 
 
 def _totals(view: UnpublishView, idle: int) -> Iterator[str]:

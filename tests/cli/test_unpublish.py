@@ -57,6 +57,16 @@ def test_what_would_be_and_what_was_removed(
     golden("cli/unpublish_again.txt", shown(again.stdout, folder))
 
 
+def test_entries_of_others_among_those_that_go_are_named(
+    folder: Path, lancestat: Lancestat
+) -> None:
+    lance.dataset(str(folder / "orders.lance")).update_config({"lance.stats.note": "n"})
+    words = "             among them not lancestat's: lance.stats.note\n"
+    planned = lancestat("unpublish", "orders", "returns", "--dry-run").stdout
+    assert planned.count(words) == 1
+    assert lancestat("unpublish", "orders", "returns").stdout.count(words) == 1
+
+
 def test_selectors_may_be_given_in_both_ways(folder: Path, lancestat: Lancestat) -> None:
     def selected(*args: str) -> list[str]:
         result = lancestat("unpublish", "--dry-run", "--output", "json", *args)

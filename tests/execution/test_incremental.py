@@ -366,6 +366,29 @@ def test_malformed_publication_is_written_again(world: World) -> None:
     assert not world.reads
 
 
+def test_entries_of_others_under_the_prefix_are_named_before_they_go(world: World) -> None:
+    for known in (False, True):
+        world.dataset.update_config({"lance.stats.note": "n", "user.note": "n"})
+        action = world.action()
+        assert action.reasons == ((Reason.PUBLISH_ALTERED,) if known else (Reason.NEW,))
+        [note] = action.notes
+        assert note == "publishing removes 1 entry that is not lancestat's: lance.stats.note"
+        check_converged(world)
+        assert "lance.stats.note" not in world.dataset.config()
+        assert world.dataset.config()["user.note"] == "n"
+        assert not world.action().notes
+
+
+def test_entries_of_others_stay_where_nothing_is_published(world: World) -> None:
+    world.publish = Publish.NONE
+    settle(world)
+    world.dataset.update_config({"lance.stats.note": "n"})
+    world.run()
+    assert not world.action().notes
+    world.publish = Publish.MANIFEST
+    assert world.action().reasons == (Reason.SPEC_CHANGED,)
+
+
 def test_publish_none_commits_nothing(world: World) -> None:
     world.publish = Publish.NONE
     settle(world)

@@ -95,6 +95,7 @@ def test_entries_go_in_one_commit_that_changes_nothing_else(folder: Path) -> Non
             "publish": "manifest",
             "columns": 3,
             "entries": count,
+            "unknown_entries": [],
             "version_read": version,
             "version_committed": version + 1,
             "elapsed_seconds": result.nodes[0].elapsed_seconds,
@@ -212,6 +213,7 @@ def test_what_a_later_revision_wrote_in_the_known_format_goes(folder: Path) -> N
         {"lance.stats.complete": None},
         {"lance.stats.version": "seven"},
         {"lance.stats.column.added.histogram": "h", "lance.stats.column.o_id.version": "3"},
+        {"lance.stats.note": "n"},
     ],
     ids=str,
 )
@@ -219,6 +221,8 @@ def test_entries_that_were_altered_since_go_with_the_rest(
     folder: Path, altered: dict[str, str | None]
 ) -> None:
     set_entries(folder, {**entries(folder), **altered})
+    [node] = unpublish(folder, "orders", dry_run=True).nodes
+    assert node.unknown == tuple(key for key in altered if key.endswith((".note", ".histogram")))
     unpublish(folder, "orders")
     assert dataset(folder).config() == USERS
 
