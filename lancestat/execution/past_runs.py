@@ -77,8 +77,10 @@ def past_run(runs: Sequence[PastRun], run_id: str) -> PastRun:
     Raises:
         UnknownRun: there is none, or several.
     """
+    if not run_id:
+        raise UnknownRun("the ID of a run is empty", hint="lancestat runs lists them")
     named = [run for run in runs if run.run_id.startswith(run_id)]
-    if len(named) == 1 and run_id:
+    if len(named) == 1:
         return named[0]
     if not named:
         raise UnknownRun(f"no run '{run_id}' is recorded", hint="lancestat runs lists them")

@@ -101,6 +101,9 @@ def _is_conditional(*selectors: Selector) -> bool:
     return any(_core(part).startswith("state:") for word in words for part in word.split(","))
 
 
+_HINT_ON_COMMAS = "a comma is an intersection; separate them by a space for the union"
+
+
 def _union(graphs: Sequence[_Graph], selector: Selector, *, strict: bool) -> list[set[str]]:
     """Return the names that a selector means in each graph."""
     chosen: list[set[str]] = [set() for _ in graphs]
@@ -112,7 +115,7 @@ def _union(graphs: Sequence[_Graph], selector: Selector, *, strict: bool) -> lis
             shown = " and ".join(quoted(part) for part in word.split(","))
             raise NothingSelected(
                 f"no node is in all of {shown}",
-                hint="a comma is an intersection; separate them by a space for the union",
+                hint=_HINT_ON_COMMAS,
             )
         for names, added in zip(chosen, common, strict=True):
             names |= added
@@ -122,7 +125,8 @@ def _union(graphs: Sequence[_Graph], selector: Selector, *, strict: bool) -> lis
 def _term(graphs: Sequence[_Graph], part: str, word: str, strict: bool) -> list[set[str]]:
     core = _core(part)
     if not core:
-        raise InvalidSelector(f"selector {quoted(word)} has an empty part")
+        hint = _HINT_ON_COMMAS if "," in word else None
+        raise InvalidSelector(f"selector {quoted(word)} has an empty part", hint=hint)
     matched = [graph.matched(core) for graph in graphs]
     is_plain_name = ":" not in core and not _is_pattern(core)
     if not any(matched) and (strict or is_plain_name):

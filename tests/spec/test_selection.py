@@ -132,8 +132,9 @@ def test_excluded_nodes_are_not_selected(
         ("  ", "an empty selector", ""),
         ("+", "has an empty part", ""),
         ("++", "has an empty part", ""),
-        ("orders,", "has an empty part", ""),
-        (",", "has an empty part", ""),
+        ("orders,", "has an empty part", "separate them by a space"),
+        ("orders, parts", "selector 'orders,' has an empty part", "a comma is an intersection"),
+        (",", "has an empty part", "a comma is an intersection"),
     ],
 )
 def test_wrong_selectors_are_errors(
