@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta, timezone
 from enum import Enum
 
@@ -114,6 +114,16 @@ PAINT = "".join(map(chr, range(0xFDD0, 0xFDE0)))
 _LAYOUT = re.compile(r"\n(?= {6})")
 
 
+# The most names that a sentence lists.
+MOST_NAMED = 10
+
+
+def named(names: Sequence[str]) -> str:
+    """Return the first of some names, and how many more there are."""
+    rest = len(names) - MOST_NAMED
+    return ", ".join(names[:MOST_NAMED]) + (f" and {count(rest)} more" if rest > 0 else "")
+
+
 def visible(text: str, *, keep: str = "") -> str:
     """A text on one line, with every character that cannot be seen spelled out.
 
@@ -144,10 +154,10 @@ def message_lines(text: str) -> list[str]:
 _COMMAND_ANYWHERE = re.compile(r"##(?=(?:vso|teamcity)?\[)", re.IGNORECASE)
 
 
-def escape_commands(line: str) -> str:
-    """A line in which no system that reads logs finds a command."""
+def escape_commands(line: str, *, is_start: bool = True) -> str:
+    """A line, or the rest of one, in which no system that reads logs finds a command."""
     start = line.lstrip(f"\u200b \t{PAINT}")
-    if start.startswith("::"):
+    if is_start and start.startswith("::"):
         line = line.replace("::", "\\x3a:", 1)
     return _COMMAND_ANYWHERE.sub("#\\\\x23", line)
 

@@ -24,7 +24,7 @@ from lancestat.spark.knn.scratch_root import known_roots
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Table
-from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
+from lancestat.state.garbage_collection import DeclaredNodes, GarbageReport, collect_state_garbage
 from lancestat.state.identity import canonical_uri, join_identity, table_identity
 from lancestat.state.store import LanceState
 from lancestat.state.values import JoinRecord
@@ -54,7 +54,9 @@ def collect_garbage(
         table_identity(node.uri) if isinstance(node, Table) else join_identity(node.name)
         for node in spec.nodes
     }
-    report = collect_state_garbage(state, frozenset(declared), dry_run)
+    names = {node.name for node in spec.nodes} | {f"source:{s.label}" for s in spec.sources}
+    nodes = DeclaredNodes(spec.target.name, frozenset(names))
+    report = collect_state_garbage(state, frozenset(declared), dry_run, nodes)
     if not dry_run:
         records = state.joins()
         _collect_output_garbage(spec, records)

@@ -11,6 +11,7 @@ from typing import Protocol
 from lancestat import display
 from lancestat.errors import InternalError, Location, NodesFailed
 from lancestat.formats import count
+from lancestat.plan.actions import SourceFindings
 from lancestat.plan.node_result import ENDED_AS, NodeResult, Status
 from lancestat.plan.stages import StageProgress
 from lancestat.redact import EMPTY_REDACTOR, Redactor
@@ -109,6 +110,7 @@ class RunResult:
         run_id: The ID of the run in the state.
         started_at: When the run started, in UTC.
         finished_at: When it ended, in UTC.
+        sources: What the sources of the project had when the run was planned, None without sources.
     """
 
     project: str
@@ -119,6 +121,7 @@ class RunResult:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+    sources: SourceFindings | None = None
 
     def __repr__(self) -> str:
         counts = Counter(ENDED_AS.get(node.status, node.action) for node in self.nodes)

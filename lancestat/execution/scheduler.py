@@ -208,6 +208,7 @@ class Scheduler:
             started_at=started_at,
             finished_at=finished_at,
             redactor=plan.redactor,
+            sources=plan.sources,
         )
         run = self._record(plan, command, started_at, finished_at, result.status.value)
         is_interrupted = interruption is not None

@@ -9,7 +9,7 @@ from typing import ClassVar, Literal, get_args
 
 from lancestat import codec, display
 from lancestat.errors import LancestatError
-from lancestat.formats import StringEnum, spoken
+from lancestat.formats import StringEnum, named, spoken
 from lancestat.knn.cost_model import Decision, JoinSize
 from lancestat.knn.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
@@ -317,6 +317,13 @@ class SourceFindings:
     new: tuple[str, ...] = ()
     gone: tuple[str, ...] | None = ()
     notes: tuple[str, ...] = ()
+
+
+def gone_words(sources: SourceFindings | None) -> str:
+    """Return a sentence on the tables that are gone, empty where there are none or none known."""
+    if sources is None or not sources.gone:
+        return ""
+    return f"Gone since the last run: {named(sources.gone)}; 'lancestat gc' drops their state."
 
 
 @dataclass(frozen=True, slots=True)

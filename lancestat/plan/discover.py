@@ -19,6 +19,7 @@ from lancestat.lake.catalogs import LocatedTable, client_of, locate
 from lancestat.lake.files import local_path
 from lancestat.plan.actions import SourceFindings
 from lancestat.plan.locate import located_uris
+from lancestat.plan.node_result import Status
 from lancestat.redact import Audience, redact_line
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
@@ -183,20 +184,30 @@ def source_findings(
         return None
     found = [table for table in spec.tables if table.source is not None and not is_stand_in(table)]
     planned = {table.name: table for table in tables_of(nodes)}
+    last = {
+        name: outcomes[0]
+        for name, outcomes in state.outcomes(spec.target.name, 1).items()
+        if outcomes[0].kind == NodeKind.TABLE.value
+    }
+    # A run that finds a table up to date leaves no record of it where the state had been lost.
+    known = {
+        name
+        for name, outcome in last.items()
+        if outcome.result.get("status") == Status.SUCCESS.value
+    }
     new = tuple(
         table.name
         for table in found
-        if table.name in planned and table_identity(planned[table.name].uri) not in records
+        if table.name in planned
+        and table.name not in known
+        and table_identity(planned[table.name].uri) not in records
     )
     gone = None
     if not any(map(is_source, spec.tables)):
-        names = {node.name for node in spec.nodes}
-        last = state.outcomes(spec.target.name, 1)
-        gone = tuple(
-            name
-            for name, outcomes in sorted(last.items())
-            if name not in names and outcomes[0].kind == NodeKind.TABLE.value
-        )
+        identities = {table_identity(table.uri) for table in (*spec.tables, *planned.values())}
+        renamed = {record.node for record in records.values() if record.table in identities}
+        kept = renamed.union(node.name for node in spec.nodes)
+        gone = tuple(sorted(last.keys() - kept))
     notes = tuple(spec.redactor.text(note, Audience.PERSON) for note in spec.source_notes)
     return SourceFindings(len(found), new, gone, notes)
 

@@ -7,7 +7,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lancestat.errors import LakeError, LancestatError
+from lancestat.errors import DatasetMissing, LakeError, LancestatError
+from lancestat.formats import instant
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot_at
@@ -89,10 +90,11 @@ class Observer:
         joins = joins_of(nodes)
         uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
         snapshots = observe_snapshots(uris.items(), self.spec.options, self.threads)
-        records = self.state.records() if nodes else {}
+        records = self.state.records() if nodes or self.spec.sources else {}
         made = self.state.joins() if joins else {}
         dependencies = join_dependencies(self.spec, nodes) if joins else {}
         nearest_by, layouts = self.has_nearest_by_join, self.layouts
+        snapshots = {uri: _remembered(seen, uri, records) for uri, seen in snapshots.items()}
         observer = JoinObserver(self.spec, snapshots, made, nearest_by, layouts)
         planned = self._plan_joins(joins, dependencies, observer, full_refresh)
         busy = {name for name, action in planned.items() if is_pending(action)}
@@ -240,7 +242,8 @@ class Observer:
 
     def _observe_table(self, table: Table) -> Snapshot | LakeError:
         [observed] = observe_snapshots([(table.name, table.uri)], self.spec.options).values()
-        return observed
+        is_missing = isinstance(observed, DatasetMissing)
+        return _remembered(observed, table.uri, self.state.records()) if is_missing else observed
 
     def _table_changes(
         self, assessment: TableAssessment, instant: datetime, *, use_partials: bool
@@ -284,6 +287,17 @@ class Observer:
             base = snapshot_at(newest, version, now.uri, options)
             # Without a base the version was cleaned up: only the state's record remains.
             return base, commits_since(newest, version)
+
+
+def _remembered(
+    observed: Snapshot | LakeError, uri: str, records: Mapping[str, TableRecord]
+) -> Snapshot | LakeError:
+    """Return what was observed; the error of a dataset that is gone says when it was there."""
+    record = records.get(table_identity(uri))
+    if record is None or not isinstance(observed, DatasetMissing):
+        return observed
+    hint = f"it was there when its statistics were computed, {instant(record.computed_at)}"
+    return DatasetMissing(observed.message, location=observed.location, hint=hint)
 
 
 def _described_version(assessment: TableAssessment) -> int | None:

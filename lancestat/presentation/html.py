@@ -210,7 +210,7 @@ def _run(view: RunView, page: Page) -> Markup:
     return html.output(
         html.paragraph(_titled(html, what, view.project, view.target)),
         html.table(rows, head=head, right={4}, named=1) if rows else Markup(""),
-        *map(html.paragraph, run_totals(view)),
+        *map(html.paragraph, filter(None, (*run_totals(view), view.gone))),
     )
 
 
@@ -234,6 +234,7 @@ def _status(view: StatusView, page: Page) -> Markup:
         html.paragraph(_titled(html, "Status of", view.project, view.target)),
         html.table(rows, head=head, right=right, named=1) if rows else Markup(""),
         html.paragraph(f"{counts}.{rest if well > WELL_LISTED else ''}"),
+        *map(html.paragraph, filter(None, [view.gone])),
     )
 
 

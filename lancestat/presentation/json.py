@@ -191,6 +191,7 @@ def _run(view: RunView, page: Page) -> Payload:
         finished_at=_instant(view.finished_at),
         status=view.status,
         nodes=[node.result.to_json() for node in view.nodes],
+        **_sources(view.sources),
     )
 
 
@@ -288,6 +289,7 @@ def _status(view: StatusView, page: Page) -> Payload:
         made_at=format_instant(report.made_at),
         status=report.health.value,
         nodes=[_node_status(node, report.made_at) for node in view.nodes],
+        **_sources(report.sources),
     )
 
 

@@ -90,6 +90,8 @@ def _status(view: StatusView, page: Page) -> Iterator[str]:
     yield f"### lancestat: {cell(view.project)}, target {cell(view.target)}"
     yield ""
     yield f"**{counts}.**" if counts else "No nodes declared."
+    if view.gone:
+        yield from ("", cell(view.gone))
     well = sum(node.health == "ok" for node in view.nodes)
     listed = [node for node in view.nodes if node.health != "ok" or well <= WELL_LISTED]
     listed.sort(key=lambda node: _HEALTH_ORDER.index(node.health))

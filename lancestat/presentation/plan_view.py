@@ -16,6 +16,7 @@ from lancestat.plan.actions import (
     JoinAction,
     Plan,
     TableAction,
+    gone_words,
     is_join,
     is_pending,
     join_figures,
@@ -62,6 +63,7 @@ def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:
         plan.sources,
         _estimated_seconds(plan),
         plan.spark_start_seconds,
+        gone_words(plan.sources),
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, large
+from lancestat.plan.actions import gone_words
 from lancestat.plan.node_result import Status
 from lancestat.presentation.views import (
     PastRunView,
@@ -48,7 +49,8 @@ def show_view(status: TableStatus) -> ShowView:
 def status_view(report: ProjectReport) -> StatusView:
     nodes = tuple(node_status(node, report.made_at) for node in report.nodes)
     project, target = one_line(report.name), one_line(report.target)
-    return StatusView(project, target, report, nodes, health_counts(report.nodes))
+    counts = health_counts(report.nodes)
+    return StatusView(project, target, report, nodes, counts, gone_words(report.sources))
 
 
 def site_view(site: Site) -> SiteView:
@@ -76,6 +78,8 @@ def run_view(result: RunResult) -> RunView:
         result.started_at,
         result.finished_at,
         statuses[Status.INTERRUPTED],
+        result.sources,
+        gone_words(result.sources),
     )
 
 

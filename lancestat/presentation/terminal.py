@@ -11,7 +11,7 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import TYPE_CHECKING
@@ -199,6 +199,8 @@ def table(
     or crops what does not fit, and would have to be told of marks that are not printed.
     """
     body = [*([[paint(cell, "note") for cell in head]] if head else []), *rows]
+    redacted = CONSOLE.redacted if page is None else page.redacted
+    body = [_without_commands(row, redacted) for row in body]
     columns = max(map(len, body), default=0)
     widths = [0] * columns
     for row in body:
@@ -216,6 +218,18 @@ def table(
         cells = (_padded(cell, widths[index], index in right) for index, cell in enumerate(row))
         lines.append(f"{indent}{_GAP.join(cells)}".rstrip())
     return lines
+
+
+def _without_commands(row: Sequence[str], redacted: Callable[[str], str]) -> list[str]:
+    """Return a row as it is printed, so that cells are as wide as they will be."""
+    cells: list[str] = []
+    for cell in row:
+        is_start = not any(cells)
+        if escape_commands(cell, is_start=is_start) != cell:
+            # No secret is found any more in what has been spelled out.
+            cell = escape_commands(redacted(cell), is_start=is_start)
+        cells.append(cell)
+    return cells
 
 
 def _shrunk(widths: Sequence[int], room: int) -> list[int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.formats import age, count, instant, size, visible
+from lancestat.formats import age, count, instant, named, size, visible
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE, paint, table
 from lancestat.presentation.text_diff import diff_lines
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
     from lancestat.manifest.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
-_MOST_FOUND = 10
 
 
 def _write(lines: Iterable[str]) -> None:
@@ -74,16 +73,11 @@ def _init(view: InitView, page: Page) -> Iterator[str]:
     yield ""
     enter = "" if is_here else f"cd {view.folder}, then "
     if view.found is not None:
-        yield f"Found {count(len(view.found), 'table')}: {_some(view.found)}."
+        yield f"Found {count(len(view.found), 'table')}: {named(view.found)}."
         yield f"Next: {enter}lancestat plan; specs/sources.yml says which tables are nodes."
         return
     yield f"Next: {enter}lancestat plan and lancestat run."
     yield "      Once specs/tables.yml names your own tables, the folder sample can go."
-
-
-def _some(names: Sequence[str]) -> str:
-    rest = len(names) - _MOST_FOUND
-    return ", ".join(names[:_MOST_FOUND]) + (f" and {count(rest)} more" if rest > 0 else "")
 
 
 @FORMAT.renders(SchemaKindsView)

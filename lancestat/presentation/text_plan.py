@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, duration, message_lines, spoken
+from lancestat.formats import MOST_NAMED, count, duration, message_lines, named, spoken
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
-from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView
+from lancestat.presentation.views import SYMBOLS, ActionView, PlanView, RunView, StatusView
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeRunFigures
@@ -112,8 +112,8 @@ def source_lines(view: PlanView) -> Iterator[str]:
         yield f"New since the last run: {named(sources.new)}."
     if sources.gone is None:
         yield "Whether tables are gone is not known, since a source could not be looked up."
-    elif sources.gone:
-        yield f"Gone since the last run: {named(sources.gone)}; 'lancestat gc' drops their state."
+    elif view.gone:
+        yield view.gone
     yield from sources.notes
 
 
@@ -133,22 +133,14 @@ def closing_words(view: PlanView | RunView) -> Iterator[str]:
 
 
 def _arguments(tables: Sequence[str]) -> str:
-    return " ".join(tables) if len(tables) <= _MOST_NAMED else "NAME..."
-
-
-_MOST_NAMED = 10
-
-
-def named(names: Sequence[str]) -> str:
-    rest = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {count(rest)} more" if rest > 0 else "")
+    return " ".join(tables) if len(tables) <= MOST_NAMED else "NAME..."
 
 
 def run_lines(view: RunView, page: Page) -> list[str]:
     """Return the page that `lancestat run` and `lancestat retry` print."""
     is_retry = view.command == "retry"
     if not view.nodes:
-        return ["Nothing to retry." if is_retry else "No nodes selected."]
+        return ["Nothing to retry." if is_retry else "No nodes selected.", *gone_lines(view, page)]
     what = "Retry" if is_retry else "Run"
     title = paint(f"{what} of {view.project}, target {view.target}", "title")
     left = [
@@ -156,7 +148,14 @@ def run_lines(view: RunView, page: Page) -> list[str]:
         for text in closing_words(view)
         for line in wrapped(text, max(page.width, 40), indent="")
     ]
-    return [title, "", *node_lines(view.nodes, page), "", *run_totals(view), *left]
+    totals = [*run_totals(view), *gone_lines(view, page), *left]
+    return [title, "", *node_lines(view.nodes, page), "", *totals]
+
+
+def gone_lines(view: RunView | StatusView, page: Page) -> list[str]:
+    """Return the lines of a warning about tables that are gone, none where there are none."""
+    lines = wrapped(view.gone, max(page.width, 40), indent="")
+    return [paint(line, "refresh") for line in lines]
 
 
 def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:

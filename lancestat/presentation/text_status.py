@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from lancestat.formats import count
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, wrapped
+from lancestat.presentation.text_plan import gone_lines
 from lancestat.presentation.views import StatusView
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ _KEPT = 5
 def status_lines(view: StatusView, page: Page) -> list[str]:
     """Return a line per node, below it in sentences what is wrong, and a summary."""
     if not view.nodes:
-        return ["No nodes declared."]
+        return ["No nodes declared.", *gone_lines(view, page)]
     well = sum(node.health == "ok" for node in view.nodes)
     is_folded = well > WELL_LISTED and not page.verbose
     nodes = [node for node in view.nodes if not (is_folded and node.health == "ok")]
@@ -51,7 +52,7 @@ def status_lines(view: StatusView, page: Page) -> list[str]:
         text = f"{SYMBOLS['ok']} ok     {count(well)} {more} (--verbose lists them)"
         lines.append(paint(f"{_MARGIN}{text}", "skip"))
     counts = ", ".join(paint(text, _TONES[health]) for text, health in view.counts)
-    return [*lines, "", f"{counts}."]
+    return [*lines, "", f"{counts}.", *gone_lines(view, page)]
 
 
 def _listed(nodes: Sequence[NodeStatus], width: int) -> list[str]:

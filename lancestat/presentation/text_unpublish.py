@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, visible
+from lancestat.formats import count, named, visible
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint, table, wrapped
-from lancestat.presentation.text_plan import SKIPS_LISTED, folded, indented, named
+from lancestat.presentation.text_plan import SKIPS_LISTED, folded, indented
 from lancestat.presentation.views import UnpublishView
 
 if TYPE_CHECKING:

@@ -132,8 +132,8 @@ class ActionView(NamedTuple):
 class PlanView(NamedTuple):
     """The actions that a run would take: `counts` has a symbol, a verb and how many have it.
 
-    `sources` is what the sources of a project have. Of the `estimated_seconds`, which are those of
-    joins alone, Spark takes `spark_start_seconds` to start.
+    `sources` is what the sources of a project have, `gone` names what they no longer have. Of the
+    `estimated_seconds`, which are those of joins alone, Spark takes `spark_start_seconds` to start.
     """
 
     project: str
@@ -146,6 +146,7 @@ class PlanView(NamedTuple):
     sources: SourceFindings | None = None
     estimated_seconds: float | None = None
     spark_start_seconds: float | None = None
+    gone: str = ""
 
     @property
     def pending(self) -> int:
@@ -164,7 +165,10 @@ class PlanView(NamedTuple):
 
 
 class RunView(NamedTuple):
-    """The results of a run, and their sum in words; `command` is what started it."""
+    """The results of a run, and their sum in words; `command` is what started it.
+
+    `sources` is what the sources had when it was planned, `gone` names what they no longer had.
+    """
 
     command: str
     project: str
@@ -180,6 +184,8 @@ class RunView(NamedTuple):
     started_at: datetime | None = None
     finished_at: datetime | None = None
     interrupted: int = 0
+    sources: SourceFindings | None = None
+    gone: str = ""
 
     @property
     def is_failed(self) -> bool:
@@ -250,13 +256,17 @@ class JarView(NamedTuple):
 
 
 class StatusView(NamedTuple):
-    """The state of nodes: `counts` has how many are of each health, in words, the best first."""
+    """The state of nodes: `counts` has how many are of each health, in words, the best first.
+
+    `gone` names in words the tables that the sources no longer have.
+    """
 
     project: str
     target: str
     report: ProjectReport
     nodes: tuple[NodeStatus, ...]
     counts: tuple[tuple[str, str], ...]
+    gone: str = ""
 
 
 class QueryColumn(NamedTuple):

@@ -39,7 +39,7 @@ from lancestat.report.health import (
     unsatisfying,
     worst,
 )
-from lancestat.report.rows import results_by_join, runs_by_node
+from lancestat.report.rows import NodeRuns, results_by_join, runs_by_node
 from lancestat.report.values import (
     FragmentReport,
     Health,
@@ -320,8 +320,25 @@ def gather(
                 indexes = state.partial_indexes(identities)
             reports += pool.map(report, some)
     return ProjectReport(
-        spec.name, spec.target.name, now, tuple(reports), _reads(spec, nodes), spec.redactor
+        spec.name,
+        spec.target.name,
+        now,
+        tuple(reports),
+        _reads(spec, nodes),
+        spec.redactor,
+        _former_runs(spec, nodes, outcomes),
+        observed.plan.sources,
     )
+
+
+def _former_runs(
+    spec: ProjectSpec, nodes: Sequence[Node], outcomes: NodeRuns
+) -> tuple[NodeRunReport, ...]:
+    """Return the runs of nodes that a project no longer has, none if only some nodes are wanted."""
+    names = {node.name for node in spec.nodes}
+    if len(nodes) < len(names):
+        return ()
+    return tuple(run for name, runs in outcomes.items() if name not in names for run in runs)
 
 
 def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:

@@ -10,6 +10,7 @@ from datetime import datetime
 from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum
+from lancestat.plan.actions import SourceFindings
 from lancestat.plan.node_result import NodeResult
 from lancestat.plan.table_status import TableStatus
 from lancestat.redact import EMPTY_REDACTOR, Redactor
@@ -119,7 +120,9 @@ NodeReport = TableReport | JoinReport
 class ProjectReport:
     """A project under one target, at one moment; `reads` names the nodes that each node reads.
 
-    It prints as `lancestat status` does, and has a row per node.
+    `former_runs` are runs of nodes that the project no longer has, none where nodes were selected.
+    `sources` is what the sources of the project have, None where it has none. It prints as
+    `lancestat status` does, and has a row per node.
     """
 
     name: str
@@ -128,6 +131,8 @@ class ProjectReport:
     nodes: tuple[NodeReport, ...]
     reads: Mapping[str, tuple[str, ...]]
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
+    former_runs: tuple[NodeRunReport, ...] = ()
+    sources: SourceFindings | None = None
 
     def __repr__(self) -> str:
         numbers = Counter(node.health for node in self.nodes)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -57,15 +57,26 @@ class GarbageReport:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredNodes:
+    """The names of all nodes of a project under a target, and of what stands for its sources."""
+
+    target: str
+    names: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
 class _Undeclared:
-    """Rows of tables that are not declared, and their share of the dataset's bytes."""
+    """Rows of what is not declared, and their share of the dataset's bytes."""
 
     ids: tuple[int, ...] = ()
     size_bytes: int = 0
 
 
 def collect_state_garbage(
-    state: LanceState, declared: frozenset[str], dry_run: bool
+    state: LanceState,
+    declared: frozenset[str],
+    dry_run: bool,
+    nodes: DeclaredNodes | None = None,
 ) -> GarbageReport:
     """Drop what the state holds of tables other than `declared`, and superseded datasets.
 
@@ -73,8 +84,9 @@ def collect_state_garbage(
         state: The state.
         declared: Identities (`state.identity`) of all tables and joins that the project declares.
         dry_run: Change nothing, only count.
+        nodes: Of other nodes, runs that made nothing of a table are dropped, too; None keeps them.
     """
-    undeclared = [(stored, _undeclared(stored, declared)) for stored in state.tables]
+    undeclared = [(stored, _undeclared(stored, declared, nodes)) for stored in state.tables]
     dropped = {stored.kind: len(rows.ids) for stored, rows in undeclared}
     superseded = list(_superseded(state))
     report = GarbageReport(
@@ -132,23 +144,35 @@ def _named_files(dataset: LanceDataset) -> set[str] | None:
     return named
 
 
-def _undeclared(stored: StoredTable, declared: frozenset[str]) -> _Undeclared:
+def _undeclared(
+    stored: StoredTable, declared: frozenset[str], nodes: DeclaredNodes | None
+) -> _Undeclared:
     def read(dataset: LanceDataset) -> _Undeclared:
-        return _undeclared_rows(dataset, declared)
+        outcomes = _former_outcomes(dataset, nodes) if nodes and stored.kind is Kind.RUNS else ()
+        return _undeclared_rows(dataset, declared, frozenset(outcomes))
 
     stored.dataset(latest=True)
     return stored.read(read, _Undeclared())
 
 
-def _undeclared_rows(dataset: LanceDataset, declared: frozenset[str]) -> _Undeclared:
+def _former_outcomes(dataset: LanceDataset, nodes: DeclaredNodes) -> Iterator[int]:
+    """Yield the ids of rows that have no table, of nodes that the target no longer has."""
+    for row in dataset.to_table(columns=["id", "table", "target", "node"]).to_pylist():
+        is_former = row["node"] is not None and row["node"] not in nodes.names
+        if is_former and row["table"] is None and row["target"] == nodes.target:
+            yield row["id"]
+
+
+def _undeclared_rows(
+    dataset: LanceDataset, declared: frozenset[str], outcomes: frozenset[int]
+) -> _Undeclared:
     rows = dataset.to_table(columns=["id", "table"])
     ids = tuple(
         row
         for row, table in zip(
             rows.column("id").to_pylist(), rows.column("table").to_pylist(), strict=True
         )
-        # Rows of nodes that have no table are kept.
-        if table is not None and table not in declared
+        if (row in outcomes if table is None else table not in declared)
     )
     sizes = (
         file.file_size_bytes or 0

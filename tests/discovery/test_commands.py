@@ -35,6 +35,11 @@ def actions(plan: Any) -> dict[str, str]:
     return {node["name"]: node["action"] for node in plan["nodes"]}
 
 
+def drop(lake: Path, *name: str) -> None:
+    client = lance_namespace.connect("dir", {"root": str(lake)})
+    client.drop_table(lance_namespace.DropTableRequest(id=list(name)))
+
+
 def test_validate_and_list_ask_no_catalog(tmp_path: Path, lancestat: Lancestat) -> None:
     shutil.rmtree(tmp_path / "lake")
     (tmp_path / "lake").write_text("no folder")
@@ -94,12 +99,11 @@ def test_a_run_publishes_to_what_is_found_and_the_next_plan_is_idle(
 
 
 def test_a_plan_tells_what_is_new_and_what_is_gone_and_gc_drops_that(
-    tmp_path: Path, lancestat: Lancestat
+    lake: Path, lancestat: Lancestat
 ) -> None:
     lancestat("run")
-    client = lance_namespace.connect("dir", {"root": str(tmp_path / "lake")})
-    client.drop_table(lance_namespace.DropTableRequest(id=["crm", "customers"]))
-    write_catalog(tmp_path / "lake", "sales.parts")
+    drop(lake, "crm", "customers")
+    write_catalog(lake, "sales.parts")
     plan = payload(lancestat, "plan")
     assert plan["sources"]["new"] == ["sales_parts"]
     assert plan["sources"]["gone"] == ["crm_customers"]
@@ -109,6 +113,50 @@ def test_a_plan_tells_what_is_new_and_what_is_gone_and_gc_drops_that(
         assert "Gone since the last run: crm_customers" in text
     assert payload(lancestat, "gc")["partials_dropped"] > 0
     assert payload(lancestat, "plan")["sources"]["gone"] == []
+
+
+@pytest.mark.parametrize("command", ["run", "retry", "status"])
+def test_commands_that_succeed_tell_of_tables_that_are_gone(
+    command: str, lake: Path, tmp_path: Path, lancestat: Lancestat
+) -> None:
+    assert lancestat("run").exit_code == 0
+    assert payload(lancestat, command)["sources"]["gone"] == []
+    assert "Gone" not in lancestat(command).stdout
+    drop(lake, "sales", "orders")
+    said = "Gone since the last run: sales_orders; 'lancestat gc' drops their state."
+    told = lancestat(command)
+    assert told.exit_code == 0 and said in told.stdout
+    assert payload(lancestat, command)["sources"]["gone"] == ["sales_orders"]
+    assert lancestat("docs").exit_code == 0
+    pages = tmp_path / ".lancestat" / "docs"
+    assert "Gone since the last run: sales_orders" in (pages / "index.html").read_text("utf-8")
+    assert "<bdi>sales_orders</bdi>" in (pages / "runs.html").read_text("utf-8")
+
+
+def test_after_the_state_was_lost_nothing_is_new_and_gc_drops_what_is_gone(
+    lake: Path, tmp_path: Path, lancestat: Lancestat
+) -> None:
+    assert lancestat("run").exit_code == 0
+    shutil.rmtree(tmp_path / ".lancestat" / "state")
+    assert payload(lancestat, "plan")["sources"]["new"] == ["crm_customers", "sales_orders"]
+    assert set(actions(payload(lancestat, "run")).values()) == {"skip"}
+    assert payload(lancestat, "plan")["sources"]["new"] == []
+    drop(lake, "sales", "orders")
+    assert payload(lancestat, "plan")["sources"]["gone"] == ["sales_orders"]
+    assert payload(lancestat, "gc", "--dry-run")["runs_dropped"] == 1
+    assert payload(lancestat, "gc")["runs_dropped"] == 1
+    assert payload(lancestat, "plan")["sources"]["gone"] == []
+    assert payload(lancestat, "plan")["sources"]["new"] == []
+
+
+def test_a_table_that_gets_another_name_is_not_gone(
+    write: Write, lake: Path, lancestat: Lancestat
+) -> None:
+    assert lancestat("run").exit_code == 0
+    write("sources:\n  - catalog: lake\n    name: my_{{ table }}\n")
+    for command in ("plan", "run", "status"):
+        sources = payload(lancestat, command)["sources"]
+        assert (sources["gone"], sources["new"]) == ([], []), command
 
 
 @pytest.mark.parametrize(

@@ -44,6 +44,23 @@ def test_a_secret_is_redacted_before_its_cell_is_broken() -> None:
     assert "s3cr3t" not in "".join(lines)
 
 
+def test_cells_that_would_be_commands_for_readers_of_logs_keep_to_their_columns() -> None:
+    rows = [["::warning", "1"], ["x", "##[error]"], ["", "::y"], ["x", "::y"]]
+    lines = table([[*row, "end"] for row in rows])
+    assert lines == [
+        "\\x3a:warning  1             end",
+        "x             #\\x23[error]  end",
+        "              \\x3a:y        end",
+        "x             ::y           end",
+    ]
+
+
+def test_a_secret_that_would_be_a_command_is_redacted_in_a_cell() -> None:
+    known = KnownValue("::s3cr3t", "***", is_secret=True, is_whole=True)
+    page = Page(redactor=Redactor([known]), audience=Audience.PERSON)
+    assert table([["::s3cr3t", "b"]], page=page) == ["***  b"]
+
+
 def test_checks_keep_to_the_limit() -> None:
     view = ChecksView([Check("Spark", False, LONG, LONG)])
     assert max(len(unpainted(line)) for line in FORMAT.render(view, Page(limit=50))) <= 50

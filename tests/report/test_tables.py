@@ -14,6 +14,7 @@ import lance
 import pyarrow as pa
 import pytest
 
+from lancestat.errors import DatasetMissing
 from lancestat.plan.node_result import Status
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, TableReport
@@ -287,6 +288,10 @@ def test_a_failed_last_run_is_an_error_until_another_succeeds(
     world.run()
     [lost] = gathering.report().problems
     assert lost.startswith("LS201: ")
+    assert "it was there when its statistics were computed, 20" in lost
+    with pytest.raises(DatasetMissing) as missing:
+        world.observer.assess(world.table)
+    assert missing.value.hint is not None and missing.value.hint.startswith("it was there when")
     shutil.move(away, world.path)
     world.clock.advance(hours=2)
     report = gathering.report()

@@ -10,7 +10,11 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
+from lancestat.state.garbage_collection import (
+    DeclaredNodes,
+    GarbageReport,
+    collect_state_garbage,
+)
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun
 from tests.state.conftest import files_under, fingerprint, record, run, stored
@@ -42,6 +46,19 @@ def test_items_that_no_declared_table_needs_are_dropped(folder: Path, state: Lan
         assert dict(seen.partial_index("gone").singles) == {}
         assert [node.node for node in seen.runs(1)[0].nodes] == ["node of kept", "join"]
     assert collect_state_garbage(state, KEPT, dry_run=False) == GarbageReport(0, 0, 0, 0)
+
+
+def test_runs_of_nodes_that_a_target_no_longer_has_are_dropped(state: LanceState) -> None:
+    def nodes(target: str, *names: str) -> DeclaredNodes:
+        return DeclaredNodes(target, frozenset({"node of kept", *names}))
+
+    target = state.runs(1)[0].target
+    for kept in (nodes(target, "join"), nodes("another")):
+        report = collect_state_garbage(state, KEPT, dry_run=True, nodes=kept)
+        assert report.runs_dropped == 1, "that of the table alone"
+    report = collect_state_garbage(state, KEPT, dry_run=False, nodes=nodes(target))
+    assert report.runs_dropped == 2
+    assert [node.node for node in state.runs(1)[0].nodes] == ["node of kept"]
 
 
 def test_a_dry_run_reports_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 
 from lancestat.errors import error_class
 from lancestat.formats import count, size
+from lancestat.plan.actions import gone_words
 from lancestat.report.node_facts import verdict_words
 from lancestat.report.site import overview
 from lancestat.report.site.facts import (
@@ -93,7 +94,7 @@ class Pages:
     def all(self) -> Iterator[SitePage]:
         """Yield every page."""
         report = self._report
-        runs = all_runs(report.nodes)
+        runs = all_runs(report)
         tables = [node for node in report.nodes if isinstance(node, TableReport)]
         joins = [node for node in report.nodes if isinstance(node, JoinReport)]
         yield self._page(
@@ -101,6 +102,7 @@ class Pages:
             "index.html.j2",
             here="overview",
             problems=overview.problem_nodes(report),
+            gone=gone_words(report.sources),
             healths=overview.nodes_by_health(report),
             columns=overview.column_counts(report),
             tables=[overview.table_row(table) for table in tables],

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import chain
 
 from lancestat.execution.result import NodeFailure
 from lancestat.formats import count, duration, large, spoken
@@ -13,7 +14,7 @@ from lancestat.knn.work import Scope
 from lancestat.plan.node_result import NodeResult
 from lancestat.report.node_facts import NodeRunFigures, node_run
 from lancestat.report.site.text import NOTHING
-from lancestat.report.values import NodeReport, NodeRunReport
+from lancestat.report.values import NodeRunReport, ProjectReport
 
 
 def history(runs: Sequence[NodeRunReport]) -> dict[str, object] | None:
@@ -88,12 +89,11 @@ def node_run_row(run: NodeRunReport) -> NodeRunRow:
     )
 
 
-def all_runs(nodes: Iterable[NodeReport]) -> tuple[RunRow, ...]:
-    """The runs that any of the nodes took part in, the newest first."""
+def all_runs(report: ProjectReport) -> tuple[RunRow, ...]:
+    """The runs that any node of a report took part in, the newest first."""
     by_run: dict[str, list[NodeRunReport]] = {}
-    for node in nodes:
-        for run in node.runs:
-            by_run.setdefault(run.run_id, []).append(run)
+    for run in chain(*(node.runs for node in report.nodes), report.former_runs):
+        by_run.setdefault(run.run_id, []).append(run)
     runs = [_run(parts) for parts in by_run.values()]
     return tuple(sorted(runs, key=lambda run: run.finished_at, reverse=True))
 

@@ -12,6 +12,7 @@ from markupsafe import escape
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.manifest.wire import PublishedColumn
+from lancestat.plan.actions import SourceFindings
 from lancestat.plan.node_result import Status
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import PageSanitizer
@@ -212,6 +213,25 @@ def test_the_overview_gives_the_reasons_of_skipped_nodes(build: Build) -> None:
     idle = table_run(action="skip", reasons=("policy_accepts",), fragments_scanned=0)
     page = page_of(build(project(table_report(runs=(idle,)))), "index.html").text
     assert "Left alone by their last run 1 node: policy accepts" in page
+
+
+def test_pages_show_what_past_runs_did_to_nodes_that_are_no_longer_declared(build: Build) -> None:
+    former = table_run("dropped", status=Status.ERROR, message="it broke", code="LS511")
+    report = project(table_report(runs=(table_run(),)))
+    [only] = [run for node in report.nodes for run in node.runs]
+    former = replace(former, run_id=only.run_id)
+    site = pages(build(replace(report, former_runs=(former,))))
+    assert "1 done, 1 failed, 0 skipped" in site["runs.html"].text
+    assert "dropped failed" in site["runs.html"].text
+    assert "dropped" not in site["index.html"].text
+
+
+def test_the_overview_names_tables_that_sources_no_longer_have(build: Build) -> None:
+    report = replace(project(), sources=SourceFindings(1, gone=("lost",)))
+    said = "Gone since the last run: lost; 'lancestat gc' drops their state."
+    assert said in page_of(build(report), "index.html").text
+    unknown = replace(project(), sources=SourceFindings(1, gone=None))
+    assert "Gone" not in page_of(build(unknown), "index.html").text
 
 
 def test_an_empty_project_has_pages_too(build: Build) -> None:
