@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 
 from lancestat import display
 from lancestat.formats import count, spoken, visible
+from lancestat.lake.snapshot import is_readable_name
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
@@ -16,7 +17,7 @@ from lancestat.plan.planner import skip_if_current
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.statistics.bound_text import shown_bound
 from lancestat.statistics.column_statistics import BOUNDED_KINDS
-from lancestat.statistics.column_type import decoded_size
+from lancestat.statistics.column_type import ColumnType, Kind, decoded_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +115,7 @@ def table_status(
         computed_at=computed_at,
         columns=columns,
         dropped=statistics.dropped if statistics else {},
-        analyzable=len(assessment.types),
+        analyzable=sum(map(is_readable_name, assessment.types)),
         missing=tuple(f.name for f in assessment.columns if f.name not in columns),
         skipped=skip.notes if skip else assessment.notes,
         versions_behind=behind,
@@ -146,11 +147,23 @@ def _unbounded(
             yield name
 
 
+def _with_zone(column: PublishedColumn, type: ColumnType | None) -> PublishedColumn:
+    """Mark the bounds of instants, which are in UTC, unlike those of timestamps without a zone."""
+    low, high = column.minimum, column.maximum
+    if type is None or type.kind is not Kind.TIMESTAMP or low is None or high is None:
+        return column
+    return replace(column, minimum=f"{low}Z", maximum=f"{high}Z")
+
+
 def _columns(assessment: TableAssessment) -> dict[str, PublishedColumn]:
     """Return what is known of columns, in the order of the schema."""
     statistics, published = assessment.statistics, assessment.published
     known = {**(published.columns if published else {}), **statistics.kept}
-    columns = {f.name: known[f.name] for f in assessment.snapshot.fields if f.name in known}
+    columns = {
+        f.name: _with_zone(known[f.name], assessment.types.get(f.name))
+        for f in assessment.snapshot.fields
+        if f.name in known
+    }
     if statistics.remembered is None or not assessment.spec.show_values:
         return columns
     for name, bounds in statistics.remembered.bounds.items():

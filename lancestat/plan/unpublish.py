@@ -72,6 +72,11 @@ class UnpublishedNode:
         """Whether the next run publishes statistics of the table again."""
         return self.action == "unpublish" and self.publish is Publish.MANIFEST
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether statistics that the state keeps are of an earlier version until the next run."""
+        return self.action == "unpublish" and self.publish is Publish.NONE
+
     def to_json(self) -> dict[str, object]:
         """Return the node's object in the JSON of `unpublish`."""
         error = self.error

@@ -79,10 +79,21 @@ def _totals(view: UnpublishView, idle: int) -> Iterator[str]:
 
 
 def _next_run(view: UnpublishView, page: Page) -> Iterator[str]:
+    """Yield the lines on tables whose statistics the next run publishes, or confirms."""
+    for text in _next_run_words(view):
+        yield from (paint(line, "note") for line in wrapped(text, max(page.width, 40), indent=""))
+
+
+def _next_run_words(view: UnpublishView) -> Iterator[str]:
     again: Sequence[str] = [node.name for node in view.result.nodes if node.is_published_again]
     if again:
-        text = (
+        yield (
             f"The next run publishes the statistics of {named(again)} again, without reading what "
             "the state has stored; 'publish: none' keeps them out."
         )
-        yield from (paint(line, "note") for line in wrapped(text, max(page.width, 40), indent=""))
+    kept: Sequence[str] = [node.name for node in view.result.nodes if node.is_behind]
+    if kept:
+        yield (
+            f"What the state keeps of {named(kept)} describes an earlier version until the next "
+            "run, which confirms it without reading."
+        )

@@ -140,7 +140,7 @@ class TableReporter:
         status = table_status(assessment, self.now, covered, self.observer.spec.redactor)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
-            *refused(status),
+            *refused(status, assessment),
             *failed(runs, self.now),
             *outdated(table.freshness, changed_at, self.now),
             *uncovered(status),

@@ -14,7 +14,7 @@ from lancestat.plan.assessment import TableAssessment
 from lancestat.plan.node_result import Status
 from lancestat.plan.table_status import TableStatus
 from lancestat.report.values import Health, NodeRunReport
-from lancestat.spec.model import Freshness, KnnJoin
+from lancestat.spec.model import Freshness, KnnJoin, Publish
 from lancestat.state.join_counts import Accuracy
 
 _NAMES_LISTED = 5
@@ -50,12 +50,12 @@ def unreadable(error: LancestatError) -> Problem:
     return problem(Health.ERROR, f"{error.code}{location}: {error.message}{hint}")
 
 
-def refused(status: TableStatus) -> list[Problem]:
+def refused(status: TableStatus, assessment: TableAssessment) -> list[Problem]:
     """Return the guard's objection to the statistics under the declared policy, if there is one."""
     if status.use:
         return []
     if status.reason == "absent":
-        return [problem(Health.ERROR, "it has no statistics yet")]
+        return [problem(Health.ERROR, _ABSENT[_had_statistics(assessment)])]
     if status.reason == "schema_changed":
         health = Health.WARN if status.is_tolerated else Health.ERROR
         return [
@@ -64,6 +64,20 @@ def refused(status: TableStatus) -> list[Problem]:
             )
         ]
     return [problem(Health.ERROR, f"readers refuse its statistics: {status.detail}")]
+
+
+_ABSENT = {
+    False: "it has no statistics yet",
+    True: "it no longer has the statistics of its last run: the table was restored or replaced, or "
+    "they were removed",
+}
+
+
+def _had_statistics(assessment: TableAssessment) -> bool:
+    """Whether a run has put statistics where the declaration keeps them."""
+    record = assessment.record
+    is_unpublished = assessment.spec.publish is Publish.NONE
+    return record is not None and (record.published or is_unpublished)
 
 
 def uncovered(status: TableStatus) -> list[Problem]:

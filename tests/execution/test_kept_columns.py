@@ -77,6 +77,20 @@ def ran(world: World) -> Action:
     return action
 
 
+def test_bounds_of_instants_are_marked_as_utc_and_others_are_not(tmp_path: Path) -> None:
+    at = pa.array([EPOCH], pa.timestamp("us"))
+    columns = {"at": at, "instant": at.cast(pa.timestamp("us", "Europe/Berlin"))}
+    lance.write_dataset(pa.table(columns), str(tmp_path / "t.lance"))
+    world = World(tmp_path / "t.lance")
+    ran(world)
+    text = "1970-01-01 00:00:00.000000"
+    shown_columns = shown(world).columns
+    assert (shown_columns["at"].minimum, shown_columns["at"].maximum) == (text, text)
+    instant = shown_columns["instant"]
+    assert (instant.minimum, instant.maximum) == (f"{text}Z", f"{text}Z")
+    assert world.published()[f"{COLUMN_PREFIX}instant.min"] == text
+
+
 def only(*names: str) -> ColumnSelection:
     return ColumnSelection(all=False, rules=(ColumnRule(tuple(map(ColumnPattern, names))),))
 

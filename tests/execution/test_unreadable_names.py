@@ -26,6 +26,7 @@ def test_a_column_that_cannot_be_named_is_left_out_with_a_note(name: str, tmp_pa
     assert note.startswith(f"column '{name}' skipped: {why}")
     [node] = project.run().nodes
     assert node.message is None, node.message
+    assert project.show("t").analyzable == 2
     entries = lance.dataset(uri).config()
     assert entries["lance.stats.column.a.max"] == "2"
     assert entries["lance.stats.column.b.max"] == "6"

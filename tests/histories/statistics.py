@@ -126,8 +126,10 @@ def _shown(world: HistoryWorld, status: TableStatus, opened: ReadTable) -> list[
 
 
 def _with_texts(dataset: lance.LanceDataset, name: str, column: PublishedColumn) -> PublishedColumn:
-    """The bounds of strings too, which are not published."""
+    """The bounds of strings too, which are not published, and the mark of instants."""
     values = dataset.to_table(columns=[name]).column(0)
+    if pa.types.is_timestamp(values.type) and values.type.tz:
+        return replace(column, minimum=f"{column.minimum}Z", maximum=f"{column.maximum}Z")
     if not pa.types.is_string(values.type):
         return column
     bounds = pc.min_max(values)

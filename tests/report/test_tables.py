@@ -50,6 +50,25 @@ def test_a_table_without_statistics_is_an_error(gathering: Gathering) -> None:
     assert (report.runs, report.error, report.freshness) == ((), None, None)
 
 
+@pytest.mark.parametrize("publish", Publish)
+def test_a_table_whose_statistics_are_gone_is_not_called_new(
+    gathering: Gathering, publish: Publish
+) -> None:
+    world = gathering.world
+    world.publish = publish
+    world.run()
+    if publish is Publish.MANIFEST:
+        world.dataset.checkout_version(1).restore()
+    else:
+        lance.write_dataset(orders(0, 7), str(world.path), mode="overwrite")
+        lance.LanceDataset.drop(str(world.path), {})
+        lance.write_dataset(orders(0, 7), str(world.path))
+    assert gathering.report().problems == (
+        "It no longer has the statistics of its last run: the table was restored or replaced, or "
+        "they were removed.",
+    )
+
+
 def test_a_table_after_a_run_is_healthy(gathering: Gathering) -> None:
     gathering.world.run()
     report = gathering.report(with_fragments=True)

@@ -58,7 +58,7 @@ def nodes_by_health(report: ProjectReport) -> dict[str, int]:
 
 
 def column_counts(report: ProjectReport) -> tuple[int, int]:
-    """Columns with statistics that may be used, and all that are wanted."""
+    """Columns with statistics that may be used, also kept ones, and all that are wanted."""
     statuses = [
         node.status for node in report.nodes if isinstance(node, TableReport) and node.status
     ]

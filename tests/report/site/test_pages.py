@@ -204,7 +204,7 @@ def test_the_overview_begins_with_the_worst_problems(build: Build) -> None:
     assert "2 nodes need attention" in page
     places = [page.index(text) for text in ("cannot be opened", "warn_after", "Tables Table")]
     assert places == sorted(places)
-    assert "Columns with usable statistics 8 of 17" in page
+    assert "Columns with statistics in use 8 of 17" in page
     assert "2 unchanged" in page
     assert "1.2 s, read 1 of 17 fragments, 88,000 rows" in page
 
