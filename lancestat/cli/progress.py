@@ -133,8 +133,8 @@ def _done(facts: NodeRunFigures) -> Iterator[str]:
     yield facts.action
     if facts.is_done:
         yield from filter(None, (facts.read, facts.pairs, facts.elapsed))
-    elif facts.result.message:
-        yield facts.result.message.splitlines()[0]
+    elif facts.result.text:
+        yield facts.result.text.splitlines()[0]
 
 
 class TerminalProgress:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from lancestat.formats import message_lines, visible
 
@@ -95,10 +96,8 @@ class LancestatError(Exception):
 
         Names of tables, columns and files in it are as they are: `shown` spells them out.
         """
-        location = f" {self.location}" if self.location else ""
-        lines = f"\n{excerpt}" if excerpt else ""
-        hint = f"\n      hint: {self.hint}" if self.hint else ""
-        return f"{self.code}{location}  {self.message}{lines}{hint}"
+        lines = f"{self.message}\n{excerpt}" if excerpt else self.message
+        return error_text(self.code, lines, self.location, self.hint)
 
     def placed(self, location: Location | None) -> LancestatError:
         """Return the error with a location, unless it already has one."""
@@ -108,6 +107,40 @@ class LancestatError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.location, self.hint)
+
+
+def error_text(code: str, message: str, location: Location | None, hint: str | None) -> str:
+    """Return what an error consists of as people read it."""
+    place = f" {location}" if location else ""
+    advice = f"{_BEFORE_HINT}{hint}" if hint else ""
+    return f"{code}{place}  {message}{advice}"
+
+
+_BEFORE_HINT = "\n      hint: "
+_TEXT = re.compile(
+    r"(?P<code>LS\d{3})(?: (?P<file>\S[^\n]*?):(?P<line>\d+):(?P<column>\d+))?\s+(?P<rest>.*)",
+    re.DOTALL,
+)
+
+
+class ErrorParts(NamedTuple):
+    """What the text of an error consists of."""
+
+    code: str
+    message: str
+    location: Location | None
+    hint: str | None
+
+
+def parts_of(text: str) -> ErrorParts | None:
+    """Return what `error_text` has put together, None of any other text."""
+    found = _TEXT.fullmatch(text)
+    if found is None:
+        return None
+    file, line, column = found["file"], found["line"], found["column"]
+    location = Location(file, int(line), int(column)) if file else None
+    message, *hints = found["rest"].rsplit(_BEFORE_HINT, 1)
+    return ErrorParts(found["code"], message, location, hints[0] if hints else None)
 
 
 def _rebuild(

@@ -72,7 +72,7 @@ class SilentProgress:
 
 @dataclass(frozen=True, slots=True)
 class NodeFailure:
-    """A failure of a node in a run: `message` without the code, the hint and the place.
+    """A failure of a node in a run.
 
     Where the error has no place of its own, `place` is where the node is declared.
     """
@@ -90,12 +90,7 @@ class NodeFailure:
     def of(cls, result: NodeResult) -> NodeFailure:
         """Return the failure of a node whose status is `error`."""
         code = result.code or InternalError.code
-        message = result.message or ""
-        # Where a node is declared is its place, though not every message has it.
-        message = message.removeprefix(f"{code} {result.place}").removeprefix(code).lstrip()
-        if result.hint is not None:
-            message = message.removesuffix(result.hint).rstrip().removesuffix("hint:").rstrip()
-        return cls(result.name, code, message, result.hint, result.place)
+        return cls(result.name, code, result.message or "", result.hint, result.place)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from lancestat import codec, display
-from lancestat.errors import LancestatError, Location
+from lancestat.errors import LancestatError, Location, error_text, parts_of
 from lancestat.formats import StringEnum, count
 from lancestat.plan.actions import (
     STATE_LACKS,
@@ -35,8 +34,9 @@ class Status(StringEnum):
 class NodeResult:
     """One node of a plan or a run, field by field as the JSON shows it.
 
-    `message` is all that there is to say of a node that failed or was not run. A failure has the
-    error's `code` and `hint`, and as `place` that of the error or else of the node's declaration.
+    `message` is what there is to say of a node that failed or was not run, in a sentence. A failure
+    also has the error's `code` and `hint`, and as `place` that of the error or else of the node's
+    declaration; `text` has all of it.
     `still_published` is set where a table holds statistics of earlier runs, though its declaration
     says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
     sentences of the plan on what was declared. `join` is set for joins alone, whose objects have
@@ -73,6 +73,14 @@ class NodeResult:
         """Whether the state lacks what only it has of a table that was left as it is."""
         return STATE_LACKS in self.notes
 
+    @property
+    def text(self) -> str:
+        """All that there is to say of a node that failed or was not run, as people read it."""
+        message = self.message or ""
+        if self.code is None:
+            return message
+        return error_text(self.code, message, self.place, self.hint)
+
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> NodeResult:
         """Return the result that a node's object shows; unknown keys are ignored.
@@ -81,7 +89,7 @@ class NodeResult:
             ValueError: it is not such an object.
         """
         try:
-            result = codec.convert({**_with_code(stored), "join": None}, cls)
+            result = codec.convert({**_with_bare_message(stored), "join": None}, cls)
             if result.kind != JoinAction.kind:
                 return result
             return replace(result, join=JoinFigures.from_json(stored))
@@ -141,13 +149,15 @@ def interrupted(result: NodeResult, why: str, fragments_stored: int | None = Non
     )
 
 
-_CODE = re.compile(r"LS\d{3}\b")
-
-
-def _with_code(stored: Mapping[str, object]) -> Mapping[str, object]:
-    """The object with the code of a failure, which earlier releases stored in the message alone."""
-    code = _CODE.match(str(stored.get("message")))
-    return stored if code is None or "code" in stored else {**stored, "code": code[0]}
+def _with_bare_message(stored: Mapping[str, object]) -> Mapping[str, object]:
+    """The object of a node, of whose message earlier releases made a text with code and hint."""
+    parts = parts_of(str(stored.get("message")))
+    if parts is None:
+        return stored
+    place = None if parts.location is None else asdict(parts.location)
+    told = {"code": parts.code, "place": place, "hint": parts.hint}
+    known = {name: value for name, value in stored.items() if value is not None}
+    return {**told, **known, "message": parts.message}
 
 
 def failed(result: NodeResult, error: LancestatError) -> NodeResult:
@@ -155,7 +165,7 @@ def failed(result: NodeResult, error: LancestatError) -> NodeResult:
     return replace(
         result,
         status=Status.ERROR,
-        message=error.text(),
+        message=error.message,
         code=error.code,
         hint=error.hint,
         place=error.location,

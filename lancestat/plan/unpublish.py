@@ -93,7 +93,7 @@ class UnpublishedNode:
             "version_read": self.version_read,
             "version_committed": self.version_committed,
             "elapsed_seconds": self.elapsed_seconds,
-            "message": None if error is None else error.text(),
+            "message": None if error is None else error.message,
             "code": None if error is None else error.code,
             "hint": None if error is None else error.hint,
             "place": asdict(error.location) if error and error.location else None,

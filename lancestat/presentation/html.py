@@ -204,7 +204,7 @@ def _run(view: RunView, page: Page) -> Markup:
         cells = (html.state(node.action), node.name, *(done or (*idle, "", "")))
         rows.append(cells)
         rows += html.below(5, node.quality)
-        rows += html.below(5, message_lines(node.result.message or ""), "error")
+        rows += html.below(5, message_lines(node.result.text), "error")
     what = "Retry of" if view.command == "retry" else "Run of"
     head = ("", "node", "read", "published", "took")
     return html.output(

@@ -171,7 +171,7 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
     lines: list[str] = []
     rows = table(map(_run_cells, nodes), right={3}, indent="  ")
     for line, node in zip(rows, nodes, strict=True):
-        lines += [line, *indented(node.result.message or "", page.width)]
+        lines += [line, *indented(node.result.text, page.width)]
         texts = [", ".join(node.quality)]
         # Those of joins are about what the plan chose, and the line says what was done.
         if node.result.join is None and (node.is_done or page.verbose):

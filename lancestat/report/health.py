@@ -172,5 +172,5 @@ def failed(
     if error is not None and error.message in (runs[0].result.message or ""):
         return []
     ago = age(max(now - runs[0].finished_at, timedelta()))
-    lines = (runs[0].result.message or "").splitlines() or ["it did not say why"]
+    lines = runs[0].result.text.splitlines() or ["it did not say why"]
     return [problem(Health.ERROR, f"its last run failed {ago} ago: {lines[0]}")]

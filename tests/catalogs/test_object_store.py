@@ -215,5 +215,5 @@ def test_a_key_that_the_catalog_says_to_be_good_and_the_store_refuses_is_an_erro
         result = project.run(plan)
         [node] = result.nodes
         assert node.status == "error"
-        assert "LS202" in str(node.message) or "permission" in str(node.message), node
-        check_no_keys(str(node.message), text_of(tmp_path))
+        assert "LS202" in node.text or "permission" in node.text, node
+        check_no_keys(node.text, text_of(tmp_path))

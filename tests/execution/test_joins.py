@@ -391,7 +391,7 @@ def test_a_failed_join_keeps_the_last_result(world: JoinWorld) -> None:
 
     world.before = fail
     [result] = world.run().nodes
-    assert (result.status, result.message) == (
+    assert (result.status, result.text) == (
         "error",
         "LS001  internal error: ValueError: no\n"
         "      hint: run again with --verbose for the traceback",

@@ -46,11 +46,13 @@ def test_parts_of_a_query_are_shown_only_when_it_is_not_secret(
     scan_locally(monkeypatch, lambda node: None, opened(refuse))
 
     project = Project.load(tmp_path)
-    message = project.run().nodes[-1].message or ""
-    assert message.startswith("LS555")
+    node = project.run().nodes[-1]
+    message = node.message or ""
+    assert node.code == "LS555"
     assert (PIECE in message) is not is_secret
-    remembered = project.state.outcomes("dev", 1)["near"][0].result["message"]
-    assert remembered.startswith("LS555")
+    stored = project.state.outcomes("dev", 1)["near"][0].result
+    remembered = stored["message"]
+    assert stored["code"] == "LS555"
     assert (PIECE in remembered) is (variable is None)
     if variable:
         assert f"env_var('{variable}')" in remembered

@@ -86,7 +86,7 @@ def test_the_python_that_a_setting_names_is_the_one(tmp_path: Path, bare: Path) 
 def test_a_python_without_lancestat_is_named_with_what_mends_it(tmp_path: Path, bare: Path) -> None:
     [[_, status, error]] = ended(tmp_path, bare, PYSPARK_PYTHON=f"{bare}/python3")["run"]
     assert status == "error"
-    assert error.startswith("LS537  ")
+    assert error.startswith("LS537 ")
     message, hint = error.split("\n")
     assert f"Spark's workers run {bare}/python3, which has no module 'lancestat'" in message
     assert f"lancestat runs in {sys.executable}" in message
@@ -98,7 +98,7 @@ def test_another_minor_version_is_named_in_two_lines(tmp_path: Path, bare: Path)
     Path(packages, "sitecustomize.py").write_text(_OF_ANOTHER_VERSION)
     [[_, status, error]] = ended(tmp_path, bare, PYSPARK_PYTHON=f"{bare}/python3")["run"]
     assert status == "error"
-    assert error.startswith("LS545  ")
+    assert error.startswith("LS545 ")
     message, hint = error.split("\n")
     ours = f"{sys.version_info.major}.{sys.version_info.minor}"
     assert f"Spark's workers run Python 3.99 ({bare}/python3)" in message

@@ -112,13 +112,14 @@ def test_values_have_types_that_sql_can_work_with(sql: Sql) -> None:
 def test_runs_have_a_row_per_node(sql: Sql) -> None:
     records = asked(
         sql,
-        "select node, action, status, reasons, rows_scanned, message, target, "
+        "select node, action, status, reasons, rows_scanned, code, message, target, "
         "finished_at <= current_timestamp() as past from lancestat.runs order by node",
     )
     assert [row["node"] for row in records] == ["gone", "lancestat", "orders", "statistics"]
     gone, _, orders, _ = records
     assert (gone["status"], gone["rows_scanned"]) == ("error", None)
-    assert "LS201" in gone["message"]
+    assert gone["code"] == "LS201"
+    assert gone["message"].startswith("there is no Lance dataset")
     assert (orders["action"], orders["reasons"]) == ("analyze", ["new"])
     assert (orders["rows_scanned"], orders["target"], orders["past"]) == (100, "dev", True)
 

@@ -91,7 +91,7 @@ UNPUBLISHED = UnpublishResult(
 GARBAGE = GarbageReport(2, 0, 0, 5_000, scratch_dropped=1, is_dry_run=True)
 
 
-def result(message: str = "LS201  no dataset\n      hint: look elsewhere") -> RunResult:
+def result(message: str = "no dataset", hint: str | None = "look elsewhere") -> RunResult:
     nodes = (
         NodeResult(
             "orders",
@@ -107,7 +107,9 @@ def result(message: str = "LS201  no dataset\n      hint: look elsewhere") -> Ru
             elapsed_seconds=1.25,
         ),
         NodeResult("part", "table", "skip", ("unchanged",), Status.SUCCESS),
-        NodeResult("gone", "table", "analyze", (), Status.ERROR, message=message, code="LS201"),
+        NodeResult(
+            "gone", "table", "analyze", (), Status.ERROR, message=message, code="LS201", hint=hint
+        ),
         NodeResult("near", "knn_join", "analyze", ("new",), Status.SKIPPED),
     )
     return RunResult("shop", "dev", nodes)
@@ -300,7 +302,7 @@ def test_notebooks_show_what_pages_may_show_and_no_output_shows_a_secret(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("SOME_TOKEN", "qz-of-the-environment-92")
-    message = f"LS201  {SECRET} at {ORDINARY} and qz-of-the-environment-92"
+    message = f"{SECRET} at {ORDINARY} and qz-of-the-environment-92"
     failed = result(message)
     object.__setattr__(failed, "redactor", REDACTOR)
     assert SECRET not in f"{failed}{failed._repr_html_()}{failed!r}"
@@ -323,7 +325,7 @@ def test_paths_in_the_working_folder_are_relative(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    html = result(f"LS201  nothing at {tmp_path}/lake/gone.lance")._repr_html_()
+    html = result(f"nothing at {tmp_path}/lake/gone.lance")._repr_html_()
     assert "nothing at lake/gone.lance" in Markup(html).text
 
 

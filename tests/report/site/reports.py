@@ -257,7 +257,7 @@ def unreadable(name: str = "part") -> TableReport:
         name,
         0,
         status=Status.ERROR,
-        message=str(error),
+        message=error.message,
         code=error.code,
         hint=error.hint,
         elapsed_seconds=0.1,

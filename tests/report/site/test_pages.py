@@ -278,7 +278,7 @@ def test_failures_have_hints_and_codes_that_are_explained(build: Build) -> None:
 
 def test_a_failure_in_the_past_has_its_hint_and_a_link(build: Build) -> None:
     problem = "Its last run failed 2 h ago: LS513 the query failed."
-    failed = table_run(status=Status.ERROR, message="LS513 x", code="LS513", hint="look there")
+    failed = table_run(status=Status.ERROR, message="x", code="LS513", hint="look there")
     report = table_report(health=Health.ERROR, problems=(problem,), runs=(failed,))
     site = build(project(report))
     page = page_of(site, ORDERS)
