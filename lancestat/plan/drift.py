@@ -10,7 +10,9 @@ from lancestat.plan.saved import ObservedDataset, SavedLocation, SavedNode, Save
 
 # The keys of a node's JSON for its action, and those that are compared elsewhere or not at all.
 _ACTION = ("action", "reasons")
-_NOT_COMPARED = frozenset({*_ACTION, "name", "message", "code", "hint", "place", "runs_on"})
+_NOT_COMPARED = frozenset(
+    {*_ACTION, "name", "message", "code", "hint", "place", "runs_on", "notes"}
+)
 
 
 def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
