@@ -8,6 +8,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from tests.ci.conftest import PROJECT, SPECS, Repository
@@ -54,28 +55,13 @@ def test_the_gitlab_job_is_a_script_that_bash_understands() -> None:
     assert "$CI_MERGE_REQUEST_DIFF_BASE_SHA" in script
 
 
-def test_the_gitlab_job_runs_nothing_of_the_work_tree(tmp_path: Path) -> None:
-    """The script runs with a pip that installs nothing and a server that receives no request."""
-    repository = Repository(tmp_path / "tree")
-    repository.folder.mkdir()
-    repository.git("init", "--quiet", "--initial-branch=feature")
-    repository.commit(
-        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
-    )
-    base = repository.git("rev-parse", "HEAD").strip()
-    traps = ("venv/__init__.py", "pip/__init__.py", "json.py", "lancestat/__init__.py", "click.py")
-    sprung = tmp_path / "sprung"
-    trap = f"open({str(sprung)!r}, 'w')\n"
-    repository.commit(
-        {**dict.fromkeys(traps, trap), "statistics/specs/shop.yml": SPECS.replace("24h", "48h")}
-    )
-    victim = tmp_path / "victim"
-    victim.write_text("kept")
-    for name in ("lancestat.md", "note.json"):
-        (repository.folder / name).symlink_to(victim)
+def run_gitlab_job(
+    repository: Repository, base: str, folder: Path
+) -> subprocess.CompletedProcess[str]:
+    """Run the job's script with a pip that installs nothing and a server that has no requests."""
     job = GITLAB["lancestat"]
     script = "\n".join(["set -e", *job["before_script"], *job["script"]])
-    bin_folder = tmp_path / "bin"
+    bin_folder = folder / "bin"
     bin_folder.mkdir()
     (bin_folder / "apt-get").write_text("#!/bin/sh\n")
     python = f"""#!/bin/bash
@@ -95,14 +81,63 @@ from lancestat.cli.main import main; main()' "$@"
         "LANCESTAT_TARGET": "dev",
         "CI_MERGE_REQUEST_DIFF_BASE_SHA": base,
     }
-    completed = subprocess.run(
+    return subprocess.run(
         ["bash"], input=script, cwd=repository.folder, env=environment, capture_output=True,
         text=True, check=False,
     )  # fmt: skip
+
+
+@pytest.fixture
+def merge_request(tmp_path: Path) -> Repository:
+    """A repository on the branch of a merge request, with a project in `statistics/`."""
+    repository = Repository(tmp_path / "tree")
+    repository.folder.mkdir()
+    repository.git("init", "--quiet", "--initial-branch=feature")
+    repository.commit(
+        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
+    )
+    return repository
+
+
+def test_the_gitlab_job_runs_nothing_of_the_work_tree(
+    merge_request: Repository, tmp_path: Path
+) -> None:
+    base = merge_request.git("rev-parse", "HEAD").strip()
+    traps = ("venv/__init__.py", "pip/__init__.py", "json.py", "lancestat/__init__.py", "click.py")
+    sprung = tmp_path / "sprung"
+    trap = f"open({str(sprung)!r}, 'w')\n"
+    merge_request.commit(
+        {**dict.fromkeys(traps, trap), "statistics/specs/shop.yml": SPECS.replace("24h", "48h")}
+    )
+    victim = tmp_path / "victim"
+    victim.write_text("kept")
+    for name in ("lancestat.md", "note.json"):
+        (merge_request.folder / name).symlink_to(victim)
+    completed = run_gitlab_job(merge_request, base, tmp_path)
     assert completed.returncode == 3, completed.stderr
     assert not sprung.exists()
     assert victim.read_text() == "kept"
-    assert "staleness_loosened" in (repository.folder / "lancestat.md").read_text()
+    assert "staleness_loosened" in (merge_request.folder / "lancestat.md").read_text()
+
+
+def test_a_broken_base_does_not_bar_the_merge_request_that_repairs_it(
+    merge_request: Repository, tmp_path: Path
+) -> None:
+    merge_request.commit({"statistics/specs/shop.yml": "tables: [{}]\n"})
+    base = merge_request.git("rev-parse", "HEAD").strip()
+    merge_request.commit({"statistics/specs/shop.yml": SPECS})
+    completed = run_gitlab_job(merge_request, base, tmp_path)
+    assert completed.returncode == 0, completed.stderr
+    # The artifact, the notes and the log say that, and why.
+    assert "nothing was compared" in (merge_request.folder / "lancestat.md").read_text()
+    assert "LS1" in completed.stderr
+
+
+def test_a_base_that_was_not_fetched_fails_the_gitlab_job(
+    merge_request: Repository, tmp_path: Path
+) -> None:
+    completed = run_gitlab_job(merge_request, "0" * 40, tmp_path)
+    assert completed.returncode == 2, completed.stderr
 
 
 def test_the_hook_runs_the_command_and_passes_no_files() -> None:
