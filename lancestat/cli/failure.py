@@ -16,7 +16,6 @@ from lancestat.errors import (
     InternalError,
     InvalidProject,
     LancestatError,
-    NameNotEncodable,
     UsageError,
 )
 from lancestat.formats import message_lines
@@ -112,12 +111,11 @@ def _coded(error: BaseException) -> LancestatError:
     """Return the error itself if it has a code, else an internal error that names it."""
     if isinstance(error, LancestatError):
         return error
-    if isinstance(error, UnicodeEncodeError) and _is_of_file_names(error):
-        return NameNotEncodable(
-            f"{_redacted(error.object)!a} has characters that this Python cannot pass to the "
-            f"system: the encoding of file names is {sys.getfilesystemencoding()}",
-            hint="set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8",
-        )
+    if isinstance(error, UnicodeEncodeError):
+        from lancestat.lake.error_mapping import is_of_file_names, name_not_encodable
+
+        if is_of_file_names(error):
+            return name_not_encodable(_redacted(error.object))
     what = _redacted(" ".join(str(error).split()))
     kind = type(error).__name__
     return InternalError(
@@ -135,9 +133,3 @@ def painted(error: LancestatError, excerpt: str | None = None) -> list[str]:
 def _redacted(line: str) -> str:
     indent = line[: len(line) - len(line.lstrip())]
     return indent + redact_line(CONSOLE.redacted(line))
-
-
-def _is_of_file_names(error: UnicodeEncodeError) -> bool:
-    """Whether a path was to be encoded, as Python or, from letters that stand for bytes, Lance."""
-    has_bytes = any("\udc80" <= char <= "\udcff" for char in error.object)
-    return has_bytes or error.encoding == sys.getfilesystemencoding() != "utf-8"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import re
+import sys
 from collections.abc import Iterable
 from enum import Enum
 from pathlib import Path
@@ -20,6 +21,7 @@ from lancestat.errors import (
     DatasetMissing,
     DatasetUnreadable,
     LakeError,
+    NameNotEncodable,
     StoreUnreachable,
     UnsupportedDataset,
     VersionMissing,
@@ -46,6 +48,7 @@ class Cause(Enum):
     UNREACHABLE = "unreachable"
     NO_MEMORY = "no memory"
     REFUSED = "refused"
+    NAME = "name"
     UNKNOWN = "unknown"
 
 
@@ -126,11 +129,30 @@ def cause_of(error: BaseException, uri: str | None = None) -> Cause:
         return Cause.NO_SPACE
     if type(error).__name__ == "CommitConflictError":
         return Cause.CONFLICT
+    if is_of_file_names(error):
+        return Cause.NAME
     for kind, cause in _TYPES:
         if isinstance(error, kind):
             return cause
     text = _without_paths(str(error), uri)
     return next((cause for cause, pattern in _PATTERNS if pattern.search(text)), Cause.UNKNOWN)
+
+
+def is_of_file_names(error: BaseException) -> bool:
+    """Whether a path was to be encoded, as Python or, from letters that stand for bytes, Lance."""
+    if not isinstance(error, UnicodeEncodeError):
+        return False
+    has_bytes = any("\udc80" <= char <= "\udcff" for char in error.object)
+    return has_bytes or error.encoding == sys.getfilesystemencoding() != "utf-8"
+
+
+def name_not_encodable(path: str) -> NameNotEncodable:
+    """Return the error for a path that Python cannot pass to the system, redacted already."""
+    return NameNotEncodable(
+        f"{path!a} has characters that this Python cannot pass to the system: the encoding of "
+        f"file names is {sys.getfilesystemencoding()}",
+        hint="set PYTHONUTF8=1, or a UTF-8 locale such as LC_ALL=C.UTF-8",
+    )
 
 
 # What a request failed for, in the debug text of Lance's HTTP client, innermost last.
@@ -178,7 +200,7 @@ def is_full(error: BaseException) -> bool:
 def _without_paths(text: str, uri: str | None) -> str:
     # A table may be called `credentials` or `connection errors`; only Lance's own words decide.
     path = (uri or "").partition("://")[2] or uri or ""
-    for spelling in (path.strip("/"), quote(path.strip("/"))):
+    for spelling in (path.strip("/"), quote(path.strip("/"), errors="replace")):
         text = re.sub(rf"(?<!\w){re.escape(spelling)}(?!\w)", " ", text) if spelling else text
     return _PATH.sub(" ", text)
 
@@ -244,7 +266,10 @@ def lake_error(
         version: The version that was asked for, None for the latest.
         secrets: Values that must not be shown.
     """
-    kind = _CLASSES.get(cause_of(error, uri), DatasetUnreadable)
+    cause = cause_of(error, uri)
+    if cause is Cause.NAME:
+        return name_not_encodable(redact_line(uri, secrets))
+    kind = _CLASSES.get(cause, DatasetUnreadable)
     if kind is DatasetMissing and version is not None:
         kind = VersionMissing
     template, hint = _TEXTS[kind]

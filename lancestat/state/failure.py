@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import Enum
 
 from lancestat.errors import LancestatError, StateContended, StateError, StateUnreachable
-from lancestat.lake.error_mapping import Cause, cause_of, is_of_store, is_panic
+from lancestat.lake.error_mapping import Cause, cause_of, is_of_file_names, is_of_store, is_panic
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
 
@@ -41,7 +41,12 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def is_lance_failure(error: BaseException) -> bool:
-    """Return whether Lance may have raised `error`: not a mistake in our own code."""
+    """Return whether Lance may have raised `error`: not a mistake in our own code.
+
+    A path that Python cannot encode says nothing of what is stored there.
+    """
+    if is_of_file_names(error):
+        return False
     if isinstance(error, (ValueError, OSError, RuntimeError)) or is_panic(error):
         return True
     return type(error).__module__.split(".")[0] in _LIBRARIES

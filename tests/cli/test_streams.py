@@ -115,11 +115,17 @@ def test_ascii_is_taken_for_utf8(form: str, plain: Path) -> None:
     assert "漢" in (json.loads(text)["columns"] if form == "json" else text)
 
 
+@pytest.mark.parametrize("name", ["show", "plan"])
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_a_folder_that_python_cannot_name_says_what_to_set(form: str, shop: Path) -> None:
-    result = lancestat(shop, "show", "t", "--output", form, **ASCII)
+def test_a_folder_that_python_cannot_name_says_what_to_set(
+    form: str, name: str, shop: Path
+) -> None:
+    selected = ["t"] if name == "show" else ["--select", "t"]
+    result = lancestat(shop, name, *selected, "--output", form, **ASCII)
     assert result.returncode == 1
     assert b"LS219" in result.stderr
+    # The path from its start, although Lance's words are searched without its slashes.
+    assert f"'{shop.parent}/gr\\udcc3".encode() in result.stderr
     assert b"PYTHONUTF8=1" in result.stderr
     if form == "json":
         [error] = json.loads(result.stdout)["errors"]
