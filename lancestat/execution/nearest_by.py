@@ -55,6 +55,10 @@ _METRICS = {
     "vector_inner_product": Metric.DOT,
 }
 _OUTPUT = "NEAREST BY"
+_WHY_APPROXIMATE = (
+    "an approximate result will do; every pair is compared where the run finds that to take less "
+    "time"
+)
 
 # A question of the JVM: a JSON object.
 _Question = dict[str, Any]
@@ -298,7 +302,7 @@ def decide(
     gate = choose(exact, JoinSize(left, right, None if left is None else 1), cores)
     if gate.strategy is Strategy.SPARK or request.mode is Mode.EXACT:
         return gate.strategy, gate.why
-    return Strategy.PARTITIONED, "or every pair, where the run finds that to take less time"
+    return Strategy.PARTITIONED, _WHY_APPROXIMATE
 
 
 def is_kept(kind: DataType) -> bool:

@@ -377,6 +377,16 @@ def test_explain_shows_node_strategy_and_reason(session: SparkSession, searches:
     assert not searches.requests, "nothing runs for an explanation"
 
 
+def test_explain_says_why_a_join_is_approximate(session: SparkSession) -> None:
+    view(session, "left_side", floats(13, 6, 4))
+    view(session, "right_side", floats(14, 9, 4))
+    frame = session.sql(query("vector_l2_distance", mode="APPROX"))
+    assert (
+        "by vector_l2_distance, approximate: partitioned, since an approximate result will do; "
+        "every pair is compared where the run finds that to take less time"
+    ) in str(lancestat.explain(frame))
+
+
 def test_the_search_runs_with_the_query_and_not_before(
     session: SparkSession, searches: Searches
 ) -> None:
