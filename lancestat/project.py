@@ -499,7 +499,7 @@ class Project:
             options: Options of all scans of the views, as for `lancestat.read_table`.
 
         Raises:
-            UsageError: A selector is invalid, or matches nothing.
+            UsageError: A selector is invalid or matches nothing, or there is no such option.
             RunError: The session cannot be used.
         """
         from lancestat.execution.nearest_by import has_rule

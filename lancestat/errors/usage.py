@@ -105,10 +105,17 @@ class PathMissing(UsageError):
 
 
 class InvalidReadOption(UsageError):
-    """`spark.read.format("lancestat")` got an unknown option or a wrong value."""
+    """`spark.read.format("lancestat")` got an unknown option or a wrong value.
+
+    `read_table` and `attach` report unknown `options` too.
+    """
 
     code = "LS413"
-    remedy = "Use `path`, `version`, `tag`, `pushdown` (true or false) and `storage.KEY`."
+    remedy = (
+        "Use `path`, `version`, `tag`, `pushdown` (true or false) and `storage.KEY`. `read_table` "
+        "and `attach` take `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and "
+        "`aggregate.pushdown.enabled`."
+    )
 
 
 class ReadSchemaMismatch(UsageError):

@@ -9,7 +9,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from lancestat.errors import LakeError, LancestatError, StateError
+from lancestat.errors import (
+    InvalidReadOption,
+    LakeError,
+    LancestatError,
+    StateError,
+    did_you_mean,
+)
 from lancestat.lake.observe import observe_at, observe_snapshots, snapshot
 from lancestat.lake.open import open_pinned, portable
 from lancestat.lake.snapshot import Field, Pin, Snapshot
@@ -72,6 +78,21 @@ def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSe
         enabled is not False and conf.get(CBO) == "true",
         _flag(conf, options, PUSHDOWN, OWN_SPARK_PREFIX) is not False,
     )
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Check the names of a scan's options, in any case.
+
+    Raises:
+        InvalidReadOption: there is no such option.
+    """
+    known = (ENABLED, ALLOW_STALE, PUSHDOWN)
+    for name in options:
+        if str(name).lower() not in known:
+            raise InvalidReadOption(
+                f"scans have no option '{name}'",
+                hint=did_you_mean(str(name).lower(), known) or f"options: {', '.join(known)}",
+            )
 
 
 def _flag(

@@ -19,8 +19,9 @@ import pyspark
 import pytest
 
 import lancestat
-from lancestat.errors import RunError
+from lancestat.errors import InvalidReadOption, RunError
 from lancestat.spark.read.planning_service import PlanningService
+from lancestat.spark.read.relation import attach_views
 from lancestat.spark.session import compiler, versions
 from lancestat.spark.session.compiler import compile_jar, relation_classes
 from lancestat.spark.session.failure import carried_error
@@ -429,6 +430,18 @@ def test_settings_are_those_of_the_session_and_the_scan(
     planned(lancestat.read_table(spark.newSession(), uri).select("id"))
     assert asked[-1]["conf"] == {}
     assert asked[-1]["options"] == {}
+
+
+def test_a_misspelt_option_of_scans_is_refused(spark: SparkSession, uri: str) -> None:
+    for name, hint in (
+        ("aggregate.pushdown.enable", "did you mean 'aggregate.pushdown.enabled'?"),
+        ("bogus", "options: cbo.column.stats.enabled, cbo.column.stats.allow.stale, "),
+    ):
+        with pytest.raises(InvalidReadOption, match=f"scans have no option '{name}'") as refused:
+            lancestat.read_table(spark, uri, options={name: "false"})
+        assert str(refused.value.hint).startswith(hint)
+        with pytest.raises(InvalidReadOption):
+            attach_views(spark, {}, options={name: "false"})
 
 
 LITERALS = {

@@ -18,6 +18,7 @@ import lance
 import pyarrow as pa
 import pyspark
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 import lancestat
@@ -27,7 +28,9 @@ from lancestat.plan.actions import is_pending
 from lancestat.spark.session import compiler, versions
 from lancestat.spark.session.jobs import job_group
 from lancestat.spark.session.remote import connect
+from lancestat.spark.session.start import active, defaults
 from tests.spark.arrow_values import plain
+from tests.versions import needs
 
 if TYPE_CHECKING:
     from py4j.java_gateway import JavaObject
@@ -227,6 +230,36 @@ def test_times_of_day_are_read_where_spark_has_them(spark: SparkSession, tmp_pat
     lance.write_dataset(pa.table({"id": [1], "at": times}), path)
     columns = lancestat.read_table(spark, path).columns
     assert columns == (["id", "at"] if versions.has_time_type() else ["id"])
+
+
+@needs.time_type
+def test_times_of_day_that_a_session_has_turned_off_are_warned_of(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = str(tmp_path / "times.lance")
+    times = pa.array([{"at": 3_723_000_000}], pa.struct([("at", pa.time64("us"))]))
+    lance.write_dataset(pa.table({"id": [1], "shift": times}), path)
+    session = spark.newSession()
+    session.conf.set(versions.TIME_SETTING, "false")
+    rows = lancestat.read_table(session, path)
+    assert rows.columns == ["id", "shift"]
+    [warning] = [record.getMessage() for record in caplog.records]
+    assert "column 'shift'" in warning
+    assert warning.endswith("set spark.sql.timeType.enabled to true")
+    with active(session), pytest.raises(AnalysisException, match="UNSUPPORTED_TIME_TYPE"):
+        rows.count()
+
+    caplog.clear()
+    session.conf.set(versions.TIME_SETTING, "true")
+    with active(session):
+        assert lancestat.read_table(session, path).count() == 1
+    assert not caplog.records
+
+
+@needs.time_type
+def test_a_session_that_is_started_has_times_of_day() -> None:
+    assert defaults("local[1]", {})[versions.TIME_SETTING] == "true"
+    assert defaults("spark://host:7077", {})[versions.TIME_SETTING] == "true"
 
 
 def test_views_are_made_and_replaced(spark: SparkSession, table: str) -> None:

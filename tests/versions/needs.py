@@ -44,6 +44,9 @@ unbounded_equality = pytest.mark.skipif(
 nearest_by_join = pytest.mark.skipif(
     not versions.has_nearest_by_join(), reason="this Spark has no nearestByJoin"
 )
+time_type = pytest.mark.skipif(
+    not versions.has_time_type(), reason="this Spark has no type for times of day"
+)
 
 
 def syntax_since(*version: int) -> pytest.MarkDecorator:

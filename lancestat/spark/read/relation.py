@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -22,15 +22,16 @@ from lancestat.errors import (
 )
 from lancestat.formats import count
 from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
-from lancestat.optimizer.table import ReadTable, open_table
+from lancestat.lake.snapshot import Field
+from lancestat.optimizer.table import ReadTable, check_options, open_table
 from lancestat.spark.read.connector import inner_table
 from lancestat.spark.read.planning_service import PlanningService
 from lancestat.spark.read.read_task import make_reader
-from lancestat.spark.session.arrow_types import spark_schema, unreadable
+from lancestat.spark.session.arrow_types import has_times, spark_schema, unreadable
 from lancestat.spark.session.compiler import relation_classes
 from lancestat.spark.session.python import own_python
 from lancestat.spark.session.start import active, require_classic
-from lancestat.spark.session.versions import has_python_sources
+from lancestat.spark.session.versions import TIME_SETTING, has_python_sources
 from lancestat.spec.catalog import Catalog, parse_table_name
 from lancestat.spec.model import Reader
 from lancestat.statistics.column_type import decoded_size
@@ -79,7 +80,9 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
     if not relations:
         return []
     readers = ReaderFunctions(spark)
-    declared = [declared_relation(relation, readers.index_of(relation)) for relation in relations]
+    declared = [
+        declared_relation(spark, relation, readers.index_of(relation)) for relation in relations
+    ]
     attached = relation_classes(spark).attach(
         spark._jsparkSession, planning_callback(spark), readers.listed(), json.dumps(declared)
     )
@@ -156,10 +159,11 @@ class ReaderFunctions:
         return made[key]
 
 
-def declared_relation(relation: Relation, reader: int) -> dict[str, Any]:
+def declared_relation(spark: SparkSession, relation: Relation, reader: int) -> dict[str, Any]:
     """Register the table of a relation with the planning service, and describe it for the JVM.
 
     Args:
+        spark: The session that is to have it.
         relation: What is to be made of the table.
         reader: Which of the `ReaderFunctions` reads it.
     """
@@ -168,6 +172,7 @@ def declared_relation(relation: Relation, reader: int) -> dict[str, Any]:
     for name, why in without.items():
         _log.warning("column '%s' of '%s' is left out: %s", name, table.name, why)
     fields = [field for field in table.snapshot.fields if field.name not in without]
+    _warn_of_times(spark, table.name, fields)
     return {
         "name": table.name,
         "handle": planning_service().register(table),
@@ -178,6 +183,19 @@ def declared_relation(relation: Relation, reader: int) -> dict[str, Any]:
         "view": relation.view,
         "options": dict(relation.options),
     }
+
+
+def _warn_of_times(spark: SparkSession, table: str, fields: Iterable[Field]) -> None:
+    """Name the setting where Spark has times of day turned off, as it is shipped."""
+    times = [field.name for field in fields if has_times(field)]
+    if times and spark.conf.get(TIME_SETTING, "false") != "true":
+        _log.warning(
+            "column '%s' of '%s' has times of day, which this session has turned off: DataFrames "
+            "with it cannot be counted or written; set %s to true",
+            times[0],
+            table,
+            TIME_SETTING,
+        )
 
 
 def read_table(
@@ -205,23 +223,36 @@ def read_table(
         storage_options: Options for the object store. They travel inside tasks only.
         options: Options of the scan: `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and
             `aggregate.pushdown.enabled`, each `true` or `false`. The session's configuration
-            overrides them.
+            overrides them. With `reader="connector"` the connector gets all others.
         reader: What reads the rows: `lancestat`, or `connector` for the Lance connector for Spark.
 
     Raises:
         UsageError: An argument is of a wrong kind, both a version and a tag are given, or the
-            version or the reader is invalid.
+            version, the reader or the name of an option is invalid.
         LakeError: The dataset, version or tag cannot be opened.
         RunError: The session or the connector cannot be used.
     """
     require_classic(spark)
     check_name("uri", uri)
     chosen = _reader(reader)
+    given = _scan_options(options, chosen)
     place = _place(spark, uri, storage_options or {})
     table = open_table(place.uri, version=version, tag=tag, storage_options=place.options)
     inner = inner_of(spark, table, chosen)
-    [rows] = relate(spark, [Relation(table, options=options or {}, inner=inner)])
+    [rows] = relate(spark, [Relation(table, options=given, inner=inner)])
     return rows
+
+
+def _scan_options(options: Mapping[str, str] | None, reader: Reader) -> Mapping[str, str]:
+    """Return the options of scans, checked unless the connector takes others too.
+
+    Raises:
+        InvalidReadOption: there is no such option.
+    """
+    given = options or {}
+    if reader is Reader.LANCESTAT:
+        check_options(given)
+    return given
 
 
 def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
@@ -309,9 +340,11 @@ def attach_views(
         options: Of all scans, as for `read_table`.
 
     Raises:
+        InvalidReadOption: there is no such option.
         RunError: the session cannot be used, or the connector is not there.
     """
     require_classic(spark)
+    given = _scan_options(options, reader)
     relations: dict[str, Relation] = {}
     failed: dict[str, LancestatError] = {}
     for name, table in tables.items():
@@ -319,7 +352,7 @@ def attach_views(
             if isinstance(table, LancestatError):
                 raise table
             inner = inner_of(spark, table, reader)
-            relations[name] = Relation(table, view=name, options=options or {}, inner=inner)
+            relations[name] = Relation(table, view=name, options=given, inner=inner)
         except ConnectorMissing:
             raise
         except LancestatError as error:

@@ -168,7 +168,8 @@ class _NamesCallback:
             )
             return []
         # The session's own catalog reads.
-        return [json.dumps({"table": {**declared_relation(Relation(table), 0), **_version(table)}})]
+        declared = declared_relation(self._spark, Relation(table), 0)
+        return [json.dumps({"table": {**declared, **_version(table)}})]
 
     def _related(self, table: ReadTable | None) -> list[Any]:
         if table is None:
@@ -177,7 +178,7 @@ class _NamesCallback:
         inner = inner_of(self._spark, table, spec.target.reader)
         relation = Relation(table, inner=inner)
         readers = ReaderFunctions(self._spark)
-        declared = declared_relation(relation, readers.index_of(relation))
+        declared = declared_relation(self._spark, relation, readers.index_of(relation))
         [reader] = readers.functions
         return [json.dumps({"table": {**declared, **_version(table)}}), reader]
 

@@ -25,12 +25,17 @@ def unreadable(fields: Iterable[Field]) -> dict[str, str]:
         if (
             field.spark_type is None
             or not _are_decimals_sparks(field.spark_type)
-            or (_TIME.search(field.spark_type) and not has_time_type())
+            or (has_times(field) and not has_time_type())
         ):
             reasons[field.name] = f"Spark has no type for {field.type}"
         elif not is_readable_name(field.name):
             reasons[field.name] = UNREADABLE_NAME
     return reasons
+
+
+def has_times(field: Field) -> bool:
+    """Whether a column has times of day, at any depth."""
+    return field.spark_type is not None and _TIME.search(field.spark_type) is not None
 
 
 def _are_decimals_sparks(spark_type: str) -> bool:

@@ -24,7 +24,7 @@ from lancestat.spark.session.installation import find_java, spark_defaults
 from lancestat.spark.session.outage import CONNECT_TIMEOUT, abandon, has_gone
 from lancestat.spark.session.package import package_settings, require_same_versions
 from lancestat.spark.session.remote import connect
-from lancestat.spark.session.versions import session_class
+from lancestat.spark.session.versions import session_class, time_settings
 from lancestat.spark.session.worker import THREAD_VARIABLES
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import is_local, with_attempts
@@ -186,8 +186,8 @@ def start_session(
     Where the target names a server of Spark Connect, the session is a new one there. Else the
     target's configuration is final; around it, lancestat turns off the console's progress bar,
     the user interface of a local session, and threads beyond a task's cores in its workers, which
-    also keep the memory they free. Global temporary views are in the schema `lancestat`. Storage
-    options never become Spark properties.
+    also keep the memory they free. Global temporary views are in the schema `lancestat`, and times
+    of day are turned on. Storage options never become Spark properties.
 
     Args:
         target: Server, or master (None: spark-submit's, else `local[*]`), and configuration.
@@ -398,6 +398,7 @@ def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     chosen |= {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR_VARIABLES.items()}
     chosen["spark.ui.showConsoleProgress"] = "false"
     chosen[VIEW_SCHEMA_SETTING] = VIEW_SCHEMA
+    chosen |= time_settings()
     if master.startswith("local"):
         chosen["spark.ui.enabled"] = "false"
         chosen["spark.driver.host"] = "127.0.0.1"

@@ -39,6 +39,7 @@ _WITHOUT_CLASSIC = {
 }
 
 _OF_NEAREST_BY = "NearestBy"
+TIME_SETTING = "spark.sql.timeType.enabled"
 
 
 def java_sources(spark: SparkSession, sources: Mapping[str, str]) -> dict[str, str]:
@@ -197,6 +198,15 @@ def has_time_type() -> bool:
     from pyspark.sql import types
 
     return hasattr(types, "TimeType")
+
+
+def time_settings() -> dict[str, str]:
+    """Return the settings with which Spark takes times of day everywhere, none without the type.
+
+    Spark, at least up to 4.3, has the type turned off: queries compute with it, but DataFrames that
+    have it cannot be counted or written.
+    """
+    return {TIME_SETTING: "true"} if has_time_type() else {}
 
 
 def to_arrow_schema(schema: StructType, timezone: str) -> pa.Schema:
