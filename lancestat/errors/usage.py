@@ -133,10 +133,14 @@ class InvalidQuery(UsageError):
 
 
 class UnsupportedStatement(UsageError):
-    """ANALYZE TABLE is used with NOSCAN, PARTITION or `--explain`, which it does not support."""
+    """`lancestat sql` got a statement that writes or defines something.
+
+    Or ANALYZE TABLE is used with NOSCAN, PARTITION or `--explain`, which it does not support.
+    """
 
     code = "LS421"
     remedy = (
+        "Run other statements than queries in a Spark session, such as that of `Project.spark`. "
         "Write `ANALYZE TABLE t COMPUTE STATISTICS`, with `FOR COLUMNS a, b` or `FOR ALL COLUMNS` "
         "if needed, and without NOSCAN, PARTITION and `--explain`."
     )

@@ -49,7 +49,8 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     "sql",
     help="""Run a query with the tables' statistics. Declared tables are available by name.
 
-    QUERY is one Spark SQL statement; '-' reads it from stdin. ANALYZE TABLE t COMPUTE STATISTICS
+    QUERY is one statement of Spark SQL that writes and defines nothing; '-' reads it from stdin.
+    ANALYZE TABLE t COMPUTE STATISTICS
     [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet about a declared table, like
     `lancestat run`.
 
@@ -91,7 +92,7 @@ def sql(
     """Run one statement and print its result."""
     from lancestat.spark.session.start import remote_of
     from lancestat.spark.sql.query import query_session
-    from lancestat.spark.sql.statement import parse, parse_analyze
+    from lancestat.spark.sql.statement import parse, parse_analyze, require_query
 
     if explain:
         invocation.require(ExplanationView, "--explain")
@@ -113,6 +114,7 @@ def sql(
             context, invocation, project, statement.analyze, explain=explain, spark=spark
         ):
             return
+        require_query(spark, statement)
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
             if explain:

@@ -217,6 +217,48 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
     return Statement(text, plan, read_analyze(plan))
 
 
+# Of Spark's commands, those that only show something, or settings of this one session. Everything
+# else that Spark calls a command, or its parser has a plan of its own for, may write or define.
+_SHOWS = re.compile(
+    r"(?:Show|Describe|List)\w+|DescTable\w*|Explain\w*|Analyze(?:Table|Tables|Column)"
+    r"|(?:Set|Reset)Command|SetCatalog\w*|SetNamespaceCommand"
+)
+_NO_QUERIES = frozenset(
+    {"InsertIntoStatement", "InsertIntoDir", "Call", "UnresolvedExecuteImmediate"}
+)
+
+
+def require_query(spark: SparkSession, statement: Statement) -> None:
+    """Refuse a statement that writes or defines something, before Spark runs it.
+
+    Raises:
+        UnsupportedStatement: it is no query, and none that shows something.
+    """
+    plan = statement.plan
+    while plan.nodeName() == "UnresolvedWith":
+        plan = plan.child()
+    # FROM t INSERT ... INSERT ... is a union of them.
+    while plan.nodeName() == "Union":
+        plan = plan.children().head()
+    name = plan.nodeName()
+    is_query = name not in _NO_QUERIES and not _is_command(spark, plan)
+    if not is_query and _SHOWS.fullmatch(name) is None:
+        raise UnsupportedStatement(
+            "this statement is no query: lancestat sql writes and defines nothing",
+            hint="give it SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE, EXPLAIN or ANALYZE TABLE; "
+            "run others in a Spark session, such as that of Project.spark",
+            location=statement.text.location(_starts(statement.text.text)[0]),
+        )
+
+
+def _is_command(spark: SparkSession, plan: Any) -> bool:
+    from py4j.java_gateway import is_instance_of
+
+    command = "org.apache.spark.sql.catalyst.plans.logical.Command"
+    gateway = spark.sparkContext._gateway
+    return bool(is_instance_of(gateway, plan, command))
+
+
 def mentioned(text: str, names: Sequence[str]) -> tuple[str, ...]:
     """Return those of `names` that a query may read: those that occur in it, in any case.
 
