@@ -26,7 +26,7 @@ from lancestat.optimizer.sampling import Sampler
 from lancestat.optimizer.zone_maps import load_zone_maps
 from lancestat.plan.judgement import TableStatistics
 from lancestat.plan.locate import located
-from lancestat.plan.observe import Observer
+from lancestat.plan.observe import Observer, look_back
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader, TableRecord
@@ -216,7 +216,9 @@ def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str
     observed = snapshot(dataset, uri, options)
     return ReadTable(
         name=uri,
-        statistics=TableStatistics(observed),
+        statistics=TableStatistics(
+            observed, look_back=lambda now, version: look_back(now, version, options)
+        ),
         storage_options=options,
         load_fragments=lambda: load_zone_maps(dataset, observed, options),
         sampler=Sampler(lambda: dataset, observed.rows, _unreported(observed)),

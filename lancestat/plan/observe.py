@@ -273,20 +273,26 @@ class Observer:
         )
 
     def look_back(self, now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
-        """A table at an earlier version, None when that is gone, and the commits since.
+        """As `look_back`, with the target's options."""
+        return look_back(now, version, self.spec.options.of(now.uri))
 
-        Raises:
-            LakeError: the dataset cannot be opened.
-        """
-        if not 1 <= version <= now.version:
-            return no_history(now, version)
-        if version == now.version:
-            return now, no_history(now, version)[1]
-        options = self.spec.options.of(now.uri)
-        with pinned_history(now.pin, options) as newest:
-            base = snapshot_at(newest, version, now.uri, options)
-            # Without a base the version was cleaned up: only the state's record remains.
-            return base, commits_since(newest, version)
+
+def look_back(
+    now: Snapshot, version: int, options: Mapping[str, str]
+) -> tuple[Snapshot | None, History]:
+    """Return a table at an earlier version, None when that is gone, and the commits since.
+
+    Raises:
+        LakeError: the dataset cannot be opened.
+    """
+    if not 1 <= version <= now.version:
+        return no_history(now, version)
+    if version == now.version:
+        return now, no_history(now, version)[1]
+    with pinned_history(now.pin, options) as newest:
+        base = snapshot_at(newest, version, now.uri, options)
+        # Without a base the version was cleaned up: only the state's record remains.
+        return base, commits_since(newest, version)
 
 
 def _remembered(
