@@ -50,6 +50,24 @@ def is_vector(type: pa.DataType, *, has_bits: bool = False) -> bool:
     return not has_bits and bool(pa.types.is_floating(element) or _is_bfloat16(type.value_field))
 
 
+def check_type(type: pa.DataType, *, has_bits: bool, source: str) -> None:
+    """Check that a column of this type holds vectors.
+
+    Args:
+        type: The column's.
+        has_bits: They have to be bytes.
+        source: What holds the rows, for errors.
+
+    Raises:
+        NotVectors: it does not.
+    """
+    if not is_vector(type, has_bits=has_bits):
+        raise NotVectors(
+            f"{source} holds no vectors {'of bits ' if has_bits else ''}but values of type {type}",
+            hint=BIT_TYPES if has_bits else VECTOR_TYPES,
+        )
+
+
 def _is_bfloat16(element: pa.Field) -> bool:
     """Whether elements are bfloat16: a type of Lance's, which not every process has registered."""
     if isinstance(element.type, pa.BaseExtensionType):
@@ -96,12 +114,7 @@ def vectors(
         VectorLengthMismatch: a vector of another length or without elements.
         NotVectors: no vectors.
     """
-    if not is_vector(array.type, has_bits=has_bits):
-        raise NotVectors(
-            f"{source} holds no vectors {'of bits ' if has_bits else ''}"
-            f"but values of type {array.type}",
-            hint=BIT_TYPES if has_bits else VECTOR_TYPES,
-        )
+    check_type(array.type, has_bits=has_bits, source=source)
     bits = _BYTE if has_bits else 1
     chunks = array.chunks if isinstance(array, pa.ChunkedArray) else [array]
     parts = []

@@ -221,5 +221,6 @@ def test_hamming_of_floats_is_refused_with_its_place(spark: SparkSession, tmp_pa
     assert isinstance(error, NotVectors) and error.location is not None
     assert "vectors of bits" in error.message
     frame = spark.createDataFrame([([1.0, 2.0],)], "v array<float>")
-    with pytest.raises(NotVectors, match="no vectors of bits"):
+    # Its type says so, and no task has to find it.
+    with pytest.raises(NotVectors, match=r"^LS455  the (left|right) side holds no vectors of bits"):
         lancestat.knn_join(frame, frame, left_vector="v", right_vector="v", k=1, metric="hamming")

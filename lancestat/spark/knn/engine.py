@@ -44,6 +44,7 @@ from lancestat.spark.knn.sides import (
 from lancestat.spark.knn.strategies import Searcher
 from lancestat.spark.knn.written_side import (
     SideWriteOptions,
+    check_vectors,
     column_index,
     with_numbered_columns,
     write_side,
@@ -378,6 +379,7 @@ class Engine:
         rows = with_numbered_columns(source.frame, vector, (*select, *source.keys), name)
         # What Spark would read of files is known in its JVM alone.
         scan = None if is_connect(self.spark) else parquet_scan(rows)
+        check_vectors(rows, scan, name, has_bits=request.has_bits)
         if scan is not None and left is not None and not source.keys:
             in_place = read_in_place(scan, request, left.result(), self.cores)
             if in_place is not None:

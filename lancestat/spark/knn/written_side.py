@@ -24,7 +24,7 @@ from lancestat.errors import (
 )
 from lancestat.knn.request import Metric
 from lancestat.knn.spark_vectors import enlarged, require_plain
-from lancestat.knn.vectors import Vectors, vectors
+from lancestat.knn.vectors import Vectors, check_type, vectors
 from lancestat.knn.work import VectorSide, fragment_rows
 from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
 from lancestat.lake.open import readable, store_options
@@ -133,6 +133,22 @@ def with_numbered_columns(
             for name, column in [*named, (VECTOR, vector)]
         )
     )
+
+
+def check_vectors(rows: DataFrame, scan: ParquetScan | None, side: str, *, has_bits: bool) -> None:
+    """Check the type of the vectors, before a job reads them.
+
+    Args:
+        rows: As `with_numbered_columns` has them.
+        scan: The same rows as a plain scan, if they are one.
+        side: `left` or `right`, for errors.
+        has_bits: The vectors have to be bytes.
+
+    Raises:
+        NotVectors: the column holds no vectors.
+    """
+    schema = to_arrow_schema(rows.select(VECTOR).schema, "UTC") if scan is None else scan.schema
+    check_type(schema.field(VECTOR).type, has_bits=has_bits, source=f"the {side} side")
 
 
 def column_index(columns: Sequence[str], column: str, side: str) -> int:
