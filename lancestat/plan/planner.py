@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from lancestat.formats import count, visible
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.history import Effect
-from lancestat.manifest.guard import GuardReason
+from lancestat.manifest.guard import GuardReason, Verdict
 from lancestat.manifest.wire import (
     REVISION,
     Writer,
@@ -80,6 +80,13 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     return Skip(assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
 
 
+def notes_of(assessment: TableAssessment, verdict: Verdict) -> tuple[str, ...]:
+    """Return the notes on a table as a plan has them; `verdict` is final."""
+    if skip_if_current(assessment) is None and not _policy_accepts(assessment, verdict):
+        return assessment.notes
+    return (*assessment.notes, *_lacking(assessment))
+
+
 def decide(
     assessment: TableAssessment,
     changes: TableChanges,
@@ -100,7 +107,7 @@ def decide(
         coverage = cover(changes.groups, NOTHING_STORED, [])
         reasons: tuple[Reason, ...] = (Reason.FULL_REFRESH,)
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
-    if _policy_accepts(assessment, changes):
+    if _policy_accepts(assessment, changes.verdict):
         notes = (*notes, *_lacking(assessment))
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), notes)
     stand = _stand(assessment, changes)
@@ -228,12 +235,12 @@ def _is_altered(assessment: TableAssessment) -> bool:
     return not same_statistics(assessment.snapshot.config, record.values)
 
 
-def _policy_accepts(assessment: TableAssessment, changes: TableChanges) -> bool:
+def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
     policy = assessment.spec.policy
     if policy.refresh is not RefreshWhen.WHEN_STALE or assessment.spec.publish is Publish.NONE:
         return False
     is_whole = _is_intact(assessment) and _keeps_unpublished(assessment)
-    return changes.verdict.use and is_whole and _has_histograms(assessment)
+    return verdict.use and is_whole and _has_histograms(assessment)
 
 
 def _has_histograms(assessment: TableAssessment) -> bool:

@@ -13,7 +13,7 @@ from lancestat.lake.snapshot import is_readable_name
 from lancestat.manifest.guard import GuardReason
 from lancestat.manifest.wire import PublishedColumn
 from lancestat.plan.assessment import TableAssessment
-from lancestat.plan.planner import skip_if_current
+from lancestat.plan.planner import notes_of
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.statistics.bound_text import shown_bound
 from lancestat.statistics.column_statistics import BOUNDED_KINDS
@@ -99,7 +99,6 @@ def table_status(
     snapshot = assessment.snapshot
     computed_at = statistics.computed_at if statistics else None
     has_changed = verdict.reason is GuardReason.SCHEMA_CHANGED
-    skip = skip_if_current(assessment)
     return TableStatus(
         table=assessment.spec.name,
         uri=assessment.spec.uri,
@@ -117,7 +116,7 @@ def table_status(
         dropped=statistics.dropped if statistics else {},
         analyzable=sum(map(is_readable_name, assessment.types)),
         missing=tuple(f.name for f in assessment.columns if f.name not in columns),
-        skipped=skip.notes if skip else assessment.notes,
+        skipped=notes_of(assessment, verdict),
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
         changed_rows=assessment.statistics.changed_rows,

@@ -226,7 +226,9 @@ def test_a_run_killed_between_commit_and_announcement_is_mended_by_the_next(
     if dies == "within":
         result = shop.lancestat("run")
         assert result.exit_code == 1
-        assert f"LS216  statistics were not published: version {version + 1} lies" in result.output
+        at = "specs/shop.yml:2:14"
+        lies = f"LS216 {at}  statistics were not published: version {version + 1} lies"
+        assert lies in result.output
         [unknown] = shop.root.glob(f"*orders/_versions/{2**64 - 1 - version - 1}.manifest")
         unknown.unlink()
     check_mended(shop)

@@ -149,12 +149,18 @@ def test_status_of_real_tables(lancestat: Lancestat, tmp_path: Path) -> None:
     assert lancestat("status", "-s", "orders", "--exclude", "gone").exit_code == 1
 
 
+@pytest.mark.parametrize("is_stale", [False, True])
 def test_what_a_lost_state_takes_along_is_told_everywhere(
-    lancestat: Lancestat, tmp_path: Path
+    lancestat: Lancestat, tmp_path: Path, is_stale: bool
 ) -> None:
     write_project(tmp_path, "orders")
+    specs = tmp_path / "specs" / "shop.yml"
+    policy = "policy: {allow.stale: true, refresh: when_stale}"
+    specs.write_text(specs.read_text().replace(".lance}", f".lance, {policy}}}"))
     lance.write_dataset(orders(0, 10), str(tmp_path / "orders.lance"))
     assert lancestat("run").exit_code == 0
+    if is_stale:
+        lance.write_dataset(orders(10, 11), str(tmp_path / "orders.lance"), mode="append")
     shutil.rmtree(tmp_path / "state")
     offer = "The state lacks what only it has of orders: bounds of strings"
     remedy = "'lancestat run --full-refresh -s \"orders\"' brings it back."
