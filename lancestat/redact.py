@@ -247,8 +247,9 @@ def secret_environment(environment: Mapping[str, str]) -> Iterator[KnownValue]:
 
 
 def secret_options(options: Mapping[str, str]) -> Iterator[KnownValue]:
-    """All values of storage options, of which none may be shown."""
-    for value in options.values():
+    """All values of storage options, of which none may be shown; nothing is renewed for them."""
+    values = options.secrets if isinstance(options, RenewedOptions) else options.values()
+    for value in values:
         yield KnownValue(value, MASK, is_secret=True, is_whole=True)
 
 

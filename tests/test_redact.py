@@ -1,13 +1,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import InvalidProject, Location, UnknownKey
-from lancestat.redact import Audience, KnownValue, Redactor, Variable, is_secret_name
+from lancestat.redact import (
+    Audience,
+    KnownValue,
+    Redactor,
+    RenewedOptions,
+    Variable,
+    is_secret_name,
+    secret_options,
+)
 
 PUBLIC, PERSON = Audience.PUBLIC, Audience.PERSON
 
@@ -165,3 +174,28 @@ def test_no_secret_survives(secret: str, before: str, after: str) -> None:
 def test_a_variable_of_a_computed_name_is_not_named() -> None:
     assert str(Variable("VALUE", is_written=False)) == "env_var(...)"
     assert "VALUE" not in repr(Variable("VALUE", is_written=False))
+
+
+class OutOfReach(RenewedOptions):
+    """Options of a catalog that has gone: whoever asks for them now waits for nothing."""
+
+    def current(self) -> dict[str, str]:
+        raise ConnectionError
+
+    @property
+    def secrets(self) -> frozenset[str]:
+        return frozenset({"qz-token-1", "qz-token-2"})
+
+    def __getitem__(self, key: str) -> str:
+        return self.current()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.current())
+
+    def __len__(self) -> int:
+        return len(self.current())
+
+
+def test_options_of_a_catalog_that_has_gone_are_hidden_without_asking_it() -> None:
+    hidden = Redactor(secret_options(OutOfReach()))
+    assert hidden.text("qz-token-1 and qz-token-2", Audience.PERSON) == "*** and ***"

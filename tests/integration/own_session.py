@@ -23,7 +23,7 @@ def main(folder: Path, *settings: str) -> None:
     uri = str(folder / "orders.lance")
     found: dict[str, object] = {}
     result = lancestat.Project.load(folder).run()
-    found["run"] = [[node.name, node.status.value, node.text] for node in result.nodes]
+    found["run"] = [[node.name, node.status.value, node.text or None] for node in result.nodes]
     if result.status is Status.ERROR:
         sys.stdout.write(json.dumps(found))
         return

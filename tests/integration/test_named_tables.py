@@ -348,7 +348,7 @@ def test_lancestat_sql_has_the_names(shop: Shop) -> None:
     assert missing.exit_code != 0
     assert "nope" in missing.output
     refused = shop.lancestat("sql", "insert into lake.sales.orders values (1, 'a', 2.0)")
-    assert "the catalog 'lake' only reads" in refused.output
+    assert "LS421 query:1:1  this statement is no query" in refused.output
 
 
 def test_analyze_of_a_name_is_a_run_of_its_table(shop: Shop) -> None:
