@@ -96,16 +96,6 @@ class SparkNotStarted(RunError):
     )
 
 
-class ServerRestarted(RunError):
-    """A Spark Connect server has restarted, and no longer knows the session that was used."""
-
-    code = "LS546"
-    remedy = (
-        "Create a new session, and run `lancestat retry`. Sessions that lancestat creates itself "
-        "are replaced within the run."
-    )
-
-
 class SparkConnectSession(RunError):
     """Something that needs the driver's JVM was requested from a Spark Connect session."""
 

@@ -18,7 +18,6 @@ from lancestat.errors import (
     LancestatError,
     Location,
     PartitionsLost,
-    ServerRestarted,
     StaleBase,
     TableKeepsChanging,
 )
@@ -71,6 +70,7 @@ from lancestat.plan.stages import (
     SearchStage,
     StageProgress,
 )
+from lancestat.spark.session.outage import SessionLostError
 from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
 from lancestat.state.join_counts import Accuracy, JoinGroups
 from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
@@ -342,8 +342,8 @@ class Evaluator:
             except REPLACED as error:
                 _log.info("'%s' is planned again: %s", action.node, error.message)
                 again = self.replan_table(action.node, True)
-            except ServerRestarted as error:
-                _log.warning("'%s' goes on: %s", action.node, error.message)
+            except SessionLostError as error:
+                _log.warning("'%s' goes on: %s", action.node, error)
                 # What a run in full has stored, it cannot tell from what was there before.
                 is_full = Reason.FULL_REFRESH in action.reasons
                 again = action if is_full else self.replan_table(action.node, True)
@@ -423,8 +423,8 @@ class Evaluator:
                 if not isinstance(again, JoinAction):
                     return self.run(again)
                 action = again
-            except ServerRestarted as error:
-                _log.warning("'%s' starts again: %s", action.node, error.message)
+            except SessionLostError as error:
+                _log.warning("'%s' starts again: %s", action.node, error)
         return self._join(action)
 
     def _join(self, action: JoinAction) -> NodeEnded:

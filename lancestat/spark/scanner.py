@@ -10,13 +10,18 @@ from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from lancestat.errors import Cancelled, LancestatError, ServerRestarted, SparkNotStarted
+from lancestat.errors import Cancelled, SparkNotStarted
 from lancestat.knn.work import JoinWork
 from lancestat.plan.actions import TableVersion
 from lancestat.plan.stages import OnStage, Scan
 from lancestat.spark.analyze.work import TableScan
 from lancestat.spark.knn.scratch_root import CONNECT, require_shared, scratch_root
-from lancestat.spark.session.outage import abandon, is_forgotten, outages_said
+from lancestat.spark.session.outage import (
+    SessionLostError,
+    abandon,
+    is_forgotten,
+    outages_said,
+)
 from lancestat.spark.session.start import (
     is_connect,
     remote_of,
@@ -109,7 +114,7 @@ class SparkScanner:
             LakeError: The dataset was replaced, or cannot be opened.
             FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
             JobFailed: The Spark job failed otherwise.
-            ServerRestarted: The Spark Connect server has; what was not yielded can be read again.
+            SessionLostError: The Spark Connect server restarted; read what was not yielded again.
             Cancelled: It was cancelled.
             SparkNotStarted: Spark did not start, or its server has gone. Later calls raise the same
                 one at once.
@@ -166,25 +171,28 @@ class SparkScanner:
         finally:
             self._groups.discard(group)
 
-    def _without(self, session: SparkSession) -> LancestatError:
+    def _without(self, session: SparkSession) -> Exception:
         """Return the error for work on a session that its server has forgotten.
 
         One of the scanner's own is dropped: what comes next starts another.
         """
-        restarted = "the Spark Connect server has restarted, and no longer knows the session"
-        if not self._is_own_session:
-            return ServerRestarted(restarted, hint="create a session, then run lancestat retry")
         with self._starting:
-            if self._session is session:
+            if not self._is_own_session:
+                self._failure = self._failure or SparkNotStarted(
+                    "the Spark Connect server has restarted, and no longer knows the session",
+                    hint="create a session, then run lancestat retry",
+                )
+            elif self._session is session:
                 self._session = None
                 self._restarts += 1
                 abandon(session)
-            if self._restarts > MAX_SERVER_RESTARTS and self._failure is None:
-                self._failure = SparkNotStarted(
-                    f"the Spark Connect server has restarted {self._restarts} times in this run",
-                    hint="look for the cause in the server's log, then run lancestat retry",
-                )
-        return self._failure or ServerRestarted(restarted)
+                if self._restarts > MAX_SERVER_RESTARTS:
+                    times = f"{self._restarts} times in this run"
+                    self._failure = SparkNotStarted(
+                        f"the Spark Connect server has restarted {times}",
+                        hint="look for the cause in the server's log, then run lancestat retry",
+                    )
+            return self._failure or SessionLostError("the Spark Connect server has restarted")
 
     def cancel(self) -> None:
         """Stop every scan and join that goes on, and refuse further ones with `Cancelled`."""

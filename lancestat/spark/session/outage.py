@@ -146,6 +146,10 @@ def has_gone(session: SparkSession) -> bool:
     return any(outage is not None and outage.has_given_up for outage in outages)
 
 
+class SessionLostError(Exception):
+    """A server has restarted without a session of lancestat's own; another one takes its place."""
+
+
 def abandon(session: SparkSession) -> None:
     """Stop a session whose server has gone or forgotten it, without asking it to release it."""
     session.release_session_on_close = False  # type: ignore[attr-defined,unused-ignore]
