@@ -381,6 +381,15 @@ class RenewedOptions(Mapping[str, str]):
     def secrets(self) -> frozenset[str]:
         """All values that the options have had."""
 
+    def __getitem__(self, key: str) -> str:
+        return self.current()[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.current())
+
+    def __len__(self) -> int:
+        return len(self.current())
+
 
 def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
     """The values of storage options, of which none may be shown; switches and limits are none."""

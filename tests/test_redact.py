@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -185,15 +184,6 @@ class OutOfReach(RenewedOptions):
     @property
     def secrets(self) -> frozenset[str]:
         return frozenset({"qz-token-1", "qz-token-2"})
-
-    def __getitem__(self, key: str) -> str:
-        return self.current()[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.current())
-
-    def __len__(self) -> int:
-        return len(self.current())
 
 
 def test_options_of_a_catalog_that_has_gone_are_hidden_without_asking_it() -> None:

@@ -83,15 +83,6 @@ class CatalogOptions(RenewedOptions):
     def _key(self) -> tuple[object, ...]:
         return self.table, self._catalog, self._base, self.is_managed
 
-    def __getitem__(self, key: str) -> str:
-        return self.current()[key]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.current())
-
-    def __len__(self) -> int:
-        return len(self.current())
-
     def current(self) -> dict[str, str]:
         """See `RenewedOptions`."""
         given = self._client.options.get(self.table.identifier, self._given)

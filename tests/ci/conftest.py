@@ -32,6 +32,17 @@ class Repository:
 
     folder: Path
 
+    @classmethod
+    def begun(cls, folder: Path) -> Repository:
+        """A repository on the branch `feature`, with a project in `statistics/`."""
+        folder.mkdir()
+        repository = cls(folder)
+        repository.git("init", "--quiet", "--initial-branch=feature")
+        repository.commit(
+            {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
+        )
+        return repository
+
     def git(self, *words: str) -> str:
         nobody = {"NAME": "n", "EMAIL": "e@example.com"}
         environment = {
@@ -60,12 +71,7 @@ class Repository:
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     """A repository whose base holds a project in `statistics/`."""
-    work_tree = Repository(tmp_path / "work tree")
-    work_tree.folder.mkdir()
-    work_tree.git("init", "--quiet", "--initial-branch=feature")
-    work_tree.commit(
-        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
-    )
+    work_tree = Repository.begun(tmp_path / "work tree")
     work_tree.git("update-ref", "refs/remotes/origin/main", "HEAD")
     return work_tree
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.ci.conftest import PROJECT, SPECS, Repository
+from tests.ci.conftest import SPECS, Repository
 from tests.ci.warm import ROOT
 
 WORKFLOW: dict[Any, Any] = yaml.safe_load((ROOT / "examples/ci/github.yml").read_text("utf-8"))
@@ -90,13 +90,7 @@ from lancestat.cli.main import main; main()' "$@"
 @pytest.fixture
 def merge_request(tmp_path: Path) -> Repository:
     """A repository on the branch of a merge request, with a project in `statistics/`."""
-    repository = Repository(tmp_path / "tree")
-    repository.folder.mkdir()
-    repository.git("init", "--quiet", "--initial-branch=feature")
-    repository.commit(
-        {"statistics/lancestat_project.yml": PROJECT, "statistics/specs/shop.yml": SPECS}
-    )
-    return repository
+    return Repository.begun(tmp_path / "tree")
 
 
 def test_the_gitlab_job_runs_nothing_of_the_work_tree(
