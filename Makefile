@@ -156,9 +156,9 @@ $(INSTALLED): requirements-dev.lock requirements-connect.lock pyproject.toml
 	@touch $@
 
 # Tests start Spark's JVM hundreds of times: with its classes in an archive that takes half the time.
-$(ARCHIVE): $(INSTALLED) lancestat/spark/warm_up.py
+$(ARCHIVE): $(INSTALLED) lancestat/query/warm_up.py
 	@echo "making an archive of Spark's classes, with which the tests start Spark in half the time" >&2
-	@$(BIN)/python -m lancestat.spark.warm_up $@.new >$@.log 2>&1 || { cat $@.log >&2; exit 1; }
+	@$(BIN)/python -m lancestat.query.warm_up $@.new >$@.log 2>&1 || { cat $@.log >&2; exit 1; }
 	@mv $@.new $@
 
 # Spark runs on a JRE; the tests have javac check the Java sources, which is in a JDK alone.

@@ -28,18 +28,18 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import processes, timed
 
 import lancestat
-from lancestat.plan.actions import TableAction
-from lancestat.spark.scanner import SparkScanner
-from lancestat.spark.session.start import start_session
+from lancestat.runs.actions import TableAction
+from lancestat.runs.scanner import SparkScanner
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
-from lancestat.statistics.column_statistics import column_statistics_of
-from lancestat.statistics.column_type import column_type
-from lancestat.statistics.partial import merge
+from lancestat.tables.statistics.column_statistics import column_statistics_of
+from lancestat.tables.statistics.column_type import column_type
+from lancestat.tables.statistics.partial import merge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.plan.actions import TableAction
+    from lancestat.runs.actions import TableAction
 
 FRAGMENTS = 16
 WARM_UPS = 2

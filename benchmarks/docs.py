@@ -28,7 +28,7 @@ from plan import publish, write_project
 
 if TYPE_CHECKING:
     from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
-    from lancestat.statistics.histogram import Histogram
+    from lancestat.tables.statistics.histogram import Histogram
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 COLUMNS, SHAPES, RUNS, FRAGMENTS = 20, 4, 30, 50
@@ -115,10 +115,10 @@ def project(tables: int) -> ProjectReport:
 def table(number: int) -> TableReport:
     """A table."""
     from lancestat.errors import Location
-    from lancestat.manifest.wire import PublishedColumn
-    from lancestat.plan.table_status import TableStatus
     from lancestat.report.values import FragmentReport, Health, TableReport
     from lancestat.spec.model import Table
+    from lancestat.tables.manifest.wire import PublishedColumn
+    from lancestat.tables.table_status import TableStatus
 
     name = f"table_{number}"
     chance = random.Random(number)
@@ -165,7 +165,7 @@ def table(number: int) -> TableReport:
 
 def histogram(chance: random.Random) -> Histogram:
     """A histogram of 254 bins."""
-    from lancestat.statistics.histogram import Histogram, HistogramBin
+    from lancestat.tables.statistics.histogram import Histogram, HistogramBin
 
     ends = sorted(chance.gauss(0, 1000) for _ in range(255))
     return Histogram(4000.0, tuple(HistogramBin(low, high, 9) for low, high in pairwise(ends)))
@@ -173,8 +173,8 @@ def histogram(chance: random.Random) -> Histogram:
 
 def node_run(name: str, night: int) -> NodeRunReport:
     """Return the result of a run for a node."""
-    from lancestat.plan.node_result import NodeResult, Status
     from lancestat.report.values import NodeRunReport
+    from lancestat.runs.node_result import NodeResult, Status
 
     result = NodeResult(
         name,

@@ -24,13 +24,13 @@ from measure import Measures, peak_megabytes, run_parts, timed
 
 if TYPE_CHECKING:
     from lancestat.lake.snapshot import Snapshot
-    from lancestat.optimizer.groups import GroupedStatistics
-    from lancestat.optimizer.pruned_fragments import FragmentStatistics, RemainingFragments
-    from lancestat.predicates.filter import Filter
+    from lancestat.query.groups import GroupedStatistics
+    from lancestat.query.predicates.filter import Filter
+    from lancestat.query.pruned_fragments import FragmentStatistics, RemainingFragments
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary
-    from lancestat.statistics.partial import ColumnPartial
-    from lancestat.statistics.sketch import Sketch
+    from lancestat.tables.statistics.partial import ColumnPartial
+    from lancestat.tables.statistics.sketch import Sketch
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ROWS = 100_000
@@ -90,7 +90,7 @@ def median_ms(task: Callable[[], object]) -> float:
 
 def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
     """Return the grouped statistics of the state, with no column loaded."""
-    from lancestat.optimizer.groups import GroupedStatistics, load_groups
+    from lancestat.query.groups import GroupedStatistics, load_groups
 
     known = load_groups(opened(folder), "t", now)
     assert isinstance(known, GroupedStatistics)
@@ -107,7 +107,7 @@ def moved(folder: Path, tiny: bool) -> Measures:
 
 def by_file(folder: Path, tiny: bool) -> Measures:
     """Estimates from the partials of every file, once these are in memory."""
-    from lancestat.statistics.partial import decode, encode, merge
+    from lancestat.tables.statistics.partial import decode, encode, merge
 
     fragments, _ = size(tiny)
     stored = [encode(part) for part in full_partials(64)]
@@ -146,7 +146,7 @@ def estimated(
 
 def time_filter(now: Snapshot, share: float) -> list[Filter]:
     """Leaves a share of the table's time."""
-    from lancestat.predicates.filter import Comparison, Operator
+    from lancestat.query.predicates.filter import Comparison, Operator
 
     return [Comparison("column_0", Operator.LESS, int(len(now.fragments) * share))]
 
@@ -220,8 +220,8 @@ def full_partials(number: int) -> list[ColumnPartial]:
     """Partials with a sketch of about a million distinct values."""
     import numpy as np
 
-    from lancestat.statistics.partial import ColumnPartial
-    from lancestat.statistics.sketch import REGISTERS, Sketch
+    from lancestat.tables.statistics.partial import ColumnPartial
+    from lancestat.tables.statistics.sketch import REGISTERS, Sketch
 
     random = np.random.default_rng(7)
     ranks = np.minimum(random.geometric(0.5, (number, REGISTERS)) + 7, 50).astype(np.uint8)

@@ -35,13 +35,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, vector_l2_distance
 
 import lancestat
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest, Metric
-from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.request import JoinRequest, Metric
+from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.spark.engine import Engine
 from lancestat.lake.observe import snapshot
-from lancestat.plan.stages import Probe, StageProgress
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.runs.stages import Probe, StageProgress
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

@@ -29,17 +29,17 @@ import numpy as np
 import pyarrow as pa
 from measure import processes, spark_parser, timed
 
-from lancestat.execution.knn_join import run_join
-from lancestat.knn import cost_model
-from lancestat.knn.cost_model import Strategy
-from lancestat.knn.layout import RightContent
-from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.right_content import right_content
+from lancestat.joins.search import cost_model
+from lancestat.joins.search.cost_model import Strategy
+from lancestat.joins.search.layout import RightContent
+from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.spark.engine import Engine
 from lancestat.lake.fingerprint import leaves
 from lancestat.lake.observe import snapshot
-from lancestat.plan.right_content import right_content
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

@@ -31,12 +31,12 @@ import pyarrow as pa
 from measure import processes, spark_parser, timed
 from pyspark.sql import SparkSession
 
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.spark.engine import Engine
 from lancestat.lake.observe import snapshot
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

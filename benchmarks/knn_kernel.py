@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lancestat.knn.request import Metric
+    from lancestat.joins.search.request import Metric
 
     Matrix = NDArray[np.float32]
 
@@ -67,8 +67,8 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     limit(threads)
     import numpy as np
 
-    from lancestat.knn.request import Metric
-    from lancestat.knn.search import ExactSearch
+    from lancestat.joins.search.request import Metric
+    from lancestat.joins.search.search import ExactSearch
 
     share = 100 if tiny else dimension // 128
     rows, queries = (
@@ -110,12 +110,18 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     import lance
     import numpy as np
 
-    from lancestat.knn.centroids import choose_nprobes, recall_curve, train
-    from lancestat.knn.cost_model import SAMPLE_ROWS, TRAIN_ROWS, JoinSize, Strategy, choose
-    from lancestat.knn.list_search import search_lists
-    from lancestat.knn.partitions import commit, write_partition
-    from lancestat.knn.request import JoinRequest, Metric, Mode
-    from lancestat.knn.search import BLOCK_BYTES
+    from lancestat.joins.search.centroids import choose_nprobes, recall_curve, train
+    from lancestat.joins.search.cost_model import (
+        SAMPLE_ROWS,
+        TRAIN_ROWS,
+        JoinSize,
+        Strategy,
+        choose,
+    )
+    from lancestat.joins.search.list_search import search_lists
+    from lancestat.joins.search.partitions import commit, write_partition
+    from lancestat.joins.search.request import JoinRequest, Metric, Mode
+    from lancestat.joins.search.search import BLOCK_BYTES
 
     metric = Metric(name)
     count, asked = (20_000, 1_000) if tiny else (1_000_000, 10_000)
@@ -176,7 +182,7 @@ def every_pair(queries: Matrix, rows: Matrix, metric: Metric, step: int) -> NDAr
     """True neighbours, block by block."""
     import numpy as np
 
-    from lancestat.knn.search import ExactSearch
+    from lancestat.joins.search.search import ExactSearch
 
     nearest = ExactSearch(queries, K, metric)
     for start in range(0, len(rows), step):

@@ -27,12 +27,12 @@ import numpy as np
 import pyarrow as pa
 from measure import timed
 
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.spark.engine import Engine
 from lancestat.lake.observe import snapshot
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 768
@@ -80,7 +80,7 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
 
 def imported() -> None:
     """Import the modules that tasks need."""
-    import lancestat.spark.knn.strategies  # noqa: F401
+    import lancestat.joins.spark.strategies  # noqa: F401
 
 
 def workers() -> Iterator[tuple[float, float]]:

@@ -28,11 +28,11 @@ import numpy as np
 from knn import multiply, pinned, table, vectors
 from measure import processes, spark_parser, timed
 
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, SideSource
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
+from lancestat.joins.spark.engine import Engine
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 # Of normal vectors no two are within this; a row and its copy are at about a hundredth of it.

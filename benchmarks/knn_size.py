@@ -36,12 +36,12 @@ from knn_approx import (
 )
 from measure import processes, spark_parser, timed
 
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest, Mode
-from lancestat.knn.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.spark.engine import Engine
 from lancestat.lake.observe import snapshot
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 LIMIT = "2000m"

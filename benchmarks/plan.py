@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING
 from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_case, timed
 
 if TYPE_CHECKING:
-    from lancestat.plan.actions import Action, TableVersion
-    from lancestat.plan.stages import Scan
     from lancestat.project import Project
-    from lancestat.spark.scanner import SparkScanner
-    from lancestat.statistics.partial import ColumnPartial
+    from lancestat.runs.actions import Action, TableVersion
+    from lancestat.runs.scanner import SparkScanner
+    from lancestat.runs.stages import Scan
+    from lancestat.tables.statistics.partial import ColumnPartial
 
 
 def help_page(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
@@ -87,7 +87,7 @@ def write_project(folder: Path, tables: int) -> None:
 
 def publish(folder: Path, tiny: bool) -> Measures:
     """Run the project, its fragments read in this process instead of on Spark."""
-    from lancestat.spark.scanner import SparkScanner
+    from lancestat.runs.scanner import SparkScanner
 
     setattr(SparkScanner, "scan", read_here)  # noqa: B010
     seconds, result = timed(load(folder).run)
@@ -104,7 +104,7 @@ def read_here(
     import pyarrow as pa
 
     from lancestat.lake.fingerprint import field_key
-    from lancestat.statistics.kernel import analyze
+    from lancestat.tables.statistics.kernel import analyze
 
     dataset = lance.dataset(table.uri, version=table.version)
     names = {field_key(field): field.name for field in table.fields}
@@ -146,11 +146,11 @@ def steps(folder: Path, tiny: bool) -> Measures:
     step.take("import the command line", command_line)
     project = step.take("load the YAML", lambda: load(folder))
     step.take("import lance and pyarrow", libraries)
-    step.take("import what plans", lambda: import_module("lancestat.plan.observe"))
+    step.take("import what plans", lambda: import_module("lancestat.tables.observe"))
     from lancestat.lake.observe import observe_snapshots
-    from lancestat.plan.actions import Plan
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
+    from lancestat.runs.actions import Plan
 
     spec, observer = project.spec, project._observer
     requests = [(table.name, table.uri) for table in spec.tables]

@@ -21,9 +21,9 @@ from measure import LANCESTAT, Measures, peak_megabytes, process, run, run_case,
 if TYPE_CHECKING:
     from lancestat.lake.history import Effect
     from lancestat.lake.snapshot import Fragment, Snapshot
-    from lancestat.plan.assessment import TableChanges
     from lancestat.project import Project
     from lancestat.state.values import PartialIndex
+    from lancestat.tables.assessment import TableChanges
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 CASES_SIMULATED = ("nothing stored", "one fragment appended", "one column added")
@@ -68,7 +68,7 @@ def table_of(fragments: int, columns: int, *, added: bool = False) -> Snapshot:
 
 def plan_nothing_stored(folder: Path, tiny: bool) -> Measures:
     """Plan a table of which nothing is stored."""
-    from lancestat.plan.planner import NOTHING_STORED
+    from lancestat.tables.planner import NOTHING_STORED
 
     now = table_of(*huge_size(tiny))
     return decided(now, None, lambda: background(now, None, NOTHING_STORED))
@@ -108,12 +108,12 @@ def decided(
 ) -> Measures:
     """Measure appraising and deciding, and check the decision."""
     from lancestat.errors import Location
-    from lancestat.plan.actions import Plan, TableAction
-    from lancestat.plan.assessment import assess
-    from lancestat.plan.planner import decide
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
+    from lancestat.runs.actions import Plan, TableAction
     from lancestat.spec.model import Table
+    from lancestat.tables.assessment import assess
+    from lancestat.tables.planner import decide
 
     table = Table("huge", "huge.lance", Location("specs/huge.yml", 1, 1))
     if base is not None:
@@ -146,10 +146,10 @@ def decided(
 def published(base: Snapshot) -> dict[str, str]:
     """Return the manifest entries of a table whose statistics were published at `base`."""
     from lancestat.lake.fingerprint import schema_hash
-    from lancestat.manifest.wire import encode_statistics
-    from lancestat.statistics.column_statistics import column_statistics_of
-    from lancestat.statistics.column_type import column_type
-    from lancestat.statistics.partial import EMPTY_PARTIAL
+    from lancestat.tables.manifest.wire import encode_statistics
+    from lancestat.tables.statistics.column_statistics import column_statistics_of
+    from lancestat.tables.statistics.column_type import column_type
+    from lancestat.tables.statistics.partial import EMPTY_PARTIAL
 
     columns = {}
     for field in base.fields:
@@ -180,8 +180,8 @@ def background(
     """Return the changes that `plan.observe` would gather."""
     from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
-    from lancestat.plan.assessment import TableChanges
-    from lancestat.plan.judgement import TableStatistics
+    from lancestat.tables.assessment import TableChanges
+    from lancestat.tables.judgement import TableStatistics
 
     commits = tuple(Commit(now.version, effect, "Some") for effect in effects)
     groups = tuple(column_groups(now, now.fields))
@@ -232,7 +232,7 @@ def make_published(folder: Path, tiny: bool) -> Measures:
     """Publish statistics and store their partials, as a run would."""
     project, now = seen(folder)
     from lancestat.lake.commit import Landed
-    from lancestat.manifest.publication import Publication, commit
+    from lancestat.tables.manifest.publication import Publication, commit
 
     entries = published(now)
     landed = commit(Publication(now.pin, entries, now.config))

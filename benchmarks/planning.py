@@ -76,7 +76,7 @@ def plans(folder: Path, tiny: bool) -> Measures:
 
 def begin(folder: Path) -> tuple[SparkSession, lancestat.Project]:
     """A warm session, and the project."""
-    from lancestat.spark.session.start import start_session
+    from lancestat.spark.start import start_session
     from lancestat.spec.model import Target
 
     conf = {"spark.sql.warehouse.dir": str(folder / "spark-warehouse")}
@@ -109,7 +109,7 @@ def plan(spark: SparkSession, text: str) -> float:
 
 def record_answers() -> list[float]:
     """Record the seconds of each answer to the JVM from now on; return the growing list."""
-    from lancestat.spark.read.planning_service import PlanningService
+    from lancestat.query.read.planning_service import PlanningService
 
     seconds: list[float] = []
     answer = PlanningService.answer

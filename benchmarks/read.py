@@ -22,8 +22,8 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
-from lancestat.spark.read.arrow_columns import for_spark
-from lancestat.spark.session.start import start_session
+from lancestat.query.read.arrow_columns import for_spark
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 if TYPE_CHECKING:

@@ -48,11 +48,11 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
 
     from lancestat.errors import Location
     from lancestat.lake.history import Effect
-    from lancestat.plan.actions import TableAction
-    from lancestat.plan.assessment import assess
-    from lancestat.plan.planner import NOTHING_STORED, decide
-    from lancestat.spark.analyze.work import jobs, split
+    from lancestat.runs.actions import TableAction
     from lancestat.spec.model import Table
+    from lancestat.tables.analyze.work import jobs, split
+    from lancestat.tables.assessment import assess
+    from lancestat.tables.planner import NOTHING_STORED, decide
 
     now = table_of(FRAGMENTS[tiny][number], COLUMNS[tiny])
     base, index, effects = None, NOTHING_STORED, ()
@@ -90,9 +90,9 @@ def partials(folder: Path, tiny: bool) -> Measures:
     """Encode, decode and merge the partials of a fragment."""
     import pyarrow as pa
 
-    from lancestat.spark.analyze.work import PARTIALS_PER_JOB
-    from lancestat.statistics.kernel import analyze
-    from lancestat.statistics.partial import decode, encode, merge
+    from lancestat.tables.analyze.work import PARTIALS_PER_JOB
+    from lancestat.tables.statistics.kernel import analyze
+    from lancestat.tables.statistics.partial import decode, encode, merge
 
     numbers = range(ROWS[tiny])
     rows = pa.table(

@@ -23,8 +23,8 @@ import lance
 from lineitem import generate, make_parser, write_lance
 from measure import LANCESTAT, process
 
-from lancestat.spark.session.class_archive import find_archive
-from lancestat.spark.session.installation import find_java
+from lancestat.spark.class_archive import find_archive
+from lancestat.spark.installation import find_java
 
 PROJECT = """
 name: benchmark
@@ -55,7 +55,7 @@ def phase(name, action):
     times[name] = time.perf_counter() - began
     return result
 def imported():
-    import lancestat.execution.execute
+    import lancestat.runs.execute
     from lancestat.project import Project
     return Project
 def libraries():

@@ -171,8 +171,8 @@ def full_partials(fragments: int, columns: int) -> Iterator[StoredPartials]:
     import numpy as np
 
     from lancestat.state.values import StoredPartials
-    from lancestat.statistics.partial import ColumnPartial
-    from lancestat.statistics.sketch import REGISTERS, Sketch
+    from lancestat.tables.statistics.partial import ColumnPartial
+    from lancestat.tables.statistics.sketch import REGISTERS, Sketch
 
     random = np.random.default_rng(7)
     for number in range(fragments):

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from lancestat import errors
-    from lancestat.execution.knn_join import knn_join
-    from lancestat.execution.nearest_by import register
+    from lancestat.joins.knn_join import knn_join
+    from lancestat.joins.nearest_by import register
     from lancestat.presentation.explanation import explain
     from lancestat.project import Project
-    from lancestat.spark.read.relation import read_table
+    from lancestat.query.read.relation import read_table
 
 __version__ = "0.1.0"
 __all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_table", "register"]
@@ -18,9 +18,9 @@ __all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_tabl
 _PLACES = {
     "Project": "lancestat.project",
     "explain": "lancestat.presentation.explanation",
-    "knn_join": "lancestat.execution.knn_join",
-    "read_table": "lancestat.spark.read.relation",
-    "register": "lancestat.execution.nearest_by",
+    "knn_join": "lancestat.joins.knn_join",
+    "read_table": "lancestat.query.read.relation",
+    "register": "lancestat.joins.nearest_by",
 }
 
 

@@ -42,20 +42,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-    from lancestat.execution.execute import Execution
-    from lancestat.execution.past_runs import PastRun
-    from lancestat.execution.result import Progress, RunResult, UnfinishedNodes
-    from lancestat.execution.unpublish import UnpublishResult
-    from lancestat.optimizer.table import DeclaredTables
-    from lancestat.plan.actions import Plan
-    from lancestat.plan.observe import Observer
-    from lancestat.plan.plan_store import PlanStore
-    from lancestat.plan.table_status import TableStatus
+    from lancestat.query.read.relation import Attachment
+    from lancestat.query.table import DeclaredTables
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
-    from lancestat.spark.read.relation import Attachment
+    from lancestat.runs.actions import Plan
+    from lancestat.runs.execute import Execution
+    from lancestat.runs.past_runs import PastRun
+    from lancestat.runs.plan_store import PlanStore
+    from lancestat.runs.result import Progress, RunResult, UnfinishedNodes
     from lancestat.state.garbage_collection import GarbageReport
     from lancestat.state.store import LanceState
+    from lancestat.tables.observe import Observer
+    from lancestat.tables.table_status import TableStatus
+    from lancestat.tables.unpublish import UnpublishResult
 
 T = TypeVar("T")
 
@@ -180,7 +180,7 @@ class Project:
         sources, the project is returned unchanged.
         """
         if self._declared.sources:
-            from lancestat.plan.discover import discovered
+            from lancestat.runs.discover import discovered
 
             self.spec = discovered(self._declared)
             redact_logs(self.spec.redactor)
@@ -254,7 +254,7 @@ class Project:
             UsageError: A selector is invalid, or matches nothing.
             StateError: The state cannot be reached.
         """
-        from lancestat.plan.saved import PlanOptions
+        from lancestat.runs.saved import PlanOptions
 
         check_path("path", path)
         self.discover()
@@ -330,7 +330,7 @@ class Project:
             StateError: The state cannot be reached.
             InvalidArgument: `limit` is negative, or no whole number.
         """
-        from lancestat.execution.past_runs import past_runs
+        from lancestat.runs.past_runs import past_runs
 
         check_whole("limit", limit, 0)
         return past_runs(self.state, self.spec.target.name, limit)
@@ -341,7 +341,7 @@ class Project:
         Raises:
             StateError: The state cannot be reached.
         """
-        from lancestat.execution.result import unfinished
+        from lancestat.runs.result import unfinished
 
         names = frozenset(node.name for node in self._discovered().nodes)
         names |= {f"source:{source.label}" for source in self.spec.sources}
@@ -374,7 +374,7 @@ class Project:
             InvalidArgument: An argument is of a wrong kind.
             StateError: The state cannot be reached.
         """
-        from lancestat.execution.result import UnfinishedNodes
+        from lancestat.runs.result import UnfinishedNodes
 
         is_right = unfinished is None or isinstance(unfinished, UnfinishedNodes)
         check("unfinished", unfinished, is_right, "what `unfinished` returns")
@@ -427,7 +427,7 @@ class Project:
         )
         selected = everything
         if columns is not None:
-            from lancestat.plan.named_columns import named_columns
+            from lancestat.tables.named_columns import named_columns
 
             assessment, _ = self._observer.assess(everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
@@ -448,7 +448,7 @@ class Project:
             SparkConnectSession: The target or the process has a Spark Connect session.
             RunError: Spark does not start.
         """
-        from lancestat.spark.session.start import classic_session, optimizer_settings
+        from lancestat.spark.start import classic_session, optimizer_settings
 
         session = classic_session(self.spec.target, "lancestat")
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
@@ -468,7 +468,7 @@ class Project:
         Raises:
             RunError: The session cannot be used.
         """
-        from lancestat.execution.nearest_by import install
+        from lancestat.joins.nearest_by import install
 
         target = self.spec.target
         install(spark, target.scratch, target.storage_options)
@@ -502,9 +502,9 @@ class Project:
             UsageError: A selector is invalid or matches nothing, or there is no such option.
             RunError: The session cannot be used.
         """
-        from lancestat.execution.nearest_by import has_rule
-        from lancestat.spark.read.relation import attach_views
-        from lancestat.spark.session.compiler import compiling
+        from lancestat.joins.nearest_by import has_rule
+        from lancestat.query.read.relation import attach_views
+        from lancestat.spark.compiler import compiling
 
         check_session("spark", spark)
         self._discovered()
@@ -530,13 +530,13 @@ class Project:
         Raises:
             RunError: The session cannot be used.
         """
-        from lancestat.spark.read.relation import Attachment
+        from lancestat.query.read.relation import Attachment
 
         check_session("spark", spark)
         wanted = tuple(self._declared.target.catalogs)
         if not wanted:
             return Attachment(())
-        from lancestat.spark.read.session_catalogs import attach_catalogs
+        from lancestat.query.read.session_catalogs import attach_catalogs
 
         self._discovered()
         attached = attach_catalogs(spark, self._declared_tables, wanted)
@@ -557,14 +557,14 @@ class Project:
         Raises:
             RunError: The session cannot be used.
         """
-        from lancestat.spark.read.session_catalogs import detach
+        from lancestat.query.read.session_catalogs import detach
 
         views = [table.name for table in self.spec.tables]
         detach(spark, tuple(self._declared.target.catalogs), views)
 
     @property
     def _declared_tables(self) -> DeclaredTables:
-        from lancestat.optimizer.table import DeclaredTables
+        from lancestat.query.table import DeclaredTables
 
         return DeclaredTables(self.spec, self.state, self._clock)
 
@@ -578,8 +578,8 @@ class Project:
             UsageError: The table is not declared.
             LancestatError: The dataset cannot be opened.
         """
-        from lancestat.plan.table_status import table_status
         from lancestat.report.gather import fragment_coverage
+        from lancestat.tables.table_status import table_status
 
         assessment, changes = self._observer.assess(self._table(table))
         covered = fragment_coverage(assessment, changes.index).columns
@@ -667,7 +667,7 @@ class Project:
         Raises:
             UsageError: A selector is invalid, or matches nothing.
         """
-        from lancestat.execution.unpublish import unpublish
+        from lancestat.tables.unpublish import unpublish
 
         self.discover()
         return unpublish(self.spec, self.nodes(select, exclude), dry_run=dry_run)
@@ -682,8 +682,8 @@ class Project:
             StateError: The state cannot be reached.
             RunError: A scratch root cannot be listed.
         """
-        from lancestat.execution.garbage_collection import collect_garbage
         from lancestat.report.site.build import clear_drafts
+        from lancestat.runs.garbage_collection import collect_garbage
 
         self._discovered()
         if not dry_run:
@@ -710,14 +710,14 @@ class Project:
         return self._observer_for(None)
 
     def _observer_for(self, session: SparkSession | None) -> Observer:
-        from lancestat.plan.observe import Observer
-        from lancestat.scratch.layouts import LayoutStore
-        from lancestat.spark.knn.scratch_root import known_roots
-        from lancestat.spark.session.choice import (
+        from lancestat.joins.scratch.layouts import LayoutStore
+        from lancestat.joins.spark.scratch_root import known_roots
+        from lancestat.spark.choice import (
             in_process_bytes,
             joins_by_nearest_by,
             start_seconds,
         )
+        from lancestat.tables.observe import Observer
 
         target = self.spec.target
         # The first is the one that a run of this target uses.
@@ -734,7 +734,7 @@ class Project:
 
     @property
     def _plan_store(self) -> PlanStore:
-        from lancestat.plan.plan_store import PlanStore
+        from lancestat.runs.plan_store import PlanStore
 
         return PlanStore(self._observer, self.nodes, __version__)
 
@@ -746,8 +746,8 @@ class Project:
         session: SparkSession | None,
         ends_process: bool,
     ) -> Execution:
-        from lancestat.execution.execute import Execution
-        from lancestat.execution.result import SilentProgress
+        from lancestat.runs.execute import Execution
+        from lancestat.runs.result import SilentProgress
 
         check_whole("threads", threads, 1)
         if session is not None:
@@ -779,7 +779,7 @@ def _check_loading(project_dir: object, target: object, vars: object) -> None:
 
 
 def _check_plan(plan: object, select: object, exclude: object) -> None:
-    from lancestat.plan.actions import Plan
+    from lancestat.runs.actions import Plan
 
     hint = f"select={plan!r}" if isinstance(plan, str) else None
     is_right = plan is None or isinstance(plan, Plan)

@@ -1,4 +1,4 @@
-"""The documents name existing files, links, rooms, commands, options, keys and words."""
+"""The documents name existing files, links, packages, commands, options, keys and words."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import yaml
 from lancestat.cli.command import Command
 from lancestat.cli.failure import ExitCode
 from lancestat.cli.main import COMMANDS
-from lancestat.manifest import wire
-from lancestat.manifest.guard import GuardReason
-from lancestat.optimizer.aggregates import PushDownReason
-from lancestat.optimizer.explanation import PruningReason
-from lancestat.optimizer.table import (
+from lancestat.query.aggregates import PushDownReason
+from lancestat.query.explanation import PruningReason
+from lancestat.query.table import (
     ALLOW_STALE,
     ENABLED,
     OWN_SPARK_PREFIX,
     PUSHDOWN,
     SPARK_PREFIX,
 )
-from lancestat.plan.actions import Reason
 from lancestat.review.values import Risk
+from lancestat.runs.actions import Reason
+from lancestat.tables.manifest import wire
+from lancestat.tables.manifest.guard import GuardReason
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(
@@ -101,11 +101,11 @@ def test_paths_that_are_named_exist(page: str) -> None:
     assert not missing, f"{page} names {missing}"
 
 
-def test_the_rooms_are_the_layers_of_the_import_contract() -> None:
+def test_the_packages_are_the_layers_of_the_import_contract() -> None:
     layers = text_of("pyproject.toml").split("layers = [")[1].split("]")[0]
-    section = text_of("ARCHITECTURE.md").split("## Rooms")[1].split("\n## ")[0]
-    rooms = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
-    assert [f"lancestat.{room}" for room in rooms] == re.findall(r'"([\w.]+)"', layers)
+    section = text_of("ARCHITECTURE.md").split("## Packages")[1].split("\n## ")[0]
+    packages = re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+    assert [f"lancestat.{package}" for package in packages] == re.findall(r'"([\w.]+)"', layers)
 
 
 def test_the_command_line_page_lists_every_command_in_the_order_of_the_help() -> None:

@@ -18,12 +18,12 @@ from lancestat.formats import (
     size,
     visible,
 )
-from lancestat.manifest.guard import GuardReason
-from lancestat.plan.actions import Reason
-from lancestat.plan.node_result import Status
 from lancestat.report.values import Health
+from lancestat.runs.actions import Reason
+from lancestat.runs.node_result import Status
 from lancestat.spec.declaration import Risk
 from lancestat.spec.model import Policy, StaleBounds
+from lancestat.tables.manifest.guard import GuardReason
 
 PACKAGE = Path(__file__).parents[1] / "lancestat"
 

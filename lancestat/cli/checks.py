@@ -18,15 +18,15 @@ from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
 from lancestat.lake.open import observe_dataset
-from lancestat.plan.locate import located
 from lancestat.presentation.views import Check
+from lancestat.query import warm_up
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark import warm_up
-from lancestat.spark.session.choice import uses_package
-from lancestat.spark.session.class_archive import find_archive, user_sharing_option
-from lancestat.spark.session.installation import find_java
-from lancestat.spark.session.package import require_same_versions
-from lancestat.spark.session.start import is_connect, running_session, start_session
+from lancestat.runs.locate import located
+from lancestat.spark.choice import uses_package
+from lancestat.spark.class_archive import find_archive, user_sharing_option
+from lancestat.spark.installation import find_java
+from lancestat.spark.package import require_same_versions
+from lancestat.spark.start import is_connect, running_session, start_session
 from lancestat.spec.model import tables_of
 from lancestat.spec.source import is_stand_in
 
@@ -131,7 +131,7 @@ def check_spark(target: Target) -> Check:
         running = running_session()
         session = running or start_session(target, "lancestat debug")
         # The modules of Spark load only here.
-        from lancestat.spark.session.jobs import jobs_of
+        from lancestat.spark.jobs import jobs_of
 
         place = "Spark Connect" if is_connect(session) else session.sparkContext.master
         version = f"{session.version} at {place}"

@@ -20,8 +20,8 @@ from lancestat.redact import Audience
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from lancestat.execution.result import Progress, RunResult
     from lancestat.project import Project
+    from lancestat.runs.result import Progress, RunResult
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -274,8 +274,8 @@ def run_nodes(
         execute: Runs the nodes, and passes on their progress.
     """
     from lancestat.cli.progress import progress_display
-    from lancestat.execution.result import RunInterrupted
     from lancestat.presentation.report_views import run_view
+    from lancestat.runs.result import RunInterrupted
 
     try:
         with progress_display(quiet=invocation.quiet) as progress:

@@ -10,12 +10,12 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from lancestat.execution.result import Progress, SilentProgress, TableProgress
 from lancestat.formats import count, instant, large, size, visible
-from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.stages import ExtendLayout, LayOut, Probe, ReuseLayout, StageProgress
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.report.node_facts import NodeRunFigures, node_run
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import Progress, SilentProgress, TableProgress
+from lancestat.runs.stages import ExtendLayout, LayOut, Probe, ReuseLayout, StageProgress
 
 if TYPE_CHECKING:
     import rich.progress as bars

@@ -6,12 +6,7 @@ import os
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
-from lancestat.execution.result import RunResult
-from lancestat.execution.unpublish import UnpublishResult
 from lancestat.formats import escape_commands, visible
-from lancestat.plan.actions import Plan
-from lancestat.plan.node_result import planned
-from lancestat.plan.table_status import TableStatus
 from lancestat.presentation.diff_view import diff_view
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.plan_view import plan_view
@@ -31,7 +26,12 @@ from lancestat.report.rows import (
 )
 from lancestat.report.values import ProjectReport
 from lancestat.review.values import Diff
+from lancestat.runs.actions import Plan
+from lancestat.runs.node_result import planned
+from lancestat.runs.result import RunResult
 from lancestat.state.garbage_collection import GarbageReport
+from lancestat.tables.table_status import TableStatus
+from lancestat.tables.unpublish import UnpublishResult
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,9 +13,9 @@ from lancestat.formats import count
 from lancestat.presentation.display import view_of
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView
+from lancestat.query.read.relation import planning_service
+from lancestat.query.sql.explain import PlanExplanation, explain_frame
 from lancestat.redact import Audience, Redactor, secret_environment
-from lancestat.spark.read.relation import planning_service
-from lancestat.spark.sql.explain import PlanExplanation, explain_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

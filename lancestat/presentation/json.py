@@ -44,10 +44,10 @@ from lancestat.presentation.views import (
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
-    from lancestat.execution.past_runs import PastRun
-    from lancestat.plan.actions import SourceFindings
     from lancestat.report.node_facts import NodeStatus
     from lancestat.report.values import JoinReport, NodeRunReport, TableReport
+    from lancestat.runs.actions import SourceFindings
+    from lancestat.runs.past_runs import PastRun
     from lancestat.spec.model import Freshness, Node
 
 FORMAT_VERSION = 1

@@ -10,8 +10,10 @@ from itertools import groupby
 from typing_extensions import assert_never
 
 from lancestat.formats import count, duration, large, size
-from lancestat.knn.work import Scope
-from lancestat.plan.actions import (
+from lancestat.joins.search.work import Scope
+from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
+from lancestat.redact import redact_line
+from lancestat.runs.actions import (
     Action,
     JoinAction,
     Plan,
@@ -22,9 +24,8 @@ from lancestat.plan.actions import (
     join_figures,
     table_figures,
 )
-from lancestat.plan.coverage import Coverage
-from lancestat.plan.node_result import planned
-from lancestat.plan.stages import (
+from lancestat.runs.node_result import planned
+from lancestat.runs.stages import (
     CommitResult,
     ExtendLayout,
     GroupRows,
@@ -43,10 +44,9 @@ from lancestat.plan.stages import (
     RunsOn,
     TableStage,
 )
-from lancestat.presentation.views import SYMBOLS, ActionView, PlanView
-from lancestat.redact import redact_line
 from lancestat.spec.catalog import shown_uri
 from lancestat.spec.model import Policy
+from lancestat.tables.coverage import Coverage
 
 
 def plan_view(plan: Plan, policies: Mapping[str, Policy]) -> PlanView:

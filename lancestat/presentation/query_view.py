@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 
 from lancestat.formats import visible
 from lancestat.presentation.views import QueryColumn, QueryView
-from lancestat.spark.sql.query import Array, Map, QueryResult, ResultValue, Scalar, Shape, Struct
+from lancestat.query.sql.query import Array, Map, QueryResult, ResultValue, Scalar, Shape, Struct
 
 _EPOCH = datetime(1970, 1, 1)
 _NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})

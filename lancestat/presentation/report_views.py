@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count, large
-from lancestat.plan.actions import gone_words
-from lancestat.plan.node_result import Status
 from lancestat.presentation.views import (
     PastRunView,
     RunsView,
@@ -26,14 +24,16 @@ from lancestat.report.node_facts import (
     status_figures,
 )
 from lancestat.report.rows import STATISTICS, statistics_rows
+from lancestat.runs.actions import gone_words
+from lancestat.runs.node_result import Status
 
 if TYPE_CHECKING:
-    from lancestat.execution.past_runs import PastRun
-    from lancestat.execution.result import RunResult
-    from lancestat.plan.table_status import TableStatus
     from lancestat.report.site.build import Site
     from lancestat.report.values import ProjectReport
+    from lancestat.runs.past_runs import PastRun
+    from lancestat.runs.result import RunResult
     from lancestat.spec.model import ProjectSpec
+    from lancestat.tables.table_status import TableStatus
 
 
 def show_view(status: TableStatus) -> ShowView:

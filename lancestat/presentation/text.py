@@ -41,7 +41,7 @@ from lancestat.presentation.views import (
 from lancestat.redact import redact_line
 
 if TYPE_CHECKING:
-    from lancestat.manifest.wire import PublishedColumn
+    from lancestat.tables.manifest.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
 

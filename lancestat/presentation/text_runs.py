@@ -12,7 +12,7 @@ from lancestat.presentation.text_plan import node_lines
 from lancestat.presentation.views import PastRunView, RunsView
 
 if TYPE_CHECKING:
-    from lancestat.execution.past_runs import PastRun
+    from lancestat.runs.past_runs import PastRun
 
 _TONES = {"success": "success", "error": "error", "interrupted": "refresh", "running": "title"}
 # How much of an id is shown: enough to name one run of very many.

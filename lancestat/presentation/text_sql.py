@@ -11,10 +11,10 @@ from lancestat.presentation.terminal import cell_width, fitting_columns, paint, 
 from lancestat.presentation.views import ExplanationView, QueryView
 
 if TYPE_CHECKING:
-    from lancestat.optimizer.aggregates import PushDown
-    from lancestat.optimizer.estimates import ColumnEstimate
-    from lancestat.optimizer.explanation import Explanation
-    from lancestat.spark.sql.explain import Operator, PlanExplanation, ScanLine
+    from lancestat.query.aggregates import PushDown
+    from lancestat.query.estimates import ColumnEstimate
+    from lancestat.query.explanation import Explanation
+    from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 
 _WIDEST_CELL = 60
 _WIDEST_FILTERS = 4

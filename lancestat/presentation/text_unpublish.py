@@ -12,7 +12,7 @@ from lancestat.presentation.text_plan import SKIPS_LISTED, folded, indented
 from lancestat.presentation.views import UnpublishView
 
 if TYPE_CHECKING:
-    from lancestat.plan.unpublish import UnpublishedNode
+    from lancestat.tables.unpublish_plan import UnpublishedNode
 
 _SYMBOLS = {"unpublish": "-", "skip": ".", "blocked": "!"}
 _TONES = {"unpublish": "refresh", "skip": "skip", "blocked": "blocked"}

@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from lancestat.errors import LancestatError
-    from lancestat.execution.past_runs import PastRun
-    from lancestat.execution.unpublish import UnpublishResult
-    from lancestat.plan.actions import SourceFindings
-    from lancestat.plan.node_result import NodeResult
-    from lancestat.plan.table_status import TableStatus
+    from lancestat.query.sql.explain import PlanExplanation
     from lancestat.report.node_facts import NodeRunFigures, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
     from lancestat.review.comment import CommentResult
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
-    from lancestat.spark.sql.explain import PlanExplanation
+    from lancestat.runs.actions import SourceFindings
+    from lancestat.runs.node_result import NodeResult
+    from lancestat.runs.past_runs import PastRun
     from lancestat.spec.model import Node, Source
     from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.tables.table_status import TableStatus
+    from lancestat.tables.unpublish import UnpublishResult
 
 
 class InitView(NamedTuple):

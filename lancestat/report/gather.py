@@ -12,17 +12,13 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lancestat.errors import LakeError, LancestatError, SpecError
+from lancestat.joins.counts import UNMEASURED
+from lancestat.joins.observe import join_dependencies
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
-from lancestat.optimizer.groups import load_groups
-from lancestat.plan.actions import Action, Reason
-from lancestat.plan.assessment import TableAssessment
-from lancestat.plan.coverage import cover
-from lancestat.plan.join_observe import join_dependencies
-from lancestat.plan.observe import ObservedPlan, Observer, stored_groups
-from lancestat.plan.table_status import table_status
+from lancestat.query.groups import load_groups
 from lancestat.redact import Audience, Redactor
 from lancestat.report.health import (
     Problem,
@@ -49,14 +45,18 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
+from lancestat.runs.actions import Action, Reason
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, tables_of
 from lancestat.spec.redaction import redacted_node
 from lancestat.state.identity import plain_key, table_identity
-from lancestat.state.join_counts import UNMEASURED
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader
-from lancestat.statistics.histogram import Histogram, equi_height
-from lancestat.statistics.partial import ColumnPartial
+from lancestat.tables.assessment import TableAssessment
+from lancestat.tables.coverage import cover
+from lancestat.tables.observe import ObservedPlan, Observer, stored_groups
+from lancestat.tables.statistics.histogram import Histogram, equi_height
+from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.table_status import table_status
 
 
 @dataclass(frozen=True, slots=True)

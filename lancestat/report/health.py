@@ -9,13 +9,13 @@ from math import floor
 
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
-from lancestat.plan.actions import STATE_LACKS
-from lancestat.plan.assessment import TableAssessment
-from lancestat.plan.node_result import Status
-from lancestat.plan.table_status import TableStatus
+from lancestat.joins.counts import Accuracy
 from lancestat.report.values import Health, NodeRunReport
+from lancestat.runs.actions import STATE_LACKS
+from lancestat.runs.node_result import Status
 from lancestat.spec.model import Freshness, KnnJoin, Publish
-from lancestat.state.join_counts import Accuracy
+from lancestat.tables.assessment import TableAssessment
+from lancestat.tables.table_status import TableStatus
 
 _NAMES_LISTED = 5
 # Rows without neighbours that grow so many times are reported.

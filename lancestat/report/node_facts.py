@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from lancestat.formats import count, duration, large, roughly, share, size, spoken, visible
-from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import ENDED_AS, NOT_BEGUN, NodeResult, Status
-from lancestat.plan.table_status import TableStatus
 from lancestat.redact import redact_line
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
+from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node_result import ENDED_AS, NOT_BEGUN, NodeResult, Status
+from lancestat.tables.table_status import TableStatus
 
 
 @dataclass(frozen=True, slots=True)

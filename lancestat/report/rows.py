@@ -8,13 +8,13 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum
-from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult
-from lancestat.plan.table_status import TableStatus
+from lancestat.joins.counts import Accuracy, JoinCounts
 from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
-from lancestat.state.join_counts import Accuracy, JoinCounts
+from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node_result import NodeResult
 from lancestat.state.values import NodeOutcome, StateReader
-from lancestat.statistics.column_statistics import BOUNDS_FIRST
+from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
+from lancestat.tables.table_status import TableStatus
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -10,13 +10,13 @@ from datetime import datetime
 from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum
-from lancestat.plan.actions import SourceFindings
-from lancestat.plan.node_result import NodeResult
-from lancestat.plan.table_status import TableStatus
 from lancestat.redact import EMPTY_REDACTOR, Redactor
+from lancestat.runs.actions import SourceFindings
+from lancestat.runs.node_result import NodeResult
 from lancestat.spec.model import KnnJoin, Table
 from lancestat.state.values import JoinRecord
-from lancestat.statistics.histogram import Histogram
+from lancestat.tables.statistics.histogram import Histogram
+from lancestat.tables.table_status import TableStatus
 
 
 class Health(StringEnum):

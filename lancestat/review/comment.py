@@ -13,11 +13,11 @@ from urllib.parse import quote
 from lancestat.errors import CommentError, GitHubAnswerInvalid, GitHubNotConfigured, InDoubt
 from lancestat.formats import StringEnum
 from lancestat.redact import redact_line
+from lancestat.review.github import ATTEMPTS
 from lancestat.review.values import NO_CHANGES
-from lancestat.vcs.github import ATTEMPTS
 
 if TYPE_CHECKING:
-    from lancestat.vcs.github import GitHub
+    from lancestat.review.github import GitHub
 
 _REPOSITORY = re.compile(r"(?!\.)[\w.\-]+/(?!\.\.?$)[\w.\-]+", re.ASCII)
 

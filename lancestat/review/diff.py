@@ -10,7 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lancestat.errors import ForeignState
-from lancestat.plan.discover import without_stand_ins
+from lancestat.joins.review import JoinChange
 from lancestat.review.evidence import (
     Evidence,
     gather,
@@ -18,7 +18,6 @@ from lancestat.review.evidence import (
     trusted_uris,
     withheld_reason,
 )
-from lancestat.review.join_diff import JoinChange
 from lancestat.review.links import file_links
 from lancestat.review.mask import Mask
 from lancestat.review.properties import (
@@ -40,8 +39,8 @@ from lancestat.review.sources import (
     with_sources,
     without_defaults,
 )
-from lancestat.review.table_diff import TableChange
 from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
+from lancestat.runs.discover import without_stand_ins
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, NodeKind, ProjectSpec, Table
@@ -49,6 +48,7 @@ from lancestat.spec.selection import select_on_either
 from lancestat.state.identity import canonical_uri
 from lancestat.state.store import open_state
 from lancestat.state.values import StateReader
+from lancestat.tables.review import TableChange
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,23 +11,23 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError, SpecError
+from lancestat.joins.observe import read_uris
+from lancestat.joins.sides import datasets_of
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.plan.assessment import TableAssessment, assess
-from lancestat.plan.coverage import cover
-from lancestat.plan.join_observe import read_uris
-from lancestat.plan.join_sides import datasets_of
-from lancestat.plan.locate import located_uris
-from lancestat.plan.planner import skip_if_current
 from lancestat.review.mask import Mask
+from lancestat.runs.locate import located_uris
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
 from lancestat.state.identity import covered_keys, plain_keys, quantile_key, table_identity
 from lancestat.state.values import JoinRecord, PartialIndex, StateReader, TableRecord
+from lancestat.tables.assessment import TableAssessment, assess
+from lancestat.tables.coverage import cover
+from lancestat.tables.planner import skip_if_current
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 from lancestat.errors import UsageError
+from lancestat.review.git import Repository
 from lancestat.review.source import Side, Sides
 from lancestat.spec.files import work_tree
-from lancestat.vcs.git import Repository
 
 _SERVER = re.compile(r"https?://[a-z0-9.\-]+(?::\d+)?", re.ASCII | re.IGNORECASE)
 _PROJECT = re.compile(r"[\w.\-]+(?:/[\w.\-]+)+", re.ASCII)

@@ -7,13 +7,10 @@ from dataclasses import dataclass, field, replace
 
 from lancestat.errors import LakeError
 from lancestat.formats import count
-from lancestat.plan.discover import FoundTable, found_tables, listed_places
-from lancestat.plan.locate import located_uris
 from lancestat.redact import Origin
 from lancestat.review.evidence import Evidence, has_same_options
 from lancestat.review.mask import Mask
 from lancestat.review.properties import Properties
-from lancestat.review.table_diff import TableChange
 from lancestat.review.values import (
     Findings,
     Property,
@@ -22,11 +19,14 @@ from lancestat.review.values import (
     RiskNote,
     TablesChange,
 )
+from lancestat.runs.discover import FoundTable, found_tables, listed_places
+from lancestat.runs.locate import located_uris
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import TableName
 from lancestat.spec.model import Node, ProjectSpec, Source, Table
 from lancestat.spec.source import DEFAULT_NAME, is_source
 from lancestat.state.identity import canonical_uri
+from lancestat.tables.review import TableChange
 
 _NAMED = 8
 _MEANING = ("catalog", "uri", "include", "exclude", "name")

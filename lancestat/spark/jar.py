@@ -7,14 +7,14 @@ from pathlib import Path
 
 from lancestat.errors import JarNotWritten
 from lancestat.lake.temporary_files import temporary_folder
-from lancestat.spark.session.compiler import EXTENSION_NAME, write_jar
-from lancestat.spark.session.start import (
+from lancestat.spark.compiler import EXTENSION_NAME, write_jar
+from lancestat.spark.start import (
     require_classic,
     running_session,
     start_session,
     stop_session,
 )
-from lancestat.spark.session.versions import has_nearest_by_join
+from lancestat.spark.versions import has_nearest_by_join
 from lancestat.spec.model import Target
 
 

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.predicates.filter import string_literal
+from lancestat.query.predicates.filter import string_literal
 from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
-from lancestat.statistics.partial import ColumnPartial, decode, encode
+from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from lancestat import codec
 from lancestat.codec import Instant
+from lancestat.joins.counts import JOIN_MEASURES
 from lancestat.state.identity import join_identity
-from lancestat.state.join_counts import JOIN_MEASURES
 from lancestat.state.values import JoinRecord, NodeRun, RunRecord, TableRecord
 
 if TYPE_CHECKING:

@@ -11,13 +11,13 @@ from datetime import datetime
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from lancestat.predicates.filter import string_literal
+from lancestat.query.predicates.filter import string_literal
 from lancestat.state.grouping import Group, block_digest, slices
 from lancestat.state.partials import table_filter, tables_filter
 from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable, commit_order
 from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
-from lancestat.statistics.partial import decode, encode
+from lancestat.tables.statistics.partial import decode, encode
 
 if TYPE_CHECKING:
     import pyarrow as pa

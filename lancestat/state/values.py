@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lancestat.codec import Instant
+from lancestat.joins.counts import UNMEASURED, Accuracy, JoinCounts, JoinGroups
+from lancestat.joins.distances import JoinDistances
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.state.join_counts import UNMEASURED, Accuracy, JoinCounts, JoinGroups
-from lancestat.state.join_distances import JoinDistances
-from lancestat.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.partial import ColumnPartial
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,16 +16,16 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import UnannouncedVersion
-from lancestat.knn.work import OutputFormat, OutputState
+from lancestat.joins.output import result as output
+from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.catalogs import LocatedTable, declare
-from lancestat.output import result as output
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import served
 from tests.catalogs.shops import SERVING, Shop
 from tests.catalogs.test_managed import KILLED as KILLED_RUN
 from tests.catalogs.test_managed import REPOSITORY, shop
 from tests.interpreted import short_lived
-from tests.knn.results import SCHEMA, rows, table
+from tests.joins.search.results import SCHEMA, rows, table
 
 __all__ = ["shop"]
 

@@ -24,9 +24,9 @@ from lancestat.lake import catalog_client
 from lancestat.lake.catalog_answers import AnswerError, check_description, names_in, token_in
 from lancestat.lake.catalog_client import client_of
 from lancestat.lake.catalogs import LocatedTable, locate, tables_at
-from lancestat.optimizer.named_tables import NamedTables
-from lancestat.optimizer.table import DeclaredTables
 from lancestat.project import Project
+from lancestat.query.named_tables import NamedTables
+from lancestat.query.table import DeclaredTables
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.liar import Answer, Lie, Question, liar
 from tests.catalogs.shops import Shop, rows

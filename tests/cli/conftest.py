@@ -10,14 +10,14 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.errors import Location
-from lancestat.execution.result import Progress, RunResult
-from lancestat.plan.actions import Plan
-from lancestat.plan.table_status import TableStatus
 from lancestat.project import Project
+from lancestat.runs.actions import Plan
+from lancestat.runs.result import Progress, RunResult
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.spec.selection import select as select_nodes
 from lancestat.state.garbage_collection import GarbageReport
-from tests.plan.plans import plan as make_plan
+from lancestat.tables.table_status import TableStatus
+from tests.tables.plans import plan as make_plan
 
 Lancestat = Callable[..., Result]
 

@@ -6,14 +6,14 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import DatasetMissing, Location
-from lancestat.manifest.wire import PublishedColumn
-from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import TableStatus
+from lancestat.joins.counts import JoinCounts
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
+from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
-from lancestat.state.join_counts import JoinCounts
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
+from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.table_status import TableStatus
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 PLACE = Location("specs/shop.yml", 1, 1)

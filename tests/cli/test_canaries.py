@@ -13,10 +13,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.execution.evaluator import NodeEnded
-from lancestat.execution.scheduler import NodeMessages, RunRecorder
-from lancestat.plan.node_result import failed, planned
 from lancestat.project import Project
+from lancestat.runs.evaluator import NodeEnded
+from lancestat.runs.node_result import failed, planned
+from lancestat.runs.scheduler import NodeMessages, RunRecorder
 from lancestat.spec.digest import node_digest
 from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write

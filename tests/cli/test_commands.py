@@ -10,16 +10,16 @@ import pytest
 from lancestat import __version__
 from lancestat.cli.failure import Terminated
 from lancestat.errors import DatasetMissing, Location
-from lancestat.execution.result import RunInterrupted, RunResult
-from lancestat.manifest.wire import PublishedColumn
-from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status, failed, interrupted
-from lancestat.plan.table_status import TableStatus
+from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
+from lancestat.runs.result import RunInterrupted, RunResult
 from lancestat.state.garbage_collection import GarbageReport
-from lancestat.state.join_counts import Accuracy, JoinCounts
+from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.table_status import TableStatus
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
-from tests.plan.plans import blocked, plan, refresh, restamp, skip
+from tests.tables.plans import blocked, plan, refresh, restamp, skip
 
 
 def test_list_shows_kind_tags_and_place(

@@ -19,7 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.presentation.views import Check
 from lancestat.project import Project
-from lancestat.spark.session.installation import Java
+from lancestat.spark.installation import Java
 from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from tests.execution.joined import vectors
+from tests.joins.joined import vectors
 
 HEAVY = (
     "pyspark",
@@ -112,11 +112,11 @@ def test_only_runs_and_queries_load_spark_or_search_libraries(shop: Path) -> Non
         codes=[0, 0, 0, 1, 0, 0, 0],
     )
     assert validated.isdisjoint({"lance", "pyarrow", "numpy"})
-    assert "lancestat.plan.join_planner" in planned
-    assert "lancestat.plan.table_status" in shown
+    assert "lancestat.joins.planner" in planned
+    assert "lancestat.tables.table_status" in shown
     assert "lancestat.report.gather" in judged
     assert "lancestat.report.site.build" in written
     assert "lancestat.state.garbage_collection" in collected
-    assert "lancestat.execution.unpublish" in removed
+    assert "lancestat.tables.unpublish" in removed
     assert removed.isdisjoint({"faiss", "pyspark", "py4j", "polars"})
     assert collected.isdisjoint({"faiss", "pyspark", "py4j", "polars"})

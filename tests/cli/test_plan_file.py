@@ -10,13 +10,13 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.execution.result import RunResult
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import RunResult
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
-from tests.execution.test_project import run_locally
-from tests.execution.world import orders, write_project
+from tests.runs.test_project import run_locally
+from tests.runs.world import orders, write_project
 
 FINISHED = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 

@@ -153,7 +153,7 @@ def test_interrupted_runs_report_it_and_the_next_one_finishes(shop: Path) -> Non
 SLOW_ON_SPARK = """
 import sys
 from lancestat.cli.main import main
-from lancestat.spark.session import jobs
+from lancestat.spark import jobs
 run, mark = jobs.ClassicJobs.run, sys.argv[1]
 def waiting(self, task, items, listener=None):
     def slow(part):
@@ -170,12 +170,12 @@ main()
 HANGING = """
 import sys, threading
 from lancestat.cli.main import main
-from lancestat.spark.analyze.scan_task import ScanTask
+from lancestat.tables.analyze.scan_task import ScanTask
 from pathlib import Path
 mark = sys.argv[1]
 def hang(task, part):
     # As reading does: it loads Polars, which handles SIGINT, too.
-    import lancestat.statistics.kernel
+    import lancestat.tables.statistics.kernel
     Path(mark).touch()
     threading.Event().wait(60)
 ScanTask.read = hang

@@ -13,11 +13,11 @@ from rich.progress import TextColumn
 
 from lancestat.cli.progress import LineProgress, TerminalProgress, progress_display, stage_text
 from lancestat.errors import DatasetMissing
-from lancestat.execution.result import SilentProgress, TableProgress
-from lancestat.knn.cost_model import Strategy
-from lancestat.knn.work import OutputFormat, Scope
-from lancestat.plan.node_result import NodeResult, Status, failed, interrupted
-from lancestat.plan.stages import (
+from lancestat.joins.search.cost_model import Strategy
+from lancestat.joins.search.work import OutputFormat, Scope
+from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
+from lancestat.runs.result import SilentProgress, TableProgress
+from lancestat.runs.stages import (
     CommitResult,
     JoinStage,
     LayOut,

@@ -13,12 +13,12 @@ from click.testing import Result
 
 from lancestat import Project
 from lancestat.errors import DatasetMissing, UnknownRun
-from lancestat.execution.past_runs import PastRun, past_run
-from lancestat.plan.node_result import NodeResult, Status, failed, interrupted
+from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
+from lancestat.runs.past_runs import PastRun, past_run
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden
-from tests.execution.world import write_project
+from tests.runs.world import write_project
 
 DONE = NodeResult(
     "orders",

@@ -12,10 +12,10 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.manifest.wire import NEWEST_FRAGMENT, WRITER
 from lancestat.presentation.report_views import show_view
 from lancestat.project import Project
 from lancestat.report.rows import statistics_rows
+from lancestat.tables.manifest.wire import NEWEST_FRAGMENT, WRITER
 from tests.canaries import seen
 from tests.cli.conftest import Lancestat
 

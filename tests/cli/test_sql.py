@@ -10,15 +10,14 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.optimizer.aggregates import PushDown, PushDownReason
-from lancestat.optimizer.estimates import ColumnEstimate, Histogram, HistogramBin
-from lancestat.optimizer.explanation import Explanation, Pruning, PruningReason
 from lancestat.presentation.query_view import json_value, query_view
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView, QueryView
-from lancestat.spark.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
-from lancestat.spark.sql.query import (
+from lancestat.query.aggregates import PushDown, PushDownReason
+from lancestat.query.estimates import ColumnEstimate, Histogram, HistogramBin
+from lancestat.query.explanation import Explanation, Pruning, PruningReason
+from lancestat.query.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
+from lancestat.query.sql.query import (
     Array,
     Map,
     QueryResult,
@@ -27,6 +26,7 @@ from lancestat.spark.sql.query import (
     Scalar,
     Struct,
 )
+from lancestat.tables.manifest.guard import GuardReason, Verdict
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden
 

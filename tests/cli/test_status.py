@@ -19,7 +19,7 @@ from lancestat.spec.model import ProjectSpec
 from tests.cli.conftest import FakeProject, Lancestat, spec
 from tests.cli.statuses import NOW, SHOWN, every_kind, join, table
 from tests.conftest import Golden
-from tests.execution.world import orders, write_project
+from tests.runs.world import orders, write_project
 
 
 @dataclass

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden
-from tests.execution.world import orders, write_project
+from tests.runs.world import orders, write_project
 
 JOINS = (
     "knn_joins: [{name: near, left: {lance: a.lance, vector: v, select: [id]},"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import lancestat
-from lancestat.spark.session.versions import has_python_sources
+from lancestat.spark.versions import has_python_sources
 
 
 def main(folder: str, root: str) -> None:

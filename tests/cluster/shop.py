@@ -15,11 +15,11 @@ import pyarrow as pa
 from pyarrow.fs import FileSelector
 
 from tests.cluster.standalone import Standalone, lancestat
-from tests.execution.world import orders
 from tests.integration import faulty_daemon
 from tests.integration.faulty_daemon import Faults
 from tests.integration.knn_oracle import Row, Vector, awkward, joined, table
 from tests.integration.object_store import ACCESS_KEY, HOST, SECRET_KEY, ObjectStore
+from tests.runs.world import orders
 
 ORDERS, LEFTS, RIGHTS, K = 1200, 60, 240, 3
 CREDENTIALS = {"KEY_ID": ACCESS_KEY, "SECRET": SECRET_KEY}

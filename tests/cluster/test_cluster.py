@@ -11,10 +11,10 @@ import pytest
 
 from tests.cluster.shop import CREDENTIALS, ORDERS, expected, open_shop
 from tests.cluster.standalone import Standalone, lancestat, python, running_cluster
-from tests.execution.world import orders
 from tests.integration.faulty_daemon import REPOSITORY
 from tests.integration.knn_oracle import assert_same
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+from tests.runs.world import orders
 
 __all__ = ["object_store"]
 

@@ -6,7 +6,7 @@ import lance
 import lance_namespace
 import pytest
 
-from lancestat.plan.discover import unlisted_errors
+from lancestat.runs.discover import unlisted_errors
 from tests.discovery.catalogs import ROWS
 from tests.discovery.conftest import Lancestat, Write
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store

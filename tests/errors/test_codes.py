@@ -21,7 +21,7 @@ from lancestat.errors import (
     error_classes,
 )
 from lancestat.errors.reference import PAGE, reference
-from lancestat.spark.session.failure import WorkerError, carried_error
+from lancestat.spark.failure import WorkerError, carried_error
 
 TOP = Path(__file__).parents[2]
 PACKAGE = TOP / "lancestat"

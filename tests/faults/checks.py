@@ -14,10 +14,10 @@ import lance
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.manifest.guard import judge
-from lancestat.manifest.wire import PublishedColumn, PublishedStatistics, decode_statistics
-from tests.execution.test_faults import unstamped
+from lancestat.tables.manifest.guard import judge
+from lancestat.tables.manifest.wire import PublishedColumn, PublishedStatistics, decode_statistics
 from tests.faults.shop import RESULT, Shop, rows_of
+from tests.runs.test_faults import unstamped
 
 # Files of a project, its tables and its results; other files were left by a process.
 _OWN = re.compile(

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from lancestat.scratch.folder import scratch
+from lancestat.joins.scratch.folder import scratch
 from tests.faults.bench import Bench, bench, defects
 from tests.faults.checks import check_converged, check_readers
 from tests.faults.children import FAKETIME, Ended, Server

@@ -11,7 +11,7 @@ from pathlib import Path
 import lance
 
 from lancestat.errors import LancestatError
-from lancestat.plan.plan_store import read_plan_file
+from lancestat.runs.plan_store import read_plan_file
 from tests.faults.bench import Bench
 
 _LINK = re.compile(r'(?:href|src)="([^"#?]+)[^"]*"')

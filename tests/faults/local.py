@@ -7,11 +7,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import JobFailed
-from lancestat.knn.work import JoinOutcome, JoinWork
-from lancestat.plan.stages import OnStage
-from lancestat.scratch.folder import scratch
-from tests.execution.joined import joined, opened, rows_of
-from tests.execution.local import scan_locally
+from lancestat.joins.scratch.folder import scratch
+from lancestat.joins.search.work import JoinOutcome, JoinWork
+from lancestat.runs.stages import OnStage
+from tests.joins.joined import joined, opened, rows_of
+from tests.runs.local import scan_locally
 
 # Where joins of this process put a copy of their left side, as Spark's do with files.
 SCRATCH = "LANCESTAT_TEST_SCRATCH"

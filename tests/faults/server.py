@@ -45,23 +45,6 @@ def preload() -> None:
     import pyarrow.dataset
     import pyarrow.parquet  # noqa: F401
 
-    import lancestat.cli.commands.comment
-    import lancestat.cli.commands.docs
-    import lancestat.cli.commands.plan
-    import lancestat.cli.commands.run
-    import lancestat.cli.main
-    import lancestat.execution.execute
-    import lancestat.execution.garbage_collection
-    import lancestat.execution.table_summary
-    import lancestat.output.lance_output
-    import lancestat.output.parquet_output
-    import lancestat.presentation.json
-    import lancestat.presentation.text
-    import lancestat.report.gather
-    import lancestat.report.site.build
-    import lancestat.review.comment
-    import lancestat.spark.knn.scratch_root
-    import lancestat.state.store  # noqa: F401
     import tests.faults.local  # noqa: F401
 
 

@@ -17,12 +17,12 @@ import yaml
 
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import JoinAction
 from lancestat.project import Project
-from tests.execution.joined import _Joining, vectors
-from tests.execution.test_history import full_values
-from tests.execution.world import orders
+from lancestat.runs.actions import JoinAction
 from tests.faults.local import SCRATCH
+from tests.joins.joined import _Joining, vectors
+from tests.runs.world import orders
+from tests.tables.test_history import full_values
 
 TABLES = ("orders", "returns", "items", "l", "r")
 JOINS = ("near", "far")

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lancestat.lake.spark_type import spark_type
-from lancestat.predicates.filter import Day, Instant, LocalTime
-from lancestat.spark.session.versions import has_time_type
+from lancestat.query.predicates.filter import Day, Instant, LocalTime
+from lancestat.spark.versions import has_time_type
 from tests.integration.spark_predicates import spark_literal
 from tests.lake import awkward
 from tests.lake.awkward import day, micros

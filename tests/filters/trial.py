@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 import lancestat
-from lancestat.optimizer.table import DeclaredTables
-from lancestat.spark.read.relation import Relation, register, relate
-from lancestat.spark.session.versions import has_python_sources
-from tests.execution.world import World
+from lancestat.query.read.relation import Relation, register, relate
+from lancestat.query.table import DeclaredTables
+from lancestat.spark.versions import has_python_sources
 from tests.filters.columns import COLUMNS, parquet_view, write_lance, write_parquet
 from tests.filters.conditions import condition
 from tests.interpreted import INTERPRETED
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING
 import lance
 import pytest
 
-from lancestat.execution import table_summary
-from lancestat.execution.evaluator import JoinSession
-from lancestat.knn.work import JoinWork
-from lancestat.plan.stages import OnStage
+from lancestat.joins.search.work import JoinWork
+from lancestat.runs.evaluator import JoinSession
+from lancestat.runs.stages import OnStage
 from lancestat.spec.catalog import UriOptions
 from lancestat.state.grouping import MOST_GROUPS
-from tests.execution.local import scan_locally
+from lancestat.tables import table_summary
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
 from tests.histories.statistics import check_agreement, check_mended, check_statistics
 from tests.histories.world import STEPS, HistoryWorld, draw_step
 from tests.interpreted import INTERPRETED
+from tests.runs.local import scan_locally
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -161,7 +161,7 @@ def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
     """Runs read fragments in this process, and join on the Spark that there is."""
 
     def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
-        from lancestat.spark.knn.engine import Engine
+        from lancestat.joins.spark.engine import Engine
 
         return Engine(spark, str(folder / "scratch"), "history", UriOptions({}), on_stage).open(
             work

@@ -16,12 +16,12 @@ from click.testing import CliRunner
 import lancestat
 from lancestat.cli.main import cli
 from lancestat.errors import LancestatError
-from lancestat.knn.work import PinnedTable
+from lancestat.joins.search.work import PinnedTable
+from lancestat.joins.spark.reader import read_columns
+from lancestat.joins.spark.sides import opened_table
 from lancestat.lake.observe import snapshot
-from lancestat.spark.knn.reader import read_columns
-from lancestat.spark.knn.sides import opened_table
-from lancestat.spark.read.relation import register
-from lancestat.spark.session.versions import has_python_sources
+from lancestat.query.read.relation import register
+from lancestat.spark.versions import has_python_sources
 from tests.histories.rows import (
     ALL,
     PREDICATES,

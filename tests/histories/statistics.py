@@ -14,8 +14,11 @@ import pyarrow.compute as pc
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.manifest.wire import (
+from lancestat.query.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
+from lancestat.query.table import DeclaredTables, ReadTable, open_table, read_settings
+from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
+from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.manifest.wire import (
     REVISION,
     WRITER,
     PublishedColumn,
@@ -24,17 +27,14 @@ from lancestat.manifest.wire import (
     encode_statistics,
     written_revision,
 )
-from lancestat.optimizer.table import DeclaredTables, ReadTable, open_table, read_settings
-from lancestat.plan.table_status import TableStatus
-from lancestat.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
-from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
-from lancestat.statistics.column_statistics import column_statistics_of
-from lancestat.statistics.column_type import column_type
-from lancestat.statistics.kernel import analyze
-from tests.execution.grouped import check_filter, one_pass, without_quantiles
+from lancestat.tables.statistics.column_statistics import column_statistics_of
+from lancestat.tables.statistics.column_type import column_type
+from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.table_status import TableStatus
 from tests.histories.readers import Finding
 from tests.histories.world import HistoryWorld
-from tests.optimizer.answers import check_answers
+from tests.query.answers import check_answers
+from tests.tables.grouped import check_filter, one_pass, without_quantiles
 
 _FILTERS: tuple[Filter, ...] = (
     Comparison("id", Operator.LESS, 120),

@@ -14,9 +14,9 @@ import lance
 import pyarrow as pa
 
 from lancestat import Project
-from lancestat.plan.node_result import NodeResult
-from tests.execution.alterations import alter_entries
+from lancestat.runs.node_result import NodeResult
 from tests.histories.rows import SCHEMA, conformed, make_rows
+from tests.tables.alterations import alter_entries
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

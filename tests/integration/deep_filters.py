@@ -12,11 +12,11 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.spark.session.start import start_session
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
-from tests.execution.world import World
 from tests.integration.test_survived_planning import opened, relation
 from tests.interpreted import INTERPRETED
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

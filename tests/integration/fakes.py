@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lancestat.spark.session.compiler import compile_jar, load
+from lancestat.spark.compiler import compile_jar, load
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -30,14 +30,14 @@ def configuration(folder: Path) -> dict[str, str]:
 
 def arm(folder: Path) -> None:
     """Wrap the work of each stage; in this process alone."""
-    from lancestat.knn import partitions
-    from lancestat.output import lance_output
-    from lancestat.spark.analyze.scan_task import ScanTask
-    from lancestat.spark.knn import tasks as search_job
-    from lancestat.spark.knn import written_side
-    from lancestat.spark.knn.materialize import Materializer
-    from lancestat.spark.knn.strategies import PartitionProbe
-    from lancestat.spark.knn.tasks import ExactProbe
+    from lancestat.joins.output import lance_output
+    from lancestat.joins.search import partitions
+    from lancestat.joins.spark import tasks as search_job
+    from lancestat.joins.spark import written_side
+    from lancestat.joins.spark.materialize import Materializer
+    from lancestat.joins.spark.strategies import PartitionProbe
+    from lancestat.joins.spark.tasks import ExactProbe
+    from lancestat.tables.analyze.scan_task import ScanTask
 
     points: list[tuple[str, Any, str]] = [
         ("read", ScanTask, "read"),

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from lancestat.cli.main import main
-from lancestat.knn.cost_model import Decision, Strategy
-from lancestat.output import result as output
-from lancestat.plan import join_planner
-from lancestat.scratch.layouts import KeptLayout, LayoutManifest, LayoutStore
-from lancestat.spark.knn import engine, grid, written_side
+from lancestat.joins import planner as join_planner
+from lancestat.joins.output import result as output
+from lancestat.joins.scratch.layouts import KeptLayout, LayoutManifest, LayoutStore
+from lancestat.joins.search.cost_model import Decision, Strategy
+from lancestat.joins.spark import engine, grid, written_side
 from tests.integration.faulty_daemon import strike, striking
 
 

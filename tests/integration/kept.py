@@ -18,12 +18,12 @@ import yaml
 from numpy.typing import NDArray
 
 from lancestat import Project
-from lancestat.execution.result import Progress, SilentProgress
-from lancestat.knn import cost_model
-from lancestat.knn.cost_model import Decision, Strategy
-from lancestat.plan.actions import JoinAction
-from lancestat.plan.node_result import NodeResult
-from lancestat.plan.stages import StageProgress
+from lancestat.joins.search import cost_model
+from lancestat.joins.search.cost_model import Decision, Strategy
+from lancestat.runs.actions import JoinAction
+from lancestat.runs.node_result import NodeResult
+from lancestat.runs.result import Progress, SilentProgress
+from lancestat.runs.stages import StageProgress
 
 DIMENSION, CLUSTERS, K = 16, 40, 10
 Matrix = NDArray[np.float32]

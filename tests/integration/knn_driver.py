@@ -10,14 +10,14 @@ from typing import Any
 
 import lancestat
 from lancestat.errors import LancestatError
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.cost_model import Decision, Strategy
-from lancestat.knn.request import JoinKind, JoinRequest, Mode
-from lancestat.knn.work import JoinWork, OutputFormat, SideSource
-from lancestat.plan import join_planner
-from lancestat.spark.knn import engine, grid, written_side
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.start import start_session
+from lancestat.joins import planner as join_planner
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.cost_model import Decision, Strategy
+from lancestat.joins.search.request import JoinKind, JoinRequest, Mode
+from lancestat.joins.search.work import JoinWork, OutputFormat, SideSource
+from lancestat.joins.spark import engine, grid, written_side
+from lancestat.joins.spark.engine import Engine
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned

@@ -9,7 +9,7 @@ import lance
 import numpy as np
 import pyarrow as pa
 
-from lancestat.knn.work import PinnedTable
+from lancestat.joins.search.work import PinnedTable
 from lancestat.lake.observe import snapshot
 
 Vector = Sequence[float | None] | None

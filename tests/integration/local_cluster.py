@@ -9,8 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from lancestat.errors import LancestatError
-from lancestat.spark.scanner import SparkScanner
-from lancestat.spark.session.start import start_session
+from lancestat.runs.scanner import SparkScanner
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 from tests.integration.scans import merged, scanned, whole_table
 from tests.integration.test_partials_job import ODD, hash_of

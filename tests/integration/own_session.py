@@ -9,7 +9,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 import lancestat
-from lancestat.execution.result import Status
+from lancestat.runs.result import Status
 
 
 def main(folder: Path, *settings: str) -> None:

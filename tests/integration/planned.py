@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from lancestat.spark.session.versions import session_class
+from lancestat.spark.versions import session_class
 from tests.interpreted import interpreted
 
 if TYPE_CHECKING:

@@ -10,14 +10,14 @@ import pyarrow as pa
 from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.fingerprint import column_groups, content_digest, field_key, schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import TableVersion
-from lancestat.plan.stages import Scan
-from lancestat.spark.analyze.work import TableScan
-from lancestat.spark.scanner import SparkScanner
+from lancestat.runs.actions import TableVersion
+from lancestat.runs.scanner import SparkScanner
+from lancestat.runs.stages import Scan
 from lancestat.spec.model import Target
-from lancestat.statistics.column_statistics import ColumnStatistics, column_statistics_of
-from lancestat.statistics.column_type import ColumnType, column_type
-from lancestat.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
+from lancestat.tables.analyze.work import TableScan
+from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
 TARGET = Target(name="test", state="state")
 

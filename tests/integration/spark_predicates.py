@@ -9,7 +9,7 @@ from decimal import Decimal
 import numpy as np
 from typing_extensions import assert_never
 
-from lancestat.predicates.filter import (
+from lancestat.query.predicates.filter import (
     And,
     Comparison,
     Day,

@@ -18,14 +18,14 @@ import pytest
 
 import lancestat
 from lancestat.lake.spark_type import spark_type
-from lancestat.optimizer.table import PUSHDOWN, DeclaredTables, ReadTable
-from lancestat.spark.read.planning_service import PlanningService
-from lancestat.spark.read.relation import Relation, relate
+from lancestat.query.read.planning_service import PlanningService
+from lancestat.query.read.relation import Relation, relate
+from lancestat.query.table import PUSHDOWN, DeclaredTables, ReadTable
 from lancestat.spec.model import Policy
 from tests.examples import examples, sample
-from tests.execution.world import World, orders, write_project
 from tests.integration.planned import planned, with_cbo
 from tests.lake import awkward
+from tests.runs.world import World, orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -407,7 +407,7 @@ def test_one_that_lancestat_cannot_answer_is_left_to_spark(
         raise KeyError("x")
 
     on, _ = both(session, world)
-    monkeypatch.setattr("lancestat.spark.read.planning_service.push_down", fail)
+    monkeypatch.setattr("lancestat.query.read.planning_service.push_down", fail)
     asked = on.selectExpr("count(*)", "max(o_id)")
     assert answered(asked) == 0
     assert asked.collect() == [(297, 298)]
@@ -426,7 +426,7 @@ def test_a_filter_that_cannot_be_proven_stays(
         raise KeyError("x")
 
     monkeypatch.setattr(PlanningService, "_covers", fail)
-    monkeypatch.setattr("lancestat.optimizer.groups.GroupedStatistics.covers", fail)
+    monkeypatch.setattr("lancestat.query.groups.GroupedStatistics.covers", fail)
     unproven = on.where("part = 1").select("o_id")
     assert FILTER in _explained(unproven)
     assert sorted(unproven.collect()) == sorted(
@@ -440,9 +440,7 @@ def test_a_proof_is_that_of_the_plan_until_the_query_runs(
     on, off = both(session, world)
     filtered = on.where("part = 1").select("o_id")
     assert FILTER not in _explained(filtered)
-    monkeypatch.setattr(
-        "lancestat.optimizer.groups.GroupedStatistics.covers", lambda *arguments: False
-    )
+    monkeypatch.setattr("lancestat.query.groups.GroupedStatistics.covers", lambda *arguments: False)
     expected = off.where("part = 1").select("o_id").collect()
     assert sorted(filtered.collect()) == sorted(expected)
 

@@ -15,11 +15,11 @@ import pytest
 
 import lancestat
 from lancestat.errors import DatasetDamaged, JavaSourcesRefused, LakeError, RunError, UsageError
-from lancestat.spark.read.relation import Relation, planning_service, relate
-from lancestat.spark.session import compiler
-from tests.execution.world import World, orders, write_project
+from lancestat.query.read.relation import Relation, planning_service, relate
+from lancestat.spark import compiler
 from tests.integration.planned import planned, with_cbo
 from tests.interpreted import INTERPRETED
+from tests.runs.world import World, orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -243,7 +243,7 @@ def test_a_query_runs_without_an_estimate(
         raise trouble
 
     project.attach(session)
-    monkeypatch.setattr("lancestat.spark.read.planning_service.estimate", fail)
+    monkeypatch.setattr("lancestat.query.read.planning_service.estimate", fail)
     rows = session.sql("select * from orders where o_id < 10")
     with caplog.at_level(logging.WARNING):
         assert planned(rows).columns == {}
@@ -260,7 +260,7 @@ def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
         raise DatasetDamaged("the manifest is damaged", hint="restore it")
 
     project.attach(session)
-    monkeypatch.setattr("lancestat.spark.read.planning_service.split_fragments", fail)
+    monkeypatch.setattr("lancestat.query.read.planning_service.split_fragments", fail)
     with pytest.raises(Exception, match=r"LS204  the manifest is damaged\n.*hint: restore it"):
         session.table("orders").collect()
 

@@ -33,18 +33,18 @@ from lancestat.errors import (
     SparkConnectSession,
     SparkNotStarted,
 )
-from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.knn.request import JoinRequest, Mode
+from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.joins.search.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import ANALYSIS
-from lancestat.spark.analyze import scan_task
-from lancestat.spark.analyze.work import split
-from lancestat.spark.scanner import SparkScanner
-from lancestat.spark.session.failure import job_error
-from lancestat.spark.session.jobs import ConnectJobs, jobs_of
-from lancestat.spark.session.remote import connect
-from lancestat.spark.session.start import is_connect, running_session
+from lancestat.runs.scanner import SparkScanner
+from lancestat.spark.failure import job_error
+from lancestat.spark.jobs import ConnectJobs, jobs_of
+from lancestat.spark.remote import connect
+from lancestat.spark.start import is_connect, running_session
 from lancestat.spec.model import Target
-from lancestat.statistics.partial import encode
+from lancestat.tables.analyze import scan_task
+from lancestat.tables.analyze.work import split
+from lancestat.tables.statistics.partial import encode
 from tests.connect_client import ENVIRONMENT
 from tests.integration.commands import lancestat as commands
 from tests.integration.connect_server import ConnectServer, connect_server
@@ -279,12 +279,14 @@ def test_dataframes_have_the_neighbours_of_brute_force(
             return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
         return choose(request, size, cores)
 
-    monkeypatch.setattr("lancestat.plan.join_planner.choose", chosen)
-    monkeypatch.setattr("lancestat.spark.knn.grid.DRIVER_LINES", 1 << 20 if form == "driver" else 0)
-    monkeypatch.setattr("lancestat.execution.knn_join.LOCAL_BYTES", 0)
+    monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
+    monkeypatch.setattr(
+        "lancestat.joins.spark.grid.DRIVER_LINES", 1 << 20 if form == "driver" else 0
+    )
+    monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
     if form != "chunks":
-        monkeypatch.setattr("lancestat.spark.knn.grid.SHUFFLE_SECONDS", 0)
-        monkeypatch.setattr("lancestat.spark.knn.grid.DRIVER_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.grid.SHUFFLE_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.grid.DRIVER_SECONDS", 0)
     rng = np.random.default_rng(len(form))
     left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
     approx = {"mode": "approx", "nprobes": LISTS} if form == "partitioned" else {}
@@ -482,7 +484,7 @@ RUN_AND_WAIT = """
 import sys
 from pathlib import Path
 from lancestat.cli.main import main
-from lancestat.spark.session import jobs
+from lancestat.spark import jobs
 run, mark, calls = jobs.ConnectJobs.run, sys.argv[1], []
 def waiting(self, task, items, listener=None):
     if not calls:

@@ -15,13 +15,13 @@ import pytest
 
 import lancestat
 from lancestat.errors import RunError, UsageError
-from lancestat.optimizer.table import open_table
-from lancestat.spark.read import connector
-from lancestat.spark.read.relation import Relation, planning_service, relate
+from lancestat.query.read import connector
+from lancestat.query.read.relation import Relation, planning_service, relate
+from lancestat.query.table import open_table
 from tests.examples import sample
-from tests.execution.world import World
 from tests.integration.fakes import SHORT_NAME, Fakes
 from tests.integration.planned import planned, with_cbo
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

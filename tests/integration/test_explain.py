@@ -15,10 +15,10 @@ from click.testing import CliRunner
 import lancestat
 from lancestat.cli.main import cli
 from lancestat.errors import InvalidArgument, RunError
-from lancestat.spark.read.planning_service import PlanningService
-from lancestat.spark.session.start import optimizer_settings
-from tests.execution.world import orders, write_project
+from lancestat.query.read.planning_service import PlanningService
+from lancestat.spark.start import optimizer_settings
 from tests.integration.planned import with_cbo
+from tests.runs.world import orders, write_project
 from tests.versions.needs import python_sources
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.spark import jar as jar_module
-from lancestat.spark.session.compiler import EXTENSION_NAME
+from lancestat.spark.compiler import EXTENSION_NAME
 from tests.versions import needs
 
 if TYPE_CHECKING:

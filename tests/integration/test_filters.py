@@ -17,12 +17,12 @@ import pytest
 
 import lancestat
 from lancestat.lake.spark_type import spark_type
-from lancestat.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
-from lancestat.spark.read.relation import register
+from lancestat.query.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
+from lancestat.query.read.relation import register
 from tests.integration.spark_predicates import spark_predicate
 from tests.interpreted import interpreted
 from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table
-from tests.predicates.three_valued import selected, truth
+from tests.query.predicates.three_valued import selected, truth
 from tests.versions.needs import pushed_filters, python_sources
 
 if TYPE_CHECKING:

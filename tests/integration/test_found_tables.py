@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lancestat import Project
-from lancestat.spark.sql.explain import explain_frame
+from lancestat.query.sql.explain import explain_frame
 from tests.discovery.catalogs import ROWS, write_catalog, write_folder
 from tests.integration.commands import lancestat
 

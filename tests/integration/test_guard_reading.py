@@ -15,7 +15,9 @@ import pytest
 
 import lancestat
 from lancestat.formats import format_instant
-from lancestat.manifest.wire import (
+from lancestat.query.read.relation import Relation, relate
+from lancestat.query.table import DeclaredTables, ReadTable
+from lancestat.tables.manifest.wire import (
     COLUMN_PREFIX,
     COMPLETE,
     COMPUTED_AT_VERSION,
@@ -26,11 +28,9 @@ from lancestat.manifest.wire import (
     VERSION,
     WRITER,
 )
-from lancestat.optimizer.table import DeclaredTables, ReadTable
-from lancestat.spark.read.relation import Relation, relate
 from tests.examples import sample
-from tests.execution.world import Clock, World, orders
 from tests.integration.planned import Planned, optional, planned, with_cbo
+from tests.runs.world import Clock, World, orders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

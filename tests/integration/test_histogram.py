@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.statistics.column_statistics import column_statistics_of
-from lancestat.statistics.column_type import ColumnType, column_type
-from lancestat.statistics.histogram import equi_height
-from lancestat.statistics.kernel import analyze
+from lancestat.tables.statistics.column_statistics import column_statistics_of
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.histogram import equi_height
+from lancestat.tables.statistics.kernel import analyze
 from tests.examples import examples
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned, with_cbo

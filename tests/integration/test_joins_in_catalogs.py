@@ -15,7 +15,7 @@ import pytest
 from lance.namespace import RestAdapter
 
 from lancestat import Project
-from lancestat.output import past_results
+from lancestat.joins.output import past_results
 from tests.catalogs.lender import lending
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, TRACKED, Shop

@@ -12,7 +12,7 @@ import lance
 import numpy as np
 import pytest
 
-from lancestat.plan.actions import Skip
+from lancestat.runs.actions import Skip
 from tests.examples import sample
 from tests.integration.faulty_daemon import Faults
 from tests.integration.knn_oracle import awkward, table

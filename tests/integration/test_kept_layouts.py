@@ -16,12 +16,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.plan.actions import JoinAction
-from lancestat.plan.node_result import NodeResult
-from lancestat.plan.stages import ExtendLayout, LayOut, ReuseLayout
-from lancestat.scratch.layouts import LayoutStore
-from lancestat.spark.knn.kept_layouts import LayoutKeeper
-from lancestat.spark.knn.partitioned import Layout, Partitioning
+from lancestat.joins.scratch.layouts import LayoutStore
+from lancestat.joins.spark.kept_layouts import LayoutKeeper
+from lancestat.joins.spark.partitioned import Layout, Partitioning
+from lancestat.runs.actions import JoinAction
+from lancestat.runs.node_result import NodeResult
+from lancestat.runs.stages import ExtendLayout, LayOut, ReuseLayout
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 
@@ -476,7 +476,7 @@ def test_garbage_collection_leaves_what_others_use(shop: Shop) -> None:
 def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a lock of its own, as two processes have."""
     monkeypatch.setattr(
-        "lancestat.spark.knn.kept_layouts.making_layout", lambda *_: threading.Lock()
+        "lancestat.joins.spark.kept_layouts.making_layout", lambda *_: threading.Lock()
     )
     shop.declare("other", k=3)
     for change in (False, True):

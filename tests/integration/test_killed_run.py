@@ -14,10 +14,10 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.plan.actions import Skip
+from lancestat.runs.actions import Skip
 from tests.examples import sample
-from tests.execution.test_faults import check_no_reader_is_misled
-from tests.execution.world import orders, write_project
+from tests.runs.test_faults import check_no_reader_is_misled
+from tests.runs.world import orders, write_project
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 

@@ -14,10 +14,10 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import RunError, UsageError
-from lancestat.execution import knn_join as result
-from lancestat.spark.knn import engine
-from lancestat.spark.knn import sides as opened_side
-from lancestat.spark.knn.written_side import write_side
+from lancestat.joins import knn_join as result
+from lancestat.joins.spark import engine
+from lancestat.joins.spark import sides as opened_side
+from lancestat.joins.spark.written_side import write_side
 from tests.examples import combinations
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined
 from tests.interpreted import interpreted

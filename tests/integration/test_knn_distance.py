@@ -12,11 +12,11 @@ from pyspark.sql import functions as sf
 import lancestat
 from lancestat.errors import UsageError
 from tests.examples import combinations
-from tests.execution.joined import vectors
 from tests.integration.knn_oracle import awkward, joined
 from tests.integration.test_knn_dataframe import METRICS, frame, join, rows
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
+from tests.joins.joined import vectors
 from tests.versions import needs
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ import yaml
 
 import lancestat
 from lancestat import Project
-from lancestat.plan.actions import Skip
-from lancestat.scratch.folder import MARKER
-from lancestat.spark.knn import engine
+from lancestat.joins.scratch.folder import MARKER
+from lancestat.joins.spark import engine
+from lancestat.runs.actions import Skip
 from tests.examples import sample
 from tests.integration.faulty_daemon import REPOSITORY, Faults, configuration
 from tests.integration.knn_oracle import Row, Vector, assert_same, awkward, joined, table

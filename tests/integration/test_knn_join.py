@@ -12,12 +12,19 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.knn.request import JoinKind, JoinRequest, Metric, Mode
-from lancestat.knn.work import Increment, JoinOutcome, JoinWork, OutputFormat, Scope, SideSource
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.session.versions import has_nearest_by_join
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
+from lancestat.joins.search.request import JoinKind, JoinRequest, Metric, Mode
+from lancestat.joins.search.work import (
+    Increment,
+    JoinOutcome,
+    JoinWork,
+    OutputFormat,
+    Scope,
+    SideSource,
+)
+from lancestat.joins.spark.engine import Engine
+from lancestat.spark.versions import has_nearest_by_join
 from tests.examples import combinations
 from tests.integration.knn_oracle import (
     Row,
@@ -29,7 +36,7 @@ from tests.integration.knn_oracle import (
     table,
     write,
 )
-from tests.knn.counted_distances import assert_counted
+from tests.joins.search.counted_distances import assert_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -102,8 +109,8 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> None:
             return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
         return choose(request, size, cores)
 
-    monkeypatch.setattr("lancestat.plan.join_planner.choose", chosen)
-    monkeypatch.setattr("lancestat.spark.knn.grid.SHUFFLE_SECONDS", 0)
+    monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
+    monkeypatch.setattr("lancestat.joins.spark.grid.SHUFFLE_SECONDS", 0)
 
 
 def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:
@@ -320,7 +327,7 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
         seen.append(size)
         return Decision(Strategy.INDEX, "asked for")
 
-    monkeypatch.setattr("lancestat.plan.join_planner.choose", chosen)
+    monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
     outcome = tables.run(asked)
 
     assert seen[-1].has_index

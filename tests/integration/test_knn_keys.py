@@ -15,10 +15,10 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import LancestatError
-from lancestat.plan.actions import JoinAction, Skip
-from tests.execution.joined import vectors
+from lancestat.runs.actions import JoinAction, Skip
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
+from tests.joins.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

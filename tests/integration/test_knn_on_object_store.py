@@ -12,13 +12,13 @@ import yaml
 from pyarrow.fs import FileSelector
 
 from lancestat import Project
-from tests.execution.joined import vectors
 from tests.integration.kept import always_in_lists, clustered, rows_of
 from tests.integration.object_store import (
     SECRET_KEY,
     ObjectStore,
     object_store,
 )
+from tests.joins.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from lancestat.knn.work import OutputFormat
-from tests.knn.results import SCHEMA, add, put, rows
+from lancestat.joins.search.work import OutputFormat
+from tests.joins.search.results import SCHEMA, add, put, rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,17 +14,17 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
-from lancestat.execution.knn_join import run_join
-from lancestat.knn.request import JoinRequest
-from lancestat.knn.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.knn_join import run_join
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.spark.engine import Engine
+from lancestat.joins.spark.sides import QuerySide
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import JoinAction, Reason, Skip
-from lancestat.spark.knn.engine import Engine
-from lancestat.spark.knn.sides import QuerySide
+from lancestat.runs.actions import JoinAction, Reason, Skip
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide
-from tests.execution.joined import vectors
 from tests.integration.test_knn_runs import SparkWorld
+from tests.joins.joined import vectors
 from tests.versions.needs import SPARK, syntax_since
 
 if TYPE_CHECKING:

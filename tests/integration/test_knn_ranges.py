@@ -13,12 +13,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LancestatError
-from lancestat.knn.request import JoinRequest, Metric
-from lancestat.knn.work import PinnedTable, Rows
+from lancestat.joins.search.request import JoinRequest, Metric
+from lancestat.joins.search.work import PinnedTable, Rows
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import JoinAction
+from lancestat.runs.actions import JoinAction
 from lancestat.spec.model import KnnSide
-from tests.execution.joined import vectors
 from tests.integration.test_knn_keys import (
     Line,
     Matrix,
@@ -29,6 +28,7 @@ from tests.integration.test_knn_keys import (
 )
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
+from tests.joins.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,9 +89,9 @@ def test_every_pair_within_the_distance_is_found(
 def test_rows_are_found_whatever_is_held_at_once(
     tmp_path: Path, width: int, most: int, kind: str
 ) -> None:
-    from lancestat.spark.knn.ranges import RangeSearch
-    from lancestat.spark.knn.reader import VectorReader
-    from lancestat.spark.knn.sides import opened_table
+    from lancestat.joins.spark.ranges import RangeSearch
+    from lancestat.joins.spark.reader import VectorReader
+    from lancestat.joins.spark.sides import opened_table
 
     rows = clustered(300, 3)
     values: list[Any] = [None if at % 17 == 5 else row.tolist() for at, row in enumerate(rows)]

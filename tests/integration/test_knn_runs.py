@@ -20,16 +20,16 @@ from pyarrow import parquet
 
 from lancestat import Project
 from lancestat.errors import RunError
-from lancestat.execution.evaluator import JoinEvaluation, JoinSession
-from lancestat.knn.work import JoinWork
-from lancestat.plan.actions import JoinAction, Skip
-from lancestat.plan.stages import OnStage, StageProgress
-from lancestat.spark.scanner import SparkScanner
+from lancestat.joins.search.work import JoinWork
+from lancestat.runs.actions import JoinAction, Skip
+from lancestat.runs.evaluator import JoinEvaluation, JoinSession
+from lancestat.runs.scanner import SparkScanner
+from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
-from tests.execution.joined import JoinWorld, vectors
 from tests.interpreted import INTERPRETED, short_lived
-from tests.knn.counted_distances import assert_counted
+from tests.joins.joined import JoinWorld, vectors
+from tests.joins.search.counted_distances import assert_counted
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,7 +45,7 @@ class SparkWorld(JoinWorld):
     spark: SparkSession
 
     def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
-        from lancestat.spark.knn.engine import Engine
+        from lancestat.joins.spark.engine import Engine
 
         self.works.append(work)
         scratch = str(self.folder / "scratch")

@@ -12,10 +12,10 @@ from pyspark.sql import functions as sf
 
 from lancestat.errors import UsageError
 from lancestat.spec.model import KnnSide
-from tests.execution.joined import vectors
 from tests.integration.test_knn_keys import assert_same, frame, joined
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
+from tests.joins.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,12 +14,12 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.lake.observe import snapshot
-from lancestat.plan.actions import Skip
-from lancestat.predicates.filter_sql import to_lance
-from lancestat.predicates.parse import parse_filter
-from tests.execution.joined import vectors
+from lancestat.query.predicates.filter_sql import to_lance
+from lancestat.query.predicates.parse import parse_filter
+from lancestat.runs.actions import Skip
 from tests.integration import knn_oracle
 from tests.integration.test_knn_runs import SparkWorld
+from tests.joins.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

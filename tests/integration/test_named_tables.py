@@ -17,9 +17,9 @@ from pyspark.errors import AnalysisException
 
 import lancestat
 from lancestat.errors import CatalogNotAttached
-from lancestat.optimizer.named_tables import NamedTables
-from lancestat.spark.read.relation import planning_service
-from lancestat.spark.session.failure import carried_by
+from lancestat.query.named_tables import NamedTables
+from lancestat.query.read.relation import planning_service
+from lancestat.spark.failure import carried_by
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, Shop, rows
 from tests.integration.planned import planned, with_cbo

@@ -23,10 +23,10 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.cli.main import cli
-from lancestat.execution import nearest_by
-from lancestat.execution.nearest_by import install
-from lancestat.knn.request import JoinRequest
-from tests.execution.world import write_project
+from lancestat.joins import nearest_by
+from lancestat.joins.nearest_by import install
+from lancestat.joins.search.request import JoinRequest
+from tests.runs.world import write_project
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -579,7 +579,7 @@ def test_large_results_stay_in_scratch_until_nobody_can_read_them(
     session: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path))
-    monkeypatch.setattr("lancestat.execution.knn_join.LOCAL_BYTES", 0)
+    monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
     view(session, "left_side", floats(25, 30, 4))
     view(session, "right_side", floats(26, 60, 4))
     frame = session.sql(query("vector_l2_distance", 3))
@@ -594,7 +594,7 @@ def test_the_garbage_collector_of_the_jvm_removes_results(
     session: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     session.conf.set(nearest_by.SCRATCH_SETTING, str(tmp_path))
-    monkeypatch.setattr("lancestat.execution.knn_join.LOCAL_BYTES", 0)
+    monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
     view(session, "left_side", floats(25, 30, 4))
     view(session, "right_side", floats(26, 60, 4))
     session.sql(query("vector_l2_distance", 3)).collect()
@@ -752,7 +752,7 @@ def test_settings_of_wrong_values_leave_joins_to_spark(
 def test_scratch_that_workers_do_not_share_leaves_joins_to_spark(
     session: SparkSession, searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lancestat.spark.knn.scratch_root.is_local", lambda master: False)
+    monkeypatch.setattr("lancestat.joins.spark.scratch_root.is_local", lambda master: False)
     view(session, "left_side", floats(33, 5, 4))
     view(session, "right_side", floats(34, 8, 4))
     frame = session.sql(query("vector_l2_distance"))

@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.manifest.wire import COLUMN_PREFIX
+from lancestat.tables.manifest.wire import COLUMN_PREFIX
 from tests.examples import sample
-from tests.execution.world import World
 from tests.integration.catalyst import Catalyst
 from tests.integration.odd_numbers import CONDITIONS
 from tests.integration.planned import planned, with_cbo
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

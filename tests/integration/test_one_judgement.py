@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 import lancestat
-from lancestat.manifest.guard import Verdict
-from lancestat.optimizer.table import ALLOW_STALE
-from lancestat.spark.read.relation import planning_service
-from lancestat.spark.sql.system_views import system_views, view_schema
+from lancestat.query.read.relation import planning_service
+from lancestat.query.sql.system_views import system_views, view_schema
+from lancestat.query.table import ALLOW_STALE
 from lancestat.spec.model import Publish, StaleBounds
+from lancestat.tables.manifest.guard import Verdict
 from tests.examples import sample
-from tests.execution.judged import POLICIES, STEPS, JudgedTable, policy
 from tests.integration.planned import planned, with_cbo
 from tests.report.surfaces import Surfaces, check_surfaces
+from tests.tables.judged import POLICIES, STEPS, JudgedTable, policy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

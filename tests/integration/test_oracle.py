@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.statistics.bound_text import format_bound
-from lancestat.statistics.column_statistics import ColumnStatistics
-from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.tables.statistics.bound_text import format_bound
+from lancestat.tables.statistics.column_statistics import ColumnStatistics
+from lancestat.tables.statistics.column_type import ColumnType, Kind
 from tests.examples import sample
 from tests.integration.catalyst import Catalyst, entries_of
 from tests.integration.scans import as_spark_reads, statistics, whole_table

@@ -14,9 +14,9 @@ from typing import Any
 import lance
 import pytest
 
-from lancestat.spark.session import versions
-from tests.execution.world import orders, write_project
+from lancestat.spark import versions
 from tests.interpreted import short_lived
+from tests.runs.world import orders, write_project
 
 pytestmark = pytest.mark.spark
 

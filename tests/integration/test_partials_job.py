@@ -24,13 +24,13 @@ import pytest
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.row_ranges import ANALYSIS
-from lancestat.plan.stages import Scan
-from lancestat.spark.analyze import scan_task as partials_job
-from lancestat.spark.analyze.in_process import ProcessScanner
-from lancestat.spark.analyze.work import TableScan, jobs, split
-from lancestat.spark.scanner import SparkScanner
-from lancestat.statistics.kernel import analyze
-from lancestat.statistics.partial import ColumnPartial, encode, merge
+from lancestat.runs.scanner import SparkScanner
+from lancestat.runs.stages import Scan
+from lancestat.tables.analyze import scan_task as partials_job
+from lancestat.tables.analyze.in_process import ProcessScanner
+from lancestat.tables.analyze.work import TableScan, jobs, split
+from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.histories.history import REFUSED, draw_history
 from tests.histories.world import STEPS, HistoryWorld
 from tests.integration.scans import TARGET, merged, scanned, whole_table

@@ -20,14 +20,14 @@ import pytest
 
 import lancestat
 from lancestat.errors import InvalidReadOption, RunError
-from lancestat.spark.read.planning_service import PlanningService
-from lancestat.spark.read.relation import attach_views
-from lancestat.spark.session import compiler, versions
-from lancestat.spark.session.compiler import compile_jar, relation_classes
-from lancestat.spark.session.failure import carried_error
+from lancestat.query.read.planning_service import PlanningService
+from lancestat.query.read.relation import attach_views
+from lancestat.spark import compiler, versions
+from lancestat.spark.compiler import compile_jar, relation_classes
+from lancestat.spark.failure import carried_error
 from tests.examples import sample
 from tests.integration.planned import planned
-from tests.spark.arrow_values import CASES, plain
+from tests.query.read.arrow_values import CASES, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,11 +12,11 @@ import lance
 import pytest
 
 import lancestat
-from lancestat.spark.read.relation import register
-from lancestat.spark.session.versions import has_python_sources
+from lancestat.query.read.relation import register
+from lancestat.spark.versions import has_python_sources
 from tests.examples import sample
-from tests.execution.world import orders, write_project
 from tests.integration.planned import with_cbo
+from tests.runs.world import orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -136,7 +136,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan is of one table, and the workers open another."""
-    from lancestat.spark import scanner
+    from lancestat.runs import scanner
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")

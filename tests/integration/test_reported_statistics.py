@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.manifest.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION
-from tests.execution.world import World
+from lancestat.tables.manifest.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION
 from tests.integration.catalyst import Catalyst
 from tests.integration.planned import optional, planned, with_cbo
 from tests.integration.scans import as_spark_reads
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

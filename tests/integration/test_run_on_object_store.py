@@ -9,7 +9,6 @@ import lance
 import pytest
 from pyarrow.fs import FileSelector, FileType
 
-from tests.execution.world import orders
 from tests.integration.commands import lancestat
 from tests.integration.object_store import (
     ACCESS_KEY,
@@ -17,6 +16,7 @@ from tests.integration.object_store import (
     ObjectStore,
     object_store,
 )
+from tests.runs.world import orders
 
 __all__ = ["object_store"]
 

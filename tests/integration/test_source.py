@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException
 
-from lancestat.spark.read.relation import register
+from lancestat.query.read.relation import register
 from tests.versions.needs import python_sources
 
 if TYPE_CHECKING:

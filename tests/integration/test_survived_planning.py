@@ -15,16 +15,16 @@ import lance
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.optimizer.groups import GroupedStatistics
-from lancestat.optimizer.table import DeclaredTables, ReadTable
-from lancestat.predicates import filter as predicates
-from lancestat.spark.read import planning_service
-from lancestat.spark.read.planning_service import PlanningService
-from lancestat.spark.read.relation import Relation, relate
-from lancestat.spark.sql.explain import explain_frame
-from tests.execution.world import World, orders
+from lancestat.query.groups import GroupedStatistics
+from lancestat.query.predicates import filter as predicates
+from lancestat.query.read import planning_service
+from lancestat.query.read.planning_service import PlanningService
+from lancestat.query.read.relation import Relation, relate
+from lancestat.query.sql.explain import explain_frame
+from lancestat.query.table import DeclaredTables, ReadTable
 from tests.integration.planned import with_cbo
 from tests.interpreted import short_lived
+from tests.runs.world import World, orders
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession

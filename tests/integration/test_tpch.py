@@ -13,9 +13,9 @@ import pytest
 import lancestat
 from examples.project.load import FRAGMENTS, generate, table_path, write
 from tests.examples import sample
-from tests.execution.world import World
 from tests.integration.planned import planned
 from tests.interpreted import interpreted
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import Row, SparkSession

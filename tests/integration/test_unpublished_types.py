@@ -14,15 +14,15 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.manifest.wire import COLUMN_PREFIX
-from lancestat.optimizer.table import DeclaredTables, ReadTable
-from lancestat.spark.read.relation import Relation, relate
-from lancestat.spark.session.versions import has_time_type
-from lancestat.statistics.column_type import KEPT_KINDS, ColumnType, Kind, column_type
-from tests.execution.world import World
+from lancestat.query.read.relation import Relation, relate
+from lancestat.query.table import DeclaredTables, ReadTable
+from lancestat.spark.versions import has_time_type
+from lancestat.tables.manifest.wire import COLUMN_PREFIX
+from lancestat.tables.statistics.column_type import KEPT_KINDS, ColumnType, Kind, column_type
 from tests.filters.columns import TIME_OF_MICROS
 from tests.integration.catalyst import Catalyst, PlannedTable
 from tests.integration.planned import planned, with_cbo
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -23,13 +23,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 import lancestat
 from lancestat.errors import ConnectorMissing, DataSourcesMissing, SparkNotStarted
-from lancestat.execution.nearest_by import install
-from lancestat.plan.actions import is_pending
-from lancestat.spark.session import compiler, versions
-from lancestat.spark.session.jobs import job_group
-from lancestat.spark.session.remote import connect
-from lancestat.spark.session.start import active, defaults
-from tests.spark.arrow_values import plain
+from lancestat.joins.nearest_by import install
+from lancestat.runs.actions import is_pending
+from lancestat.spark import compiler, versions
+from lancestat.spark.jobs import job_group
+from lancestat.spark.remote import connect
+from lancestat.spark.start import active, defaults
+from tests.query.read.arrow_values import plain
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -263,8 +263,8 @@ def test_a_session_that_is_started_has_times_of_day() -> None:
 
 
 def test_views_are_made_and_replaced(spark: SparkSession, table: str) -> None:
-    from lancestat.optimizer.table import open_table
-    from lancestat.spark.read.relation import Relation, relate
+    from lancestat.query.read.relation import Relation, relate
+    from lancestat.query.table import open_table
 
     for _ in range(2):
         relate(spark, [Relation(open_table(table), view="of_any_version")])

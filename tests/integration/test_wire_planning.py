@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lancestat.statistics.column_statistics import ColumnStatistics
-from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.tables.statistics.column_statistics import ColumnStatistics
+from lancestat.tables.statistics.column_type import ColumnType, Kind
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned
 from tests.versions import needs

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lancestat.statistics.bound_text import format_bound, parse_bound
-from lancestat.statistics.column_statistics import ColumnStatistics
-from lancestat.statistics.column_type import ColumnType, Kind
+from lancestat.tables.statistics.bound_text import format_bound, parse_bound
+from lancestat.tables.statistics.column_statistics import ColumnStatistics
+from lancestat.tables.statistics.column_type import ColumnType, Kind
 from tests.integration.catalyst import Catalyst, entries_of
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import lancestat
 from lancestat.errors import LancestatError
-from lancestat.spark.session.compiler import relation_classes
-from lancestat.spark.session.failure import carried_error
-from lancestat.spark.session.start import start_session
+from lancestat.spark.compiler import relation_classes
+from lancestat.spark.failure import carried_error
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from lancestat.predicates.filter import (
+from lancestat.query.predicates.filter import (
     And,
     Comparison,
     Day,

@@ -138,8 +138,8 @@ OPENERS = {"lake/open.py", "state/stored_table.py"}
 TRAVELLERS = {
     "lake/observe.py",
     "lake/history.py",
-    "output/abandoned_files.py",
-    "output/past_results.py",
+    "joins/output/abandoned_files.py",
+    "joins/output/past_results.py",
     "state/garbage_collection.py",
 }
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from lancestat.plan.actions import Plan
 from lancestat.presentation.diff_view import diff_view
 from lancestat.presentation.json import FORMAT as JSON
 from lancestat.presentation.markdown import FORMAT as MARKDOWN
@@ -13,6 +12,7 @@ from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import FORMAT as TEXT
 from lancestat.review.values import Diff
+from lancestat.runs.actions import Plan
 from lancestat.spec.model import Policy
 
 

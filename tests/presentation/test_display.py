@@ -17,31 +17,31 @@ import pytest
 
 import lancestat
 from lancestat.errors import DatasetMissing, LibraryMissing
-from lancestat.execution.past_runs import PastRun
-from lancestat.execution.result import NodeFailure, RunResult, UnfinishedNodes
-from lancestat.execution.unpublish import UnpublishResult
-from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.manifest.wire import PublishedColumn
-from lancestat.optimizer.explanation import Explanation
-from lancestat.plan.actions import Plan
-from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.unpublish import UnpublishedNode, UnpublishReason
 from lancestat.presentation.explanation import QueryExplanation
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.registry import Page
 from lancestat.presentation.report_views import run_view
+from lancestat.query.explanation import Explanation
+from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
-from lancestat.spark.sql.explain import Operator, PlanExplanation, ScanLine
+from lancestat.runs.actions import Plan
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.past_runs import PastRun
+from lancestat.runs.result import NodeFailure, RunResult, UnfinishedNodes
 from lancestat.state.garbage_collection import GarbageReport
 from lancestat.state.store import open_state
+from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.unpublish import UnpublishResult
+from lancestat.tables.unpublish_plan import UnpublishedNode, UnpublishReason
 from tests.cli.conftest import spec
 from tests.cli.statuses import NOW, SHOWN
 from tests.cli.statuses import every_kind as status_report
 from tests.conftest import Golden
-from tests.plan.plans import analyze, blocked, plan, refresh, skip
 from tests.presentation.rendering import as_text
 from tests.review.test_render_markdown import EVIL, diff
 from tests.review.test_render_markdown import node as changed
+from tests.tables.plans import analyze, blocked, plan, refresh, skip
 
 ROOT = Path(__file__).parents[2]
 SECRET = "qz-secret-91"

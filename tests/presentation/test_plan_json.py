@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import json
 
-from lancestat.plan.node_result import planned
+from lancestat.runs.node_result import planned
 from tests.conftest import Golden
-from tests.plan.joins import every_join
-from tests.plan.plans import blocked, every_action, plan, skip
+from tests.joins.joins import every_join
 from tests.presentation.rendering import as_json
+from tests.tables.plans import blocked, every_action, plan, skip
 
 
 def test_the_json_of_a_plan_is_a_contract(golden: Golden) -> None:

@@ -8,9 +8,9 @@ from lancestat.errors import DatasetMissing
 from lancestat.presentation.markdown import cell, code
 from lancestat.spec.model import Policy, StaleBounds
 from tests.conftest import Golden
-from tests.plan.joins import every_join
-from tests.plan.plans import blocked, every_action, plan, skip
+from tests.joins.joins import every_join
 from tests.presentation.rendering import as_markdown
+from tests.tables.plans import blocked, every_action, plan, skip
 
 POLICIES = {
     "lineitem": Policy(),

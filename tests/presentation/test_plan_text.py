@@ -5,8 +5,11 @@ from dataclasses import replace
 import pytest
 
 from lancestat.errors import UnsupportedColumn
-from lancestat.plan.coverage import Carry, Coverage, Reuse
-from lancestat.plan.stages import (
+from lancestat.presentation.plan_view import explain_stages, plan_view
+from lancestat.presentation.registry import Page
+from lancestat.presentation.terminal import paint
+from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines
+from lancestat.runs.stages import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
@@ -15,14 +18,11 @@ from lancestat.plan.stages import (
     Scan,
     TableStage,
 )
-from lancestat.presentation.plan_view import explain_stages, plan_view
-from lancestat.presentation.registry import Page
-from lancestat.presentation.terminal import paint
-from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines
+from lancestat.tables.coverage import Carry, Coverage, Reuse
 from tests.conftest import Golden
-from tests.plan.joins import every_join
-from tests.plan.plans import KEYS, analyze, blocked, every_action, plan, refresh, restamp, skip
+from tests.joins.joins import every_join
 from tests.presentation.rendering import as_json, as_text
+from tests.tables.plans import KEYS, analyze, blocked, every_action, plan, refresh, restamp, skip
 
 
 def test_every_action_is_a_line_with_its_reads_and_reason(golden: Golden) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 import lance
 import pytest
 
-from tests.execution.joined import JoinWorld, vectors
-from tests.execution.world import World, orders
+from tests.joins.joined import JoinWorld, vectors
 from tests.report.gathering import Gathering
+from tests.runs.world import World, orders
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 from lancestat.report.gather import gather
 from lancestat.report.values import TableReport
 from lancestat.spec.model import ProjectSpec, Table
-from tests.execution.world import World
+from tests.runs.world import World
 
 
 @dataclass

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.optimizer.table import DeclaredTables, ReadSettings, ReadTable, open_table
-from lancestat.plan.actions import Action, Reason, Skip
 from lancestat.project import Project
+from lancestat.query.table import DeclaredTables, ReadSettings, ReadTable, open_table
 from lancestat.report.values import TableReport
+from lancestat.runs.actions import Action, Reason, Skip
 from lancestat.spec.model import Publish, StaleBounds
-from tests.execution.judged import JudgedTable, policy
+from lancestat.tables.manifest.guard import GuardReason, Verdict
+from tests.tables.judged import JudgedTable, policy
 
 # Whether statistics are used, the reason as a word, and the reason as a sentence.
 Answer = tuple[bool, str, str]

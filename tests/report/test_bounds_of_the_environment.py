@@ -10,8 +10,8 @@ import pytest
 
 from lancestat.spec.load import load_project
 from lancestat.spec.model import Table
-from tests.execution.world import orders
 from tests.report.gathering import Gathering
+from tests.runs.world import orders
 from tests.spec.conftest import PROJECT
 
 ENVIRONMENT = {

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import OutputNotWritten
-from lancestat.knn.work import JoinWork
-from lancestat.plan.node_result import Status
+from lancestat.joins.search.work import JoinWork
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, JoinReport, ProjectReport
+from lancestat.runs.node_result import Status
 from lancestat.spec.model import Table
-from tests.execution.joined import JoinWorld, vectors
-from tests.execution.world import PLACE
+from tests.joins.joined import JoinWorld, vectors
+from tests.runs.world import PLACE
 
 
 def whole(joins: JoinWorld, names: Sequence[str] = ("near",)) -> ProjectReport:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from lancestat.spec.model import Publish, StaleBounds
 from tests.examples import examples, sample
-from tests.execution.judged import POLICIES, STEPS, JudgedTable, Step, policy
 from tests.report.surfaces import check_surfaces
+from tests.tables.judged import POLICIES, STEPS, JudgedTable, Step, policy
 
 
 @pytest.mark.parametrize("publish", Publish)

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import DatasetMissing
-from lancestat.plan.node_result import Status
 from lancestat.report.gather import gather
 from lancestat.report.values import Health, TableReport
+from lancestat.runs.node_result import Status
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -29,8 +29,8 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.state.values import NodeRun, RunRecord
-from tests.execution.world import World, orders
 from tests.report.gathering import Gathering
+from tests.runs.world import World, orders
 
 HOUR = timedelta(hours=1)
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import Location
 from lancestat.review.mask import Mask
-from lancestat.review.table_diff import compare_columns
 from lancestat.review.values import ColumnsChange
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Table
+from lancestat.tables.review import compare_columns
 from tests.review.conftest import snapshot
 
 PLACE = Location("specs/shop.yml", 1, 1)

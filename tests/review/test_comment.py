@@ -16,8 +16,8 @@ from lancestat.review.comment import (
     marker,
     upsert_comment,
 )
+from lancestat.review.github import GitHub
 from lancestat.review.values import NO_CHANGES
-from lancestat.vcs.github import GitHub
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 
 TOKEN = "ghs_TheTokenThatNobodyMaySee0123456789"

@@ -12,13 +12,13 @@ import pytest
 from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
-from lancestat.plan.actions import TableAction
 from lancestat.project import Project
 from lancestat.review.diff import review
 from lancestat.review.values import Diff, NodeDiff, Risk
+from lancestat.runs.actions import TableAction
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StoredPartials
-from lancestat.statistics.kernel import analyze
+from lancestat.tables.statistics.kernel import analyze
 from tests.review.conftest import NOW, write
 
 ROWS = 5000

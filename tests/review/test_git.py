@@ -7,9 +7,9 @@ import pytest
 
 from lancestat.errors import LancestatError
 from lancestat.review.diff import review
+from lancestat.review.git import Repository as Reader
 from lancestat.review.source import find_sides
 from lancestat.review.values import Diff
-from lancestat.vcs.git import Repository as Reader
 from tests.review.conftest import Repository, write
 
 ORDERS = {"specs/shop.yml": "tables:\n  - {name: orders, uri: orders.lance}\n"}

@@ -373,7 +373,7 @@ def test_a_file_too_large_is_not_read(
 ) -> None:
     repository.commit(specs(ORDERS + "#" * 1000))
     write(repository.top, specs(ORDERS))
-    monkeypatch.setattr("lancestat.vcs.git.MAX_BYTES", 500)
+    monkeypatch.setattr("lancestat.review.git.MAX_BYTES", 500)
     with pytest.raises(InvalidProject, match=r"the file has 1,\d\d\d bytes; at most 500 are read"):
         compare(repository.top, "main")
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.manifest import wire
-from lancestat.manifest.guard import Distance, judge
-from lancestat.review.table_diff import staleness_risks
 from lancestat.review.values import Risk
 from lancestat.spec.model import Policy, Refresh, StaleBounds
+from lancestat.tables.manifest import wire
+from lancestat.tables.manifest.guard import Distance, judge
+from lancestat.tables.review import staleness_risks
 
 LOOSENED, TIGHTENED = Risk.STALENESS_LOOSENED, Risk.STALENESS_TIGHTENED
 

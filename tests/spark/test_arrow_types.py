@@ -5,8 +5,8 @@ import pytest
 
 from lancestat.lake.snapshot import Field
 from lancestat.lake.spark_type import spark_type
-from lancestat.spark.session.arrow_types import data_type, spark_schema, unreadable
-from tests.spark.arrow_values import CASES, Case
+from lancestat.spark.arrow_types import data_type, spark_schema, unreadable
+from tests.query.read.arrow_values import CASES, Case
 
 
 def field(name: str, type: pa.DataType, nullable: bool = True) -> Field:

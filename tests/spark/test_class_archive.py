@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import ClassArchiveNotMade
-from lancestat.spark import warm_up
-from lancestat.spark.session.class_archive import (
+from lancestat.query import warm_up
+from lancestat.spark.class_archive import (
     archive_options,
     find_archive,
     keep_archive,
     new_archive,
 )
-from lancestat.spark.session.installation import Java, find_java, spark_home
+from lancestat.spark.installation import Java, find_java, spark_home
 
 JAVA = Java(Path("/opt/java/bin/java"), 17, "openjdk version 17.0.15")
 
@@ -174,7 +174,7 @@ def test_users_own_properties_count(
 
 SESSION = """
 import sys
-from lancestat.spark.session.start import start_session
+from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 spark = start_session(Target("test", sys.argv[1], spark_master="local[1]"), "test")
 pid = spark.sparkContext._gateway.proc.pid

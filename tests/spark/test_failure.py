@@ -13,12 +13,12 @@ from lancestat.errors import (
     WorkersLackPackage,
     error_classes,
 )
+from lancestat.joins.spark import tasks as worker
 from lancestat.lake.snapshot import Pin
-from lancestat.plan.actions import TableVersion
-from lancestat.spark.analyze.jobs import explain
-from lancestat.spark.analyze.work import TableScan
-from lancestat.spark.knn import tasks as worker
-from lancestat.spark.session.failure import MORE_MEMORY, WorkerError, carried_error
+from lancestat.runs.actions import TableVersion
+from lancestat.spark.failure import MORE_MEMORY, WorkerError, carried_error
+from lancestat.tables.analyze.jobs import explain
+from lancestat.tables.analyze.work import TableScan
 
 TABLE = TableScan(
     "orders",

@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 import pytest
 
 from lancestat.lake.row_ranges import RowRange
-from lancestat.spark.read import filtered_rows
-from lancestat.spark.read.fragment_reader import pinned_dataset, read_range
-from lancestat.spark.session import arrow_types as batch_size
-from lancestat.spark.session.arrow_types import BATCH_BYTES, BATCH_ROWS
+from lancestat.spark import arrow_types as batch_size
+from lancestat.spark import filtered_rows
+from lancestat.spark.arrow_types import BATCH_BYTES, BATCH_ROWS
+from lancestat.spark.fragment_reader import pinned_dataset, read_range
 from tests.examples import sample
 from tests.pins import pinned
 

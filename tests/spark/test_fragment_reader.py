@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import LakeError
 from lancestat.lake.row_ranges import RowRange
-from lancestat.spark.read import fragment_reader
-from lancestat.spark.read.fragment_reader import BATCH_BYTES, pinned_dataset, read_range
-from lancestat.spark.session import arrow_types as batch_size
+from lancestat.spark import arrow_types as batch_size
+from lancestat.spark import fragment_reader
+from lancestat.spark.fragment_reader import BATCH_BYTES, pinned_dataset, read_range
 from tests.pins import pinned
 
 MIB = 1 << 20

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import pytest
 
 from lancestat.errors import SparkNotStarted
-from lancestat.spark import scanner as module
-from lancestat.spark.scanner import MAX_SERVER_RESTARTS, SparkScanner
-from lancestat.spark.session.outage import SessionLostError
+from lancestat.runs import scanner as module
+from lancestat.runs.scanner import MAX_SERVER_RESTARTS, SparkScanner
+from lancestat.spark.outage import SessionLostError
 from lancestat.spec.model import Target
 
 TARGET = Target("far")

@@ -26,13 +26,13 @@ from lancestat.errors import (
     PackageUnreadable,
     ScratchNotShared,
 )
+from lancestat.joins.scratch.folder import require_visible, scratch
 from lancestat.presentation.views import Check
 from lancestat.project import Project
-from lancestat.scratch.folder import require_visible, scratch
-from lancestat.spark.session import choice, package
-from lancestat.spark.session.choice import uses_package
-from lancestat.spark.session.package import package_settings, require_same_versions, write_package
-from lancestat.spark.session.start import workers_python
+from lancestat.spark import choice, package
+from lancestat.spark.choice import uses_package
+from lancestat.spark.package import package_settings, require_same_versions, write_package
+from lancestat.spark.start import workers_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

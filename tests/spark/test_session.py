@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.spark.session import installation
-from lancestat.spark.session.choice import joins_by_nearest_by
-from lancestat.spark.session.installation import Java, find_java
-from lancestat.spark.session.remote import connect
-from lancestat.spark.session.start import (
+from lancestat.spark import installation
+from lancestat.spark.choice import joins_by_nearest_by
+from lancestat.spark.installation import Java, find_java
+from lancestat.spark.remote import connect
+from lancestat.spark.start import (
     ALLOCATOR_VARIABLES,
     _properties_file,
     defaults,
@@ -166,7 +166,7 @@ def test_a_missing_java_is_an_error_before_spark_starts(
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(installation, "_USUAL_HOMES", ())
     # A session of another test may run in this process; this test needs a new one.
-    monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="no java is on the PATH") as bad:
@@ -215,7 +215,7 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     )
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    monkeypatch.setattr("lancestat.spark.session.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="Could not create the Java Virtual Machine") as bad:
@@ -259,8 +259,8 @@ def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
 
 
 def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lancestat.spark.session.choice.running_session", lambda: None)
-    monkeypatch.setattr("lancestat.spark.session.choice.has_nearest_by_join", lambda: True)
+    monkeypatch.setattr("lancestat.spark.choice.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.choice.has_nearest_by_join", lambda: True)
     assert joins_by_nearest_by(Target("dev", "state"))
     assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))
 

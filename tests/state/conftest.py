@@ -23,8 +23,8 @@ from lancestat.state.values import (
     TableRecord,
     TableSummary,
 )
-from lancestat.statistics.partial import ColumnPartial
-from lancestat.statistics.sketch import REGISTERS, Sketch
+from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.sketch import REGISTERS, Sketch
 
 EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
 

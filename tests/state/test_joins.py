@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lancestat.joins.counts import JOIN_MEASURES, Accuracy, JoinCounts, JoinGroups
+from lancestat.joins.distances import JoinDistances, RankDistances
 from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.identity import join_identity
-from lancestat.state.join_counts import JOIN_MEASURES, Accuracy, JoinCounts, JoinGroups
-from lancestat.state.join_distances import JoinDistances, RankDistances
 from lancestat.state.run_rows import decode_join, encode_record
 from lancestat.state.store import open_state
 from lancestat.state.values import (

@@ -8,7 +8,7 @@ import pyspark
 import pytest
 from pyspark.sql import functions
 
-from lancestat.spark.session import versions
+from lancestat.spark import versions
 
 
 def _pushes_filters() -> bool:

@@ -60,7 +60,7 @@ def comment(
         pull_request,
         upsert_comment,
     )
-    from lancestat.vcs.github import GitHub
+    from lancestat.review.github import GitHub
 
     # Templates of the project can read the environment, and its name is part of the comment.
     token = os.environ.pop("GITHUB_TOKEN", "")

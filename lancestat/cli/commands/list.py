@@ -30,7 +30,7 @@ def list_nodes(
     project = invocation.project()
     errors: list[LancestatError] = []
     if discover:
-        from lancestat.plan.discover import unlisted_errors, without_stand_ins
+        from lancestat.runs.discover import unlisted_errors, without_stand_ins
 
         errors = unlisted_errors(project.discover())
         for note in project.spec.source_notes:

@@ -11,7 +11,7 @@ from lancestat.formats import instant
 from lancestat.presentation.views import RunView
 
 if TYPE_CHECKING:
-    from lancestat.execution.result import UnfinishedNodes
+    from lancestat.runs.result import UnfinishedNodes
 
 HELP = """Run again what failed or was interrupted last time.
 

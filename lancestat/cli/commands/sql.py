@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.project import Project
-    from lancestat.spark.sql.query import QueryResult
-    from lancestat.spark.sql.query_failure import QueryContext, QueryText
-    from lancestat.spark.sql.statement import AnalyzeStatement, Statement
+    from lancestat.query.sql.query import QueryResult
+    from lancestat.query.sql.query_failure import QueryContext, QueryText
+    from lancestat.query.sql.statement import AnalyzeStatement, Statement
 
 _ROWS_FOR_PEOPLE = 100
 _ALL = "all"
@@ -90,9 +90,9 @@ def sql(
     explain: bool,
 ) -> None:
     """Run one statement and print its result."""
-    from lancestat.spark.session.start import remote_of
-    from lancestat.spark.sql.query import query_session
-    from lancestat.spark.sql.statement import parse, parse_analyze, require_query
+    from lancestat.query.sql.query import query_session
+    from lancestat.query.sql.statement import parse, parse_analyze, require_query
+    from lancestat.spark.start import remote_of
 
     if explain:
         invocation.require(ExplanationView, "--explain")
@@ -125,7 +125,7 @@ def sql(
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
     """Read the query from the argument, a file or stdin."""
-    from lancestat.spark.sql.query_failure import query_text
+    from lancestat.query.sql.query_failure import query_text
 
     if (query is None) == (path is None):
         what = "neither was" if query is None else "both were"
@@ -151,10 +151,10 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryContext:
     """Open the tables that the query may name; one that fails to open fails a query of it."""
+    from lancestat.query.sql.query_failure import QueryContext
+    from lancestat.query.sql.statement import mentioned
+    from lancestat.query.sql.system_views import view_schema
     from lancestat.report.rows import ReportTable
-    from lancestat.spark.sql.query_failure import QueryContext
-    from lancestat.spark.sql.statement import mentioned
-    from lancestat.spark.sql.system_views import view_schema
 
     tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
     selected = mentioned(text.text, tuple(tables))
@@ -173,8 +173,8 @@ def _system_views(
     project: Project, spark: SparkSession, text: QueryText
 ) -> AbstractContextManager[None]:
     """Make views of what is known of the project, as far as the query may name them."""
+    from lancestat.query.sql.system_views import mentioned_views, system_views, view_schema
     from lancestat.report.rows import ReportTable
-    from lancestat.spark.sql.system_views import mentioned_views, system_views, view_schema
 
     names = [table.value for table in ReportTable]
     selected = mentioned_views(text.text, view_schema(spark), names)
@@ -185,10 +185,10 @@ def _answer_without_spark(
     invocation: Invocation, project: Project, text: QueryText, limit: str | int | None
 ) -> bool:
     """Print the result of a query of a system view, unless it takes Spark."""
+    from lancestat.query.sql.view_query import answer
     from lancestat.report.rows import SHAPES
-    from lancestat.spark.session.installation import spark_defaults
-    from lancestat.spark.session.start import VIEW_SCHEMA, running_session
-    from lancestat.spark.sql.view_query import answer
+    from lancestat.spark.installation import spark_defaults
+    from lancestat.spark.start import VIEW_SCHEMA, running_session
 
     # Settings of a session decide what a query means.
     has_session = "pyspark" in sys.modules and running_session() is not None
@@ -216,7 +216,7 @@ def _run(
     query_context: QueryContext,
     limit: int | None,
 ) -> None:
-    from lancestat.spark.sql.query import run_query
+    from lancestat.query.sql.query import run_query
 
     result = run_query(
         spark,
@@ -248,7 +248,7 @@ def _print(invocation: Invocation, result: QueryResult) -> None:
 def _explain(
     invocation: Invocation, spark: SparkSession, statement: Statement, query_context: QueryContext
 ) -> None:
-    from lancestat.spark.sql.explain import explain_query
+    from lancestat.query.sql.explain import explain_query
 
     explanation = explain_query(spark, statement, query_context)
     invocation.show(ExplanationView(explanation))
@@ -267,7 +267,7 @@ def _analyze(
 
     Over Spark Connect there is no `spark`, and its catalog is not asked.
     """
-    from lancestat.spark.sql.statement import find_declared, find_named, not_declared
+    from lancestat.query.sql.statement import find_declared, find_named, not_declared
 
     invocation.require(RunView, "ANALYZE TABLE")
     if explain:

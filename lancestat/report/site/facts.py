@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lancestat.formats import age, count, share, spoken
-from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.node_facts import (
     excluded_rows,
     measured_recall,
@@ -31,8 +30,9 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.redaction import NO_ORIGINS, Origins, named
 from lancestat.state.values import InputRecord, JoinRecord
-from lancestat.statistics.column_statistics import STATISTICS
-from lancestat.statistics.histogram import Histogram
+from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.statistics.column_statistics import STATISTICS
+from lancestat.tables.statistics.histogram import Histogram
 
 # A term, and what is known of it: a text, or parts of one of which some are markup.
 Words = str | tuple[str, ...]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lancestat.formats import count, duration
-from lancestat.plan.node_result import NodeResult, Status
+from lancestat.joins.distances import JoinDistances, RankDistances
 from lancestat.report.site.distribution import (
     HEIGHT,
     WIDTH,
@@ -20,8 +20,8 @@ from lancestat.report.site.distribution import (
 )
 from lancestat.report.site.text import NOTHING
 from lancestat.report.values import JoinReport, NodeRunReport
+from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.knn_join import HAMMING
-from lancestat.state.join_distances import JoinDistances, RankDistances
 
 
 @dataclass(frozen=True, slots=True)

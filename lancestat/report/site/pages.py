@@ -13,7 +13,6 @@ from markupsafe import Markup, escape
 
 from lancestat.errors import error_class
 from lancestat.formats import count, size
-from lancestat.plan.actions import gone_words
 from lancestat.report.node_facts import verdict_words
 from lancestat.report.site import overview
 from lancestat.report.site.facts import (
@@ -44,6 +43,7 @@ from lancestat.report.site.text import (
     since,
 )
 from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
+from lancestat.runs.actions import gone_words
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import named
 

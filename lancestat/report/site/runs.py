@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from lancestat.execution.result import NodeFailure
 from lancestat.formats import count, duration, large, spoken
-from lancestat.knn.work import Scope
-from lancestat.plan.node_result import NodeResult
+from lancestat.joins.search.work import Scope
 from lancestat.report.node_facts import NodeRunFigures, node_run
 from lancestat.report.site.text import NOTHING
 from lancestat.report.values import NodeRunReport, ProjectReport
+from lancestat.runs.node_result import NodeResult
+from lancestat.runs.result import NodeFailure
 
 
 def history(runs: Sequence[NodeRunReport]) -> dict[str, object] | None:

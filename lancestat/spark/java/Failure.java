@@ -5,7 +5,7 @@ import java.io.IOException;
 
 /** What a Python process raised, as it crosses the JVM. */
 final class Failure {
-  // `lancestat.spark.session.failure` puts it before the error's JSON.
+  // `lancestat.spark.failure` puts it before the error's JSON.
   static final String MARK = "lancestat-error:";
 
   /** Logs a failure that a query goes on after; what the JVM itself fails of is thrown again. */

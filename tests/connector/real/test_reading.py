@@ -25,9 +25,9 @@ from tests.connector.every_type import (
     joined,
     write,
 )
-from tests.execution.world import World
 from tests.integration.odd_numbers import CONDITIONS
 from tests.integration.planned import planned
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

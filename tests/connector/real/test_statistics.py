@@ -14,15 +14,15 @@ import pytest
 import lancestat
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.manifest.guard import GuardReason, Verdict
-from lancestat.manifest.wire import (
+from lancestat.runs.actions import Reason, Skip
+from lancestat.spec.model import Policy
+from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.manifest.wire import (
     COLUMN_PREFIX,
     NEWEST_FRAGMENT,
     SCHEMA_HASH,
     published_entries,
 )
-from lancestat.plan.actions import Reason, Skip
-from lancestat.spec.model import Policy
 from tests.connector.every_type import (
     BLOBS,
     EVERY_COLUMN,
@@ -34,8 +34,8 @@ from tests.connector.every_type import (
     joined,
     write,
 )
-from tests.execution.world import World
 from tests.integration.planned import planned
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

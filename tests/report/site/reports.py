@@ -9,10 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from lancestat.errors import DatasetMissing, Location
-from lancestat.manifest.wire import PublishedColumn
-from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import NodeResult, Status
-from lancestat.plan.table_status import TableStatus
+from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.distances import JoinDistances, RankDistances
 from lancestat.report.values import (
     FragmentReport,
     Health,
@@ -22,6 +20,8 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
+from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import (
     KnnJoin,
     KnnSide,
@@ -31,10 +31,10 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.state.join_counts import Accuracy, JoinCounts
-from lancestat.state.join_distances import JoinDistances, RankDistances
 from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
-from lancestat.statistics.histogram import Histogram, HistogramBin
+from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.statistics.histogram import Histogram, HistogramBin
+from lancestat.tables.table_status import TableStatus
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 TOLERANT = Policy("tolerant", "Dashboards only.", StaleBounds(20, timedelta(hours=24), 0.05))

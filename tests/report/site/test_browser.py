@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from lancestat.manifest.wire import PublishedColumn
 from lancestat.report.site.build import build_site
 from lancestat.report.values import TableReport
+from lancestat.tables.manifest.wire import PublishedColumn
 from tests.examples import sample
 from tests.report.site.browser import Scheme, launched, visit
 from tests.report.site.conftest import YAML

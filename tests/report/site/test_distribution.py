@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lancestat.report.site.distribution import Distribution, distribution
-from lancestat.statistics.histogram import Histogram, HistogramBin
+from lancestat.tables.statistics.histogram import Histogram, HistogramBin
 from tests.report.site.reports import evenly, leaning
 
 BOUNDS = st.floats(-1e300, 1e300, allow_nan=False)

@@ -6,8 +6,8 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
-from lancestat.plan.actions import JoinFigures
-from lancestat.plan.node_result import Status
+from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.distances import JoinDistances, RankDistances
 from lancestat.report.site.join_charts import (
     DistanceFigures,
     LineChart,
@@ -17,8 +17,8 @@ from lancestat.report.site.join_charts import (
 )
 from lancestat.report.site.text import NOTHING
 from lancestat.report.values import JoinReport
-from lancestat.state.join_counts import Accuracy, JoinCounts
-from lancestat.state.join_distances import JoinDistances, RankDistances
+from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node_result import Status
 from tests.report.site.conftest import Build
 from tests.report.site.markup import page_of
 from tests.report.site.reports import (

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lancestat.joins.counts import JoinGroups
 from lancestat.report.site.facts import join_facts, side_facts
 from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties
-from lancestat.state.join_counts import JoinGroups
 from tests.report.site.reports import join, join_report
 
 

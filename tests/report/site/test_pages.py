@@ -11,14 +11,14 @@ import pytest
 from markupsafe import escape
 
 from lancestat.errors import DatasetMissing, Location
-from lancestat.manifest.wire import PublishedColumn
-from lancestat.plan.actions import SourceFindings
-from lancestat.plan.node_result import Status
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
+from lancestat.runs.actions import SourceFindings
+from lancestat.runs.node_result import Status
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
 from lancestat.spec.redaction import hidden_locations
+from lancestat.tables.manifest.wire import PublishedColumn
 from tests.conftest import Golden
 from tests.report.site.conftest import YAML, Build, SiteOf
 from tests.report.site.markup import page_of, pages

@@ -1,1 +1,0 @@
-"""Executes plans."""

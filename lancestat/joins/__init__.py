@@ -1,0 +1,1 @@
+"""KNN joins: for each left row, the k nearest right rows."""

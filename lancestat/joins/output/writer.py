@@ -1,0 +1,106 @@
+"""The writer of a result, and the errors about its place; all output formats share them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from hashlib import blake2b
+
+from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
+from lancestat.joins.search.work import OutputFormat
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
+from lancestat.lake.lease import Process
+from lancestat.redact import redact_line, secret_values
+from lancestat.state.identity import canonical_uri
+
+# A result outlives the commit of the next one by that: longer than listing and opening files takes.
+GRACE = timedelta(minutes=15)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The rows that one task wrote, not yet visible; only the format understands `content`."""
+
+    content: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class OutputWriter:
+    """A result that is being written; travels to Spark's workers.
+
+    `folder` is the format's name for the folder of uncommitted files. `owner` is the process that
+    will commit or discard them. `remembered` is as for `begin`.
+    """
+
+    format: OutputFormat
+    uri: str
+    folder: str
+    run_id: str
+    owner: Process
+    storage_options: Mapping[str, str] = field(repr=False)
+    remembered: str | None = None
+
+
+def location_digest(uri: str) -> str:
+    """Return 32 hex digits that stand for a place, however its URI is written, and hide it."""
+    text = canonical_uri(uri).encode(errors="surrogatepass")
+    return blake2b(text, digest_size=16).hexdigest()
+
+
+def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
+    """Return the error for a place that holds something other than a result of a join."""
+    return OutputOccupied(
+        f"{redact_line(uri, secret_values(options))} is {what}, and was left as it is: only the "
+        "result of an earlier join is replaced",
+        hint="give the join another output, or remove what is there",
+    )
+
+
+def stale(uri: str, what: str, options: Mapping[str, str]) -> StaleBase:
+    """Return the error for a result that is not the one to go on from."""
+    redacted_uri = redact_line(uri, secret_values(options))
+    return StaleBase(f"the result at {redacted_uri} {what} since it was looked at")
+
+
+@contextmanager
+def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Raise what goes wrong when a result is written as `OutputNotWritten`."""
+    try:
+        yield
+    except LancestatError:
+        raise
+    except BaseException as error:
+        if not is_error_or_panic(error):
+            raise
+        raise _output_not_written(uri, error, options) from None
+
+
+@contextmanager
+def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
+    """Raise what goes wrong when files of a result are read as a StaleBase: it is not whole."""
+    try:
+        yield
+    except LancestatError:
+        raise
+    except FileNotFoundError:
+        raise stale(uri, "has gone", options) from None
+    except Exception as error:
+        reason = redact_line(str(error), secret_values(options))
+        raise stale(uri, f"cannot be read any more ({reason})", options) from None
+
+
+def _output_not_written(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
+    secrets = secret_values(options)
+    redacted_uri = redact_line(uri, secrets)
+    if is_full(error):
+        return OutputNotWritten(
+            f"the result does not fit: no space is left at {redacted_uri}",
+            hint="make room there, or select fewer columns; readers still see the old result",
+        )
+    return OutputNotWritten(
+        f"the result cannot be written to {redacted_uri}: {redact_line(str(error), secrets)}",
+        hint="check the output and the permissions there; readers still see the old result",
+    )

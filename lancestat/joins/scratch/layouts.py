@@ -1,0 +1,352 @@
+"""Layouts that are kept in scratch: found, held while they are read, written, replaced.
+
+`<root>/layouts/<key>/<generation>/` holds one layout: Lance datasets with its rows and its arrays,
+and `layout.json`, the manifest, which is written last and in one step. A generation without a
+manifest is none yet, or none any more. While it is written it has the marker and the heartbeat of a
+scratch folder; who reads it keeps a file `readers/HOST-PID-STARTED-TIME-RANDOM` in it.
+
+Whoever removes a layout removes its manifest first and then looks for readers; who reads it writes
+the file first and then looks at the manifest. So either of them sees the other.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+
+from lancestat import codec
+from lancestat.errors import ScratchFull, ScratchUnusable
+from lancestat.joins.scratch.folder import MARKER, Heartbeat, encode, remove_folder, scratch_errors
+from lancestat.joins.search.layout import LayoutRecord
+from lancestat.lake.error_mapping import is_error_or_panic, is_full
+from lancestat.lake.lease import TAG, Lease, abandoned, this_process
+from lancestat.lake.snapshot import Pin
+from lancestat.lake.storage import Storage, storage_at
+from lancestat.redact import redact_line, secret_values
+
+_log = logging.getLogger("lancestat.knn")
+
+FOLDER = "layouts"
+MANIFEST = "layout.json"
+# The names of datasets of arrays begin so.
+ARRAYS = "arrays-"
+# Requests whose number of probes a layout remembers.
+MOST_CHOSEN = 100
+FORMAT_VERSION = 1
+_READERS = "readers"
+# Or the draft of such a file, whose owner stands at its end.
+_READER = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-[0-9a-f]{{12}}")
+
+
+@dataclass(frozen=True, slots=True)
+class KeptDataset:
+    """A Lance dataset in the folder of a layout: its name, what pins it, its files with sizes."""
+
+    name: str
+    version: int
+    manifest: str
+    files: tuple[tuple[str, int], ...]
+
+    @classmethod
+    def of(cls, pin: Pin, files: Mapping[str, int]) -> KeptDataset:
+        """Return the dataset at a pin; `files` have paths below the dataset."""
+        name = pin.uri.rpartition("/")[2]
+        return cls(name, pin.version, pin.manifest, tuple(sorted(files.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenProbes:
+    """How many lists were found to reach a recall for so many neighbours; where a run begins."""
+
+    k: int
+    recall: float
+    nprobes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutManifest:
+    """The contents of `layout.json`.
+
+    `rows` has the vectors and places by list, `arrays` the centroids and what else is needed to
+    read them, of which `arrays_digest` is a digest.
+    """
+
+    created_at: codec.Instant
+    record: LayoutRecord
+    rows: KeptDataset
+    arrays: KeptDataset
+    arrays_digest: str
+    chosen: tuple[ChosenProbes, ...] = ()
+    format_version: int = FORMAT_VERSION
+
+    def nprobes(self, k: int, recall: float | None) -> int | None:
+        """Return how many lists reached a recall, None where that is not known."""
+        return next(
+            (known.nprobes for known in self.chosen if (known.k, known.recall) == (k, recall)), None
+        )
+
+    def with_nprobes(self, k: int, recall: float | None, nprobes: int) -> LayoutManifest:
+        """Return the same with the number of lists that reaches a recall."""
+        if recall is None:
+            return self
+        others = (known for known in self.chosen if (known.k, known.recall) != (k, recall))
+        newest = (*others, ChosenProbes(k, recall, nprobes))
+        return replace(self, chosen=newest[-MOST_CHOSEN:])
+
+
+@dataclass(frozen=True, slots=True)
+class KeptLayout:
+    """A layout that is there as a whole; `folder` is its path below the scratch root."""
+
+    folder: str
+    manifest: LayoutManifest
+
+    @property
+    def age(self) -> tuple[datetime, str]:
+        """What layouts of one key are sorted by, the oldest first."""
+        return self.manifest.created_at, self.folder
+
+
+@dataclass(slots=True)
+class LayoutDraft:
+    """A layout that is being written below a scratch root."""
+
+    folder: str
+    uri: str
+    is_kept: bool = False
+
+    def place(self, name: str) -> str:
+        """Return the URI of a dataset in the layout."""
+        return f"{self.uri}/{name}.lance"
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutStore:
+    """The layouts under one scratch root, which all workers reach."""
+
+    root: str
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+
+    def find(self, key: str) -> KeptLayout | None:
+        """Return the newest layout of a key, None where there is none that can be understood.
+
+        Raises:
+            ScratchUnusable: the root cannot be looked at.
+        """
+        with self._errors():
+            return max(self.all_of(key), key=lambda kept: kept.age, default=None)
+
+    def all_of(self, key: str) -> Iterator[KeptLayout]:
+        """Yield the layouts of a key that can be understood."""
+        folder = f"{FOLDER}/{key}"
+        for generation in self.storage.children(folder):
+            manifest = self._manifest(f"{folder}/{generation}")
+            if manifest is not None:
+                yield KeptLayout(f"{folder}/{generation}", manifest)
+
+    def pin(self, kept: KeptLayout, dataset: KeptDataset) -> Pin:
+        """Return the pin of a dataset of a layout."""
+        uri = self.storage.uri(f"{kept.folder}/{dataset.name}")
+        return Pin(uri, dataset.version, dataset.manifest)
+
+    def damage(self, kept: KeptLayout) -> str | None:
+        """Return what a look at the files finds to be damaged, None where nothing is."""
+        storage = self.storage
+        with self._errors():
+            for dataset in (kept.manifest.rows, kept.manifest.arrays):
+                for path, size_bytes in dataset.files:
+                    file = f"{kept.folder}/{dataset.name}/{path}"
+                    if not storage.has_file(file, size_bytes):
+                        return f"{dataset.name}/{path} is missing or of another size"
+        return None
+
+    @contextmanager
+    def held(self, kept: KeptLayout) -> Iterator[KeptLayout | None]:
+        """Keep others from removing a layout while the block runs.
+
+        Yields:
+            The layout as it is now, None where it has gone.
+
+        Raises:
+            ScratchUnusable: scratch cannot be written to.
+        """
+        name = f"{this_process().tag}-{int(time.time())}-{secrets.token_hex(6)}"
+        path = f"{kept.folder}/{_READERS}/{name}"
+        with self._errors():
+            if self._manifest(kept.folder) is None:
+                manifest = None
+            else:
+                self.storage.write(path, "", make_folder=True)
+                manifest = self._manifest(kept.folder)
+        try:
+            yield None if manifest is None else KeptLayout(kept.folder, manifest)
+        finally:
+            try:
+                self.storage.remove_file(path)
+                self.storage.remove_empty(f"{kept.folder}/{_READERS}")
+                if manifest is None:
+                    self.storage.remove_empty(kept.folder)
+            except OSError as error:
+                # The lease of the file ends with this process.
+                _log.warning("%s was not removed: %s", self._shown(path), error)
+
+    @contextmanager
+    def writing(self, key: str) -> Iterator[LayoutDraft]:
+        """Make the folder of a new layout; it is removed in the end unless it was published.
+
+        Raises:
+            ScratchUnusable: the root cannot be written to.
+        """
+        owner = this_process()
+        folder = f"{FOLDER}/{key}/{owner.tag}-{secrets.token_hex(8)}"
+        draft = LayoutDraft(folder, self.storage.uri(folder))
+        is_failed = True
+        try:
+            with self._errors():
+                self.storage.make(folder)
+                self.storage.write(f"{folder}/{MARKER}", encode(FOLDER, owner, self.clock()))
+            beating = Heartbeat(self.storage, folder, self.clock)
+            with scratch_errors(self.root, self.options), beating:
+                yield draft
+            is_failed = False
+        finally:
+            if not draft.is_kept:
+                remove_folder(self.storage, folder, self.options, has_failed=is_failed)
+
+    def publish(self, draft: LayoutDraft, manifest: LayoutManifest) -> KeptLayout:
+        """Make a draft the layout of its key, and remove those that it takes the place of."""
+        kept = self.update(KeptLayout(draft.folder, manifest), manifest)
+        draft.is_kept = True
+        for other in self.all_of(draft.folder.split("/")[1]):
+            if other.age < kept.age:
+                self.remove(other.folder)
+        return kept
+
+    def update(self, kept: KeptLayout, manifest: LayoutManifest) -> KeptLayout:
+        """Replace the manifest of a layout in one step."""
+        with self._errors():
+            self.storage.write(f"{kept.folder}/{MANIFEST}", codec.encode(manifest))
+        return KeptLayout(kept.folder, manifest)
+
+    def remember(self, kept: KeptLayout, k: int, recall: float | None, nprobes: int) -> None:
+        """Record in a layout how many of its lists reach a recall."""
+        manifest = self._manifest(kept.folder)
+        if manifest is not None and recall is not None and manifest.nprobes(k, recall) != nprobes:
+            self.update(kept, manifest.with_nprobes(k, recall, nprobes))
+
+    def remove(self, folder: str) -> bool:
+        """Withdraw a layout, and remove its files unless it is read; return whether it has gone.
+
+        What is still read is garbage that `lancestat gc` removes later.
+        """
+        self.storage.remove_file(f"{folder}/{MANIFEST}")
+        if self.has_readers(folder):
+            return False
+        self.storage.remove(folder, MARKER)
+        self.storage.remove_empty(folder.rpartition("/")[0])
+        return True
+
+    def has_readers(self, folder: str) -> bool:
+        """Whether some process may be reading a layout."""
+        return any(lease.is_held() for _, lease in self._readers(folder))
+
+    def remove_dead_readers(self, folder: str) -> None:
+        """Remove the files of processes that have ended while they read a layout."""
+        for name in abandoned(self._readers(folder)):
+            self.storage.remove_file(f"{folder}/{_READERS}/{name}")
+        self.storage.remove_empty(f"{folder}/{_READERS}")
+
+    def remove_superseded(self, folder: str) -> None:
+        """Remove the arrays of a layout that an extension has replaced, unless somebody reads them.
+
+        They are listed first, then readers are looked for, and then the manifest is read: whoever
+        extends the layout is a reader, so that its arrays are either not listed or named.
+        """
+        there = [name for name in self.storage.children(folder) if name.startswith(ARRAYS)]
+        if self.has_readers(folder):
+            return
+        manifest = self._manifest(folder)
+        if manifest is not None:
+            for name in set(there) - {manifest.arrays.name}:
+                self.storage.remove(f"{folder}/{name}", MARKER)
+
+    def _readers(self, folder: str) -> list[tuple[str, Lease]]:
+        # Some object stores list the folder itself, too.
+        names = self.storage.files(f"{folder}/{_READERS}")
+        matches = (match for name in names if (match := _READER.fullmatch(name)) is not None)
+        return [
+            (match[0], Lease.of_tag(match[1], int(match[2]) if match[2] else None))
+            for match in matches
+        ]
+
+    @property
+    def storage(self) -> Storage:
+        """The files below the root."""
+        return storage_at(self.root, self.options)
+
+    def _manifest(self, folder: str) -> LayoutManifest | None:
+        text = self.storage.read(f"{folder}/{MANIFEST}")
+        if text is None:
+            return None
+        try:
+            return decode_manifest(text)
+        except ValueError as error:
+            _log.info("the layout at %s is not used: %s", self._shown(folder), error)
+            return None
+
+    def _shown(self, path: str) -> str:
+        return redact_line(self.storage.uri(path), secret_values(self.options))
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            if not is_error_or_panic(error) or isinstance(error, ScratchUnusable | ScratchFull):
+                raise
+            hidden = secret_values(self.options)
+            if is_full(error):
+                raise ScratchFull(
+                    f"no space is left in the scratch folder {redact_line(self.root, hidden)}",
+                    hint="make room there, or set the target's 'scratch' to a larger place",
+                ) from None
+            raise ScratchUnusable(
+                f"the layouts in {redact_line(self.root, hidden)} cannot be used: "
+                f"{redact_line(str(error), hidden)}",
+                hint="check the target's 'scratch' and the permissions there",
+            ) from None
+
+
+def decode_manifest(text: str) -> LayoutManifest:
+    """Read the contents of `layout.json`.
+
+    Raises:
+        UnknownLayoutFormatError: a later release wrote it.
+        ValueError: it cannot be understood.
+    """
+    stored = json.loads(text)
+    version = stored.get("format_version") if isinstance(stored, dict) else None
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        raise UnknownLayoutFormatError(f"it has format {version}")
+    return codec.convert(stored, LayoutManifest)
+
+
+class UnknownLayoutFormatError(ValueError):
+    """A layout has a format that this release does not know."""
+
+
+_making: dict[tuple[str, str], threading.Lock] = {}
+
+
+def making_layout(root: str, key: str) -> threading.Lock:
+    """Return the lock under which one join of this process at a time makes a layout of a key."""
+    return _making.setdefault((root, key), threading.Lock())

@@ -1,0 +1,252 @@
+"""Centroids: the list of the right side that a vector belongs to, and the lists to search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import faiss
+import numpy as np
+from numpy.typing import NDArray
+
+from lancestat.joins.search.frame import directions
+from lancestat.joins.search.request import Metric
+
+# Rounds of assignment; later ones change less than more rows to train on do.
+ROUNDS = 6
+# Elements are clamped to that, in the scale of the training rows.
+_FARTHEST = np.float32(2.0**50)
+# Between these squared lengths float32 holds products well as they are, and nothing is copied.
+_COMMON = 2.0**-40, 2.0**40
+
+
+def best(
+    queries: NDArray[np.float32], rows: NDArray[np.float32], count: int, metric: Metric
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    """Find the rows of each query with the best scores, best first.
+
+    Args:
+        queries: (n, dim), contiguous.
+        rows: (m, dim), contiguous.
+        count: Up to m.
+        metric: Under `l2` a score is the squared distance, else the product.
+
+    Returns:
+        Scores and row numbers, both (n, count).
+    """
+    kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
+    with _blocked():
+        scores, numbers = faiss.knn(queries, rows, count, metric=kind)
+    return scores, numbers
+
+
+@contextmanager
+def _blocked() -> Iterator[None]:
+    # With fewer than a thousand queries faiss would take them one by one, at a seventh of the rate.
+    before = faiss.cvar.distance_compute_blas_threshold
+    faiss.cvar.distance_compute_blas_threshold = 1
+    try:
+        yield
+    finally:
+        faiss.cvar.distance_compute_blas_threshold = before
+
+
+@dataclass(frozen=True, slots=True)
+class Centroids:
+    """Centroids of lists, in the space where lists are made, which depends on the metric.
+
+    Under `l2` that is the vectors' own, under `cosine` their directions. Under `dot` it has one
+    more dimension, in which rows are padded to `length`, so that all are equally long and the row
+    of the greatest product is that of the smallest angle (Bachrach et al., Speeding Up the Xbox
+    Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
+
+    `values` is (lists, dimension), `scale` a power of two that vectors are multiplied by first.
+    """
+
+    values: NDArray[np.float32]
+    metric: Metric
+    scale: float
+    length: float
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def assign(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+        """Return the list that each row (n, dim) belongs to."""
+        return self._nearest(self._of_rows(rows), 1)[:, 0]
+
+    def assign_with_errors(
+        self, rows: NDArray[np.float32]
+    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+        """Return the list that each row belongs to, and how far the row is from its centroid.
+
+        The error is the squared distance under `l2`, in the scale of the lists, and else one less
+        the cosine of the angle.
+        """
+        scores, lists = best(self._of_rows(rows), self.values, 1, self.metric)
+        errors = scores[:, 0].astype(np.float64)
+        if self.metric is not Metric.L2:
+            errors = 1.0 - errors / (self.length or 1.0)
+        return lists[:, 0].astype(np.int32), np.maximum(errors, 0.0)
+
+    def nearest_lists(self, queries: NDArray[np.float32], nprobes: int) -> NDArray[np.int32]:
+        """Return the lists that each query (n, dim) visits, (n, nprobes), the nearest first."""
+        projected = _projected(queries, self.metric, self.scale)
+        if self.metric is Metric.DOT:
+            projected = _with(projected, np.zeros(len(projected), np.float32))
+        return self._nearest(projected, min(nprobes, len(self)))
+
+    def visited_lists(
+        self, queries: NDArray[np.float32], nprobes: int, k: int, rows: NDArray[np.int64]
+    ) -> NDArray[np.int32]:
+        """Return the lists that queries visit: the nearest ones, and as many as have k rows.
+
+        Args:
+            queries: (n, dim).
+            nprobes: The least number of lists to visit.
+            k: The number of rows to meet, or all rows where there are fewer.
+            rows: (lists,) how many rows each list has.
+
+        Returns:
+            (n, most lists that a query visits), the nearest first, -1 behind the last one.
+        """
+        visits = self.nearest_lists(queries, nprobes)
+        wanted, count = min(k, int(rows.sum())), visits.shape[1]
+        least = count
+        short = np.flatnonzero(rows[visits].sum(axis=1) < wanted)
+        while len(short):
+            count = min(2 * count, len(self))
+            nearest = self.nearest_lists(queries[short], count)
+            met = np.cumsum(rows[nearest], axis=1)
+            nearest[:, least:][met[:, least - 1 : -1] >= wanted] = -1
+            wider = np.full((len(visits), count), -1, np.int32)
+            wider[:, : visits.shape[1]] = visits
+            wider[short] = nearest
+            visits, short = wider, short[met[:, -1] < wanted]
+        return visits
+
+    def _of_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+        projected = _projected(rows, self.metric, self.scale)
+        return _lengthened(projected, self.length) if self.metric is Metric.DOT else projected
+
+    def _nearest(self, projected: NDArray[np.float32], count: int) -> NDArray[np.int32]:
+        return best(projected, self.values, count, self.metric)[1].astype(np.int32)
+
+
+def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0) -> Centroids:
+    """Train centroids by k-means, the same for the same arguments.
+
+    Args:
+        sample: (n, dim), n at least 1: rows like those that lists are made of.
+        lists: Their number; no more than there are rows in the sample.
+        metric: Means are made length 1 again where angles matter (spherical k-means).
+        seed: Seeds the choice of first centroids.
+    """
+    lists = min(lists, len(sample))
+    scale, length = _scale(sample, metric), 0.0
+    projected = _projected(sample, metric, scale)
+    if metric is Metric.DOT:
+        length = float(np.sqrt(np.einsum("nd,nd->n", projected, projected).max()))
+        projected = _lengthened(projected, length)
+    means = faiss.Kmeans(
+        projected.shape[1],
+        lists,
+        niter=ROUNDS,
+        seed=seed,
+        spherical=metric is not Metric.L2,
+        min_points_per_centroid=1,
+        max_points_per_centroid=len(projected),
+    )
+    means.train(projected)
+    assert means.centroids is not None
+    return Centroids(means.centroids, metric, scale, length)
+
+
+@dataclass(frozen=True, slots=True)
+class RecallCurve:
+    """The share of true neighbours in the lists visited, by their number: entry 0 for one list.
+
+    `lower` is the one-sided lower confidence bound of the mean over all queries, at 95 %, by
+    the normal approximation of the mean of the sampled queries' own shares.
+    """
+
+    recall: NDArray[np.float64]
+    lower: NDArray[np.float64]
+
+
+def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int32]) -> RecallCurve:
+    """Return the recall for every number of lists visited.
+
+    Search inside a list is exact, so that a true neighbour is found when its list is visited.
+
+    Args:
+        order: (queries, lists): all lists, in the order in which a query visits them.
+        truth: (queries, k): the lists of each query's true neighbours, -1 where there is none.
+    """
+    queries, lists = order.shape
+    turn = np.empty_like(order)
+    np.put_along_axis(turn, order, np.arange(lists, dtype=np.int32)[None, :], axis=1)
+    query, rank = np.nonzero(truth >= 0)
+    turns = turn[query, truth[query, rank]]
+    hits = np.zeros((queries, lists))
+    np.add.at(hits, (query, turns), 1.0)
+    counts = hits.sum(axis=1)
+    shares = np.cumsum(hits[counts > 0], axis=1) / counts[counts > 0, None]
+    if not len(shares):
+        return RecallCurve(np.ones(lists), np.ones(lists))
+    recall, lower = mean_and_lower(shares)
+    lower[-1] = 1.0
+    return RecallCurve(recall, lower)
+
+
+_ONE_SIDED_95 = 1.645
+
+
+def mean_and_lower(
+    shares: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return means over queries (queries, n), and their lower bounds at a confidence of 95 %."""
+    mean = shares.mean(axis=0)
+    if len(shares) < 2:
+        return mean, np.zeros_like(mean)
+    deviation = shares.std(axis=0, ddof=1) / np.sqrt(len(shares))
+    return mean, mean - _ONE_SIDED_95 * deviation
+
+
+def choose_nprobes(curve: RecallCurve, recall: float) -> int:
+    """Return the fewest lists to visit that reach a recall, with the curve's confidence."""
+    enough = curve.lower >= min(recall, 1.0 - 1e-12)
+    return int(np.argmax(enough)) + 1 if enough.any() else len(curve.lower)
+
+
+def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
+    if metric is Metric.COSINE:
+        return 1.0
+    square = float(np.einsum("nd,nd->n", sample, sample, dtype=np.float64).mean())
+    if not square or _COMMON[0] < square < _COMMON[1]:
+        return 1.0
+    return 2.0 ** int(np.clip(-np.floor(np.log2(square) / 2), -120, 100))
+
+
+def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
+    if metric is Metric.COSINE:
+        return np.ascontiguousarray(directions(vectors))
+    if (
+        scale == 1.0
+        and -_FARTHEST <= np.min(vectors, initial=0.0) <= np.max(vectors, initial=0.0) <= _FARTHEST
+    ):
+        return np.ascontiguousarray(vectors)
+    with np.errstate(over="ignore"):
+        scaled = vectors * np.float32(scale)
+    clipped: NDArray[np.float32] = np.clip(scaled, -_FARTHEST, _FARTHEST)
+    return clipped
+
+
+def _lengthened(projected: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    squares = np.einsum("nd,nd->n", projected, projected)
+    return _with(projected, np.sqrt(np.maximum(length * length - squares, 0.0)))
+
+
+def _with(projected: NDArray[np.float32], last: NDArray[np.float32]) -> NDArray[np.float32]:
+    return np.ascontiguousarray(np.column_stack([projected, last]), np.float32)

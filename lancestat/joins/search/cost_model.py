@@ -1,0 +1,320 @@
+"""The cost model: the strategy of a join, and its estimated cost."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, sqrt
+
+from lancestat.formats import StringEnum, count
+from lancestat.joins.counts import JoinGroups
+from lancestat.joins.search.layout import KeptLists
+from lancestat.joins.search.request import JoinRequest, Mode
+
+
+class Strategy(StringEnum):
+    """The strategies of search, as plans and JSON spell them."""
+
+    SPARK = "spark"
+    EXACT = "exact"
+    PARTITIONED = "partitioned"
+    INDEX = "index"
+
+
+# Rates of one core, by benchmarks/knn_kernel.py: products of
+# matrices as the search runs them, over whole blocks and over the short lists of partitions, in
+# floating-point operations per second; distances in float64; reading and writing of vectors.
+BLOCK_FLOPS = 70e9
+LIST_FLOPS = 50e9
+WIDE_ELEMENT_SECONDS = 4e-9
+READ_BYTES = 1e9
+WRITE_BYTES = 800e6
+# Spark's nearestByJoin as the `spark` strategy ranks, per pair and element of a vector, and per
+# pair: lambdas over arrays are interpreted.
+SPARK_ELEMENT_SECONDS = 80e-9
+SPARK_PAIR_SECONDS = 2e-6
+# One query through a vector index, whatever the size of the right side.
+INDEX_QUERY_SECONDS = 2e-3
+# The cost of starting jobs.
+JOB_SECONDS = 0.6
+# Jobs of a join by keys that cost as much: they read keys, write groups, and search these.
+GROUPING_JOBS = 3
+# Spark's own join is chosen up to this time, unless another strategy is so many times as fast.
+SPARK_PATIENCE_SECONDS = 10.0
+SPARK_PATIENCE_RATIO = 5.0
+
+# Rows of a list on average; shorter ones make poor use of a product of matrices.
+LEAST_LIST_ROWS = 64
+FEWEST_LISTS, MOST_LISTS = 16, 1 << 14
+# Rows that centroids are trained on, per list, and how often they are assigned.
+TRAIN_ROWS = 128
+TRAIN_ROUNDS = 6
+# Left rows whose true neighbours are found in full: every other one to choose how many lists to
+# visit, the others to report the recall.
+SAMPLE_ROWS = 192
+# A visited list is that much longer than the average, since long lists are near more queries.
+IMBALANCE = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSize:
+    """The sizes of the sides; None where they are not counted yet.
+
+    `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
+    so has Spark, since 4.2. `kept` is the layout of the right side that is kept from other runs.
+    `groups` are what the last run found of rows with equal keys.
+    """
+
+    left_rows: int | None
+    right_rows: int | None
+    dimension: int | None
+    has_index: bool = False
+    has_nearest_by_join: bool = True
+    kept: KeptLists | None = None
+    groups: JoinGroups | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A strategy, the reason for it, and its estimate.
+
+    `pairs` are distances to compute and `seconds` their estimated time on `cores` cores, both None
+    where sizes are unknown. `lists` is the number of partitions of the right side, which are those
+    of the layout `kept` if there is one. Where the reason compares strategies, it has times of
+    these (`why_has_times`).
+    """
+
+    strategy: Strategy
+    why: str
+    pairs: int | None = None
+    seconds: float | None = None
+    lists: int | None = None
+    kept: KeptLists | None = None
+    why_has_times: bool = False
+
+
+def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+    """Choose the cheapest strategy that the request allows.
+
+    Args:
+        request: `mode: exact` never picks an approximate strategy.
+        size: Unknown sizes count as large.
+        cores: The number of tasks that run at once.
+    """
+    if request.has_keys:
+        return _by_keys(request, size, cores)
+    few = f"fewer than {request.min_right_rows:,} right rows"
+    is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
+    is_ours = request.is_self_join or request.is_range
+    is_for_spark = is_small and size.has_nearest_by_join and not is_ours
+    if is_ours:
+        # A sample's recall would count each row as a neighbour of itself, or the nearest few only.
+        request = replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
+    why = _why_exact(request)
+    if is_small and not size.has_nearest_by_join and not is_ours:
+        why = f"{few}, but Spark's nearestByJoin cannot be used here"
+    if size.left_rows is None or size.right_rows is None or size.dimension is None:
+        if is_for_spark:
+            return Decision(Strategy.SPARK, few)
+        return _unknown(request, size, why)
+    exact = _exact(request, size.left_rows, size.right_rows, size.dimension, cores)
+    if is_for_spark:
+        spark = _spark(size.left_rows, size.right_rows, size.dimension, cores)
+        if not _is_too_slow(spark, exact):
+            return replace(spark, why=few)
+        return replace(
+            exact, why=f"few right rows, but {exact.pairs:,} pairs, which take Spark "
+            f"about {_duration_text(spark.seconds)}", why_has_times=True,
+        )  # fmt: skip
+    if request.mode is Mode.EXACT:
+        return replace(exact, why=why)
+    return _approximate(request, size, exact, cores)
+
+
+def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
+    """Return the cost of the pairs that the last run found, for as many rows as there are now."""
+    why = "only rows with equal keys are compared"
+    if request.mode is Mode.APPROX:
+        why = "rows with equal keys are few enough to compare every pair of them"
+    known, left, right = size.groups, size.left_rows, size.right_rows
+    if known is None:
+        return Decision(Strategy.EXACT, f"{why}, which the run counts{_within(request)}")
+    groups, compared = count(known.groups, "group"), count(known.pairs, "pair")
+    why = f"{why}, {groups} and {compared} in the last full run{_within(request)}"
+    if left is None or right is None:
+        return Decision(Strategy.EXACT, why)
+    pairs = known.pairs * left * right // max(1, known.left_rows * known.right_rows)
+    if size.dimension is None:
+        return Decision(Strategy.EXACT, why, pairs)
+    seconds = 2 * size.dimension * pairs / LIST_FLOPS
+    seconds += min(left * request.k, pairs) * size.dimension * WIDE_ELEMENT_SECONDS
+    # Both sides are written by group, and read again.
+    seconds += 4 * size.dimension * (left + right) * (2 / READ_BYTES + 1 / WRITE_BYTES)
+    return Decision(Strategy.EXACT, why, pairs, GROUPING_JOBS * JOB_SECONDS + seconds / cores)
+
+
+def _why_exact(request: JoinRequest) -> str:
+    why = "every pair is to be compared"
+    if request.is_self_join:
+        once = ", once" if request.pairs_once else ""
+        why = f"every pair of rows of the table is to be compared{once}"
+    return f"{why}{_within(request)}"
+
+
+def _within(request: JoinRequest) -> str:
+    if request.max_distance is None:
+        return ""
+    within = f"within {request.max_distance:g}"
+    return (
+        f", and the result has all {within}"
+        if request.is_range
+        else f", and neighbours are {within}"
+    )
+
+
+def _unknown(request: JoinRequest, size: JoinSize, why: str) -> Decision:
+    if request.mode is Mode.EXACT or request.recall == 1.0:
+        return Decision(Strategy.EXACT, why)
+    if size.has_index:
+        return Decision(Strategy.INDEX, "the right side has an index of this metric")
+    return Decision(Strategy.PARTITIONED, "sizes are not known before it runs")
+
+
+def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: int) -> Decision:
+    left, right, dimension = size.left_rows, size.right_rows, size.dimension
+    assert left is not None and right is not None and dimension is not None
+    if request.recall == 1.0:
+        return replace(exact, why="a recall of 1 asks for every pair")
+    partitioned = _partitioned(request, left, right, dimension, cores)
+    others = [] if partitioned is None else [partitioned]
+    in_kept = _in_kept_lists(request, left, right, dimension, cores, size.kept)
+    if in_kept is not None:
+        others.insert(0, in_kept)
+    if size.has_index:
+        others.append(_indexed(request, left, dimension, cores))
+    best = min(others, key=lambda decision: decision.seconds or 0.0, default=None)
+    if best is None:
+        return replace(exact, why="the right side is too small for partitions")
+    if (exact.seconds or 0.0) <= (best.seconds or 0.0):
+        return replace(
+            exact, why=f"comparing every pair takes about {_duration_text(exact.seconds)}, "
+            f"{best.strategy.value} about {_duration_text(best.seconds)}", why_has_times=True,
+        )  # fmt: skip
+    return replace(
+        best,
+        why=f"about {_duration_text(best.seconds)}, where comparing every pair takes "
+        f"{_duration_text(exact.seconds)}{_kept_text(best, size.kept)}",
+        why_has_times=True,
+    )
+
+
+def _kept_text(best: Decision, kept: KeptLists | None) -> str:
+    """Return what becomes of a kept layout, as the end of a sentence."""
+    if kept is None or best.strategy is not Strategy.PARTITIONED:
+        return ""
+    layout = f"a kept layout of {count(kept.rows, 'row')}"
+    if best.kept is None:
+        why = kept.why_anew or f"{count(best.lists or 0, 'list')} suit this join better than its "
+        if kept.why_anew is None:
+            why += count(kept.lists)
+        return f"; {layout} is trained anew, since {why}"
+    if not kept.new_rows:
+        return f"; {layout} is searched"
+    put = count(kept.new_rows, "new row is", "new rows are")
+    return f"; {put} put into the lists of {layout}"
+
+
+def _is_too_slow(spark: Decision, exact: Decision) -> bool:
+    assert spark.seconds is not None and exact.seconds is not None
+    return spark.seconds > max(SPARK_PATIENCE_SECONDS, SPARK_PATIENCE_RATIO * exact.seconds)
+
+
+def _spark(left: int, right: int, dimension: int, cores: int) -> Decision:
+    pairs = left * right
+    seconds = pairs * (SPARK_PAIR_SECONDS + dimension * SPARK_ELEMENT_SECONDS) / cores
+    return Decision(Strategy.SPARK, "", pairs, JOB_SECONDS + seconds)
+
+
+def _exact(request: JoinRequest, left: int, right: int, dimension: int, cores: int) -> Decision:
+    pairs = left * right // (2 if request.pairs_once else 1)
+    # How many rows are within a distance is known only afterwards, and is taken for few.
+    kept = 0 if request.is_range else min(request.k, right)
+    seconds = 2 * dimension * pairs / BLOCK_FLOPS
+    seconds += left * kept * dimension * WIDE_ELEMENT_SECONDS
+    seconds += 4 * dimension * right / READ_BYTES
+    return Decision(Strategy.EXACT, "", pairs, JOB_SECONDS + seconds / cores)
+
+
+def _indexed(request: JoinRequest, left: int, dimension: int, cores: int) -> Decision:
+    seconds = left * (INDEX_QUERY_SECONDS + request.k * dimension * WIDE_ELEMENT_SECONDS)
+    return Decision(Strategy.INDEX, "", None, JOB_SECONDS + seconds / cores)
+
+
+def _partitioned(
+    request: JoinRequest, left: int, right: int, dimension: int, cores: int
+) -> Decision | None:
+    """Return the best number of lists and its cost; None where they would be too few or short."""
+    most = min(MOST_LISTS, right // LEAST_LIST_ROWS)
+    lists, options = FEWEST_LISTS, []
+    while lists <= most:
+        probes = request.nprobes or estimated_nprobes(lists)
+        if 2 * probes <= lists:
+            options.append(_in_lists(request, left, right, dimension, cores, lists, probes))
+        lists = ceil(lists * sqrt(2))
+    return min(options, key=lambda decision: decision.seconds or 0.0, default=None)
+
+
+def _in_kept_lists(
+    request: JoinRequest,
+    left: int,
+    right: int,
+    dimension: int,
+    cores: int,
+    kept: KeptLists | None,
+) -> Decision | None:
+    """Return the cost with a kept layout; None where there is none, or its lists do not do."""
+    if kept is None or kept.why_anew is not None:
+        return None
+    probes = request.nprobes or estimated_nprobes(kept.lists)
+    if 2 * probes > kept.lists:
+        return None
+    return _in_lists(request, left, right, dimension, cores, kept.lists, probes, kept)
+
+
+def estimated_nprobes(lists: int) -> int:
+    """Estimate the number of lists that a query visits, before it is measured."""
+    return ceil(1 + sqrt(lists) / 4)
+
+
+def _in_lists(
+    request: JoinRequest,
+    left: int,
+    right: int,
+    dimension: int,
+    cores: int,
+    lists: int,
+    probes: int,
+    kept: KeptLists | None = None,
+) -> Decision:
+    share = min(1.0, IMBALANCE * probes / lists)
+    compared = int(left * right * share)
+    # Of a kept layout it is known how many lists to visit, and the search measures the recall.
+    sampled = min(left, SAMPLE_ROWS) * right // (1 if kept is None else 2)
+    new = right if kept is None else kept.new_rows
+    assigned = (left + new) * lists
+    # Training runs in the driver, on as many threads as there are cores.
+    trained = min(right, TRAIN_ROWS * lists) * lists * TRAIN_ROUNDS if kept is None else 0
+    seconds = 2 * dimension * (sampled + assigned + trained) / BLOCK_FLOPS
+    seconds += 2 * dimension * compared / LIST_FLOPS
+    seconds += left * request.k * dimension * WIDE_ELEMENT_SECONDS
+    read = right + new
+    seconds += 4 * dimension * (read / READ_BYTES + new / WRITE_BYTES)
+    jobs = 3 if kept is None else 2 if kept.new_rows else 1
+    total = jobs * JOB_SECONDS + seconds / cores
+    return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists, kept)
+
+
+def _duration_text(seconds: float | None) -> str:
+    assert seconds is not None
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"

@@ -1,0 +1,355 @@
+"""Exact search: products in float32 rule rows out by proven bounds; float64 ranks the others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lancestat.joins.search.frame import Frame, PreparedQueries, outlier_queries
+from lancestat.joins.search.neighbours import (
+    Neighbours,
+    merge,
+    nothing,
+    ordered_bits,
+    settle_ties,
+    within,
+)
+from lancestat.joins.search.request import Metric, distances
+from lancestat.joins.search.screen import (
+    HELD_PAIRS,
+    LAST,
+    TILE_ROWS,
+    Block,
+    Bounds,
+    Visit,
+    held_products,
+)
+
+UNLIMITED = np.float32(np.inf)
+BLOCK_BYTES = 64 << 20
+# Queries whose products are taken at a time.
+_TILE_QUERIES = 2048
+# Elements of vectors that are compared in float64 at a time; they fit a core's cache.
+_WIDE_ELEMENTS = 1 << 17
+
+_Positions = NDArray[np.int64]
+
+
+def search(
+    queries: NDArray[np.float32],
+    rows: NDArray[np.float32],
+    k: int,
+    metric: Metric,
+    positions: _Positions | None = None,
+) -> Neighbours:
+    """Find the k nearest rows of every query, as `ExactSearch` does.
+
+    Args:
+        queries: (n, dim), finite, not zero under cosine.
+        rows: (m, dim), likewise.
+        k: At least 1.
+        metric: The distance.
+        positions: (m,) of the rows, each once; None where they count from 0.
+    """
+    nearest = ExactSearch(queries, k, metric)
+    nearest.add(rows, np.arange(len(rows)) if positions is None else positions)
+    return nearest.neighbours()
+
+
+@dataclass(frozen=True, slots=True)
+class RowList:
+    """Consecutive rows, and the queries that are compared with them, by their numbers."""
+
+    rows: slice
+    queries: _Positions
+
+    @property
+    def count(self) -> int:
+        """The number of rows."""
+        return int(self.rows.stop - self.rows.start)
+
+
+class ExactSearch:
+    """Finds the k nearest of all rows that are added within a limit, for each query.
+
+    Blocked products of matrices in float32 rule out rows that are farther than k others: bounds on
+    what the products round prove it. Distances of all other rows are computed in float64.
+
+    Neighbours are ranked by (distance in float32, position), and depend neither on how rows are
+    split into blocks nor on the order of blocks.
+
+    Attributes:
+        compared: The number of pairs that were compared in float64.
+    """
+
+    def __init__(
+        self,
+        queries: NDArray[np.float32],
+        k: int,
+        metric: Metric,
+        *,
+        limit: np.float32 = UNLIMITED,
+        behind: _Positions | None = None,
+        block_bytes: int = BLOCK_BYTES,
+        like: NDArray[np.float32] | None = None,
+    ) -> None:
+        """Start without neighbours.
+
+        Args:
+            queries: (n, dim), finite, not zero under cosine.
+            k: At least 1.
+            metric: The distance.
+            limit: The largest distance of a neighbour.
+            behind: (n,) the least position of a neighbour of each query; None for any position.
+            block_bytes: Memory that a block of rows and its copy may each take.
+            like: Rows that are like all that will come, where the first ones are not.
+        """
+        self.compared = 0
+        self._queries = np.ascontiguousarray(queries, np.float32)
+        self._metric = metric
+        self._neighbours = nothing(len(queries), k)
+        self._k = k
+        self._limit = limit
+        self._behind = behind
+        self._block_bytes = block_bytes
+        self._like = like
+        self._is_long = outlier_queries(self._queries)
+        self._prepared: dict[bool, tuple[Frame, PreparedQueries]] = {}
+
+    def neighbours(self) -> Neighbours:
+        """Return the nearest rows so far."""
+        return self._neighbours
+
+    def add(
+        self, rows: NDArray[np.float32], positions: _Positions, which: _Positions | None = None
+    ) -> None:
+        """Search more rows.
+
+        Args:
+            rows: (m, dim), finite, not zero under cosine.
+            positions: (m,) of the rows, none of which was there before.
+            which: The queries to search for, by their numbers, each once; None for all.
+        """
+        if which is None:
+            which = np.arange(len(self._queries))
+        self.add_lists(rows, positions, [RowList(slice(0, len(rows)), which)])
+
+    def add_lists(
+        self, rows: NDArray[np.float32], positions: _Positions, lists: Sequence[RowList]
+    ) -> None:
+        """Search more rows, each list of them for some queries.
+
+        Args:
+            rows: (m, dim), finite, not zero under cosine.
+            positions: (m,) of the rows, none of which was there before.
+            lists: Rows that do not overlap, in their order.
+        """
+        most = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
+        for is_long in (False, True) if self._is_long.any() else (False,):
+            some = self._reached(lists, positions, is_long=is_long)
+            for part in _blocks(some, most, self._room):
+                span = slice(part[0].rows.start, part[-1].rows.stop)
+                if is_long not in self._prepared:
+                    like = rows[span] if self._like is None else self._like
+                    self._prepared[is_long] = self._framed(like, is_long=is_long)
+                shifted = [_shifted(item, -span.start) for item in part]
+                self._add(rows[span], positions[span], shifted, *self._prepared[is_long])
+
+    def _reached(
+        self, lists: Sequence[RowList], positions: _Positions, *, is_long: bool
+    ) -> Iterator[RowList]:
+        """Yield lists of rows that may be neighbours of queries, with these queries."""
+        for item in lists:
+            queries = item.queries
+            if self._is_long.any():
+                queries = queries[self._is_long[queries] == is_long]
+            if self._behind is not None and item.count:
+                queries = queries[self._behind[queries] <= int(np.max(positions[item.rows]))]
+            if item.count and len(queries):
+                yield RowList(item.rows, queries)
+
+    def _add(
+        self,
+        rows: NDArray[np.float32],
+        positions: _Positions,
+        lists: Sequence[RowList],
+        frame: Frame,
+        prepared: PreparedQueries,
+    ) -> None:
+        prepared_rows = frame.prepare_rows(rows)
+        if prepared_rows.outliers is not None:
+            for item in lists:
+                self._add_apart(rows, positions, item, prepared_rows.outliers, frame, prepared)
+            return
+        block = Block(rows, positions, prepared_rows, frame)
+        if len(lists) == 1 and self._room(lists[0]) > HELD_PAIRS:
+            self._screen(block, lists[0].queries, prepared)
+        else:
+            self._search(block, lists, prepared)
+
+    def _add_apart(
+        self,
+        rows: NDArray[np.float32],
+        positions: _Positions,
+        item: RowList,
+        is_outlier: NDArray[np.bool_],
+        frame: Frame,
+        prepared: PreparedQueries,
+    ) -> None:
+        """Search the usual rows of a list, and those that are none in a frame of their own."""
+        for is_usual in (True, False):
+            chosen = item.rows.start + np.flatnonzero(is_outlier[item.rows] != is_usual)
+            if not len(chosen):
+                continue
+            some = [RowList(slice(0, len(chosen)), item.queries)]
+            among = rows[chosen]
+            if not is_usual:
+                is_long = bool(self._is_long[item.queries[0]])
+                frame, prepared = self._framed(among, is_long=is_long)
+            self._add(among, positions[chosen], some, frame, prepared)
+
+    def _framed(self, rows: NDArray[np.float32], *, is_long: bool) -> tuple[Frame, PreparedQueries]:
+        """Choose a frame for these rows and all the queries that are too long or all others."""
+        frame = Frame.around(self._queries[self._is_long == is_long], rows, self._metric)
+        return frame, frame.prepare_queries(self._queries)
+
+    def _room(self, item: RowList) -> int:
+        """Return the most products that are held of a list at once."""
+        return len(item.queries) * held_products(item.count, self._k)
+
+    def _screen(self, block: Block, which: _Positions, prepared: PreparedQueries) -> None:
+        """Search rows tile by tile; each narrows the bounds of the next ones."""
+        # To merge more neighbours than a tile has rows takes longer than to find them.
+        rows = max(TILE_ROWS, self._k)
+        for start in range(0, len(which), _TILE_QUERIES):
+            part = which[start : start + _TILE_QUERIES]
+            for first in range(0, len(block.rows), rows):
+                tile = slice(first, min(first + rows, len(block.rows)))
+                is_bounded = np.isfinite(self._bounds(part).distances)
+                rest = part[~is_bounded]
+                if not self._within(block, tile, part[is_bounded], prepared):
+                    rest = part
+                step = max(1, HELD_PAIRS // held_products(tile.stop - tile.start, self._k))
+                for begin in range(0, len(rest), step):
+                    some = RowList(tile, rest[begin : begin + step])
+                    self._search(block, [some], prepared)
+
+    def _within(
+        self, block: Block, tile: slice, part: _Positions, prepared: PreparedQueries
+    ) -> bool:
+        """Search a tile for queries that have bounds; return whether these are of use."""
+        if self._behind is not None:
+            part = part[self._behind[part] <= int(np.max(block.positions[tile]))]
+        if len(part):
+            found = block.within(tile, prepared.some(part), self._bounds(part), self._k)
+            if found is None:
+                return False
+            self._merge(block, part[found[0]], found[1])
+        return True
+
+    def _search(self, block: Block, lists: Sequence[RowList], prepared: PreparedQueries) -> None:
+        """Search lists whose products are held at once."""
+        which = np.concatenate([item.queries for item in lists])
+        ends = np.cumsum([len(item.queries) for item in lists]).tolist()
+        visits = [
+            Visit(slice(end - len(item.queries), end), item.rows)
+            for item, end in zip(lists, ends, strict=True)
+        ]
+        query, row = block.nearest(visits, prepared.some(which), self._bounds(which), self._k)
+        self._merge(block, which[query], row)
+
+    def _bounds(self, part: _Positions) -> Bounds:
+        """Return the distance and position of the k-th neighbours so far, or the limit's."""
+        distances = self._neighbours.distances[part, -1]
+        positions = self._neighbours.positions[part, -1]
+        # Of rows at the limit itself any may be among the neighbours.
+        is_open = (distances > self._limit) | (positions < 0)
+        behind = None if self._behind is None else self._behind[part]
+        return Bounds(
+            np.where(is_open, np.minimum(distances, self._limit), distances),
+            np.where(is_open, LAST, positions),
+            behind,
+        )
+
+    def _merge(self, block: Block, queries: _Positions, row: _Positions) -> None:
+        """Compare pairs in float64, and merge them into the neighbours."""
+        if not len(queries):
+            return
+        self.compared += len(queries)
+        exact = np.empty(len(queries), np.float32)
+        step = max(1, _WIDE_ELEMENTS // max(1, block.rows.shape[1]))
+        with np.errstate(over="ignore"):
+            for start in range(0, len(queries), step):
+                some = slice(start, start + step)
+                exact[some] = distances(
+                    self._queries[queries[some]], block.rows[row[some]], self._metric
+                )
+        touched, added = _by_query(queries, exact, block.positions[row], self._k)
+        added = within(added, self._limit)
+        mine = self._neighbours
+        before = Neighbours(mine.positions[touched], mine.distances[touched])
+        if (before.positions[:, 0] >= 0).any():
+            added = merge([before, added], self._k)
+        width = added.positions.shape[1]
+        mine.positions[touched, :width] = added.positions
+        mine.distances[touched, :width] = added.distances
+
+
+def _blocks(
+    lists: Iterable[RowList], most: int, room: Callable[[RowList], int]
+) -> Iterator[list[RowList]]:
+    """Put short lists together whose products are held at once, and cut those that are too long."""
+    block: list[RowList] = []
+    rows = held = 0
+    for item in lists:
+        needed = room(item)
+        is_short = needed <= HELD_PAIRS and item.count <= min(TILE_ROWS, most)
+        is_next = bool(block) and is_short and item.rows.start == block[-1].rows.stop
+        if block and not (is_next and held + needed <= HELD_PAIRS and rows + item.count <= most):
+            yield block
+            block, rows, held = [], 0, 0
+        if is_short:
+            block.append(item)
+            rows, held = rows + item.count, held + needed
+            continue
+        for start in range(item.rows.start, item.rows.stop, most):
+            yield [RowList(slice(start, min(start + most, item.rows.stop)), item.queries)]
+    if block:
+        yield block
+
+
+def _shifted(item: RowList, by: int) -> RowList:
+    return RowList(slice(item.rows.start + by, item.rows.stop + by), item.queries)
+
+
+def _by_query(
+    query: _Positions, exact: NDArray[np.float32], positions: _Positions, k: int
+) -> tuple[_Positions, Neighbours]:
+    """Return the queries that have pairs, and the k nearest of these for each."""
+    order = _ranked(query, exact, positions)
+    query, exact, positions = query[order], exact[order], positions[order]
+    first = np.flatnonzero(np.diff(query, prepend=-1))
+    touched, counts = query[first], np.diff(first, append=len(query))
+    number = np.repeat(np.arange(len(touched)), counts)
+    rank = np.arange(len(query)) - first[number]
+    within = rank < k
+    added = nothing(len(touched), min(k, int(np.max(counts, initial=0))))
+    added.positions[number[within], rank[within]] = positions[within]
+    added.distances[number[within], rank[within]] = exact[within]
+    return touched, added
+
+
+def _ranked(
+    query: _Positions, exact: NDArray[np.float32], positions: _Positions
+) -> NDArray[np.intp]:
+    """Return the order of pairs by query, distance and position."""
+    keys = (query.astype(np.uint64) << np.uint64(32)) | ordered_bits(exact)
+    order = np.argsort(keys)
+    keys = keys[order]
+    is_tied = np.zeros(len(order), np.bool_)
+    is_tied[1:] = keys[1:] == keys[:-1]
+    settle_ties(order, is_tied, positions[order])
+    return order

@@ -1,0 +1,445 @@
+"""The sides of a join as they are now, and what changed since the last run joined them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from lancestat.errors import (
+    FilterNotPushed,
+    LakeError,
+    Location,
+    NotVectors,
+    ReferenceNotLance,
+    SideColumnMissing,
+    SideFilesMissing,
+    UsageError,
+    did_you_mean,
+)
+from lancestat.joins.right_content import keeps_layout, right_content, side_layout_key
+from lancestat.joins.search.work import PinnedTable, SideSource
+from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
+from lancestat.lake.fingerprint import (
+    FragmentContent,
+    fragment_contents,
+    leaves,
+    rows_digest,
+)
+from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.lake.snapshot import Field, Snapshot, index_metric
+from lancestat.query.predicates.filter import columns_of
+from lancestat.query.predicates.filter_sql import to_lance
+from lancestat.query.predicates.parse import (
+    FilterSyntaxError,
+    UnknownColumnError,
+    parse_filter,
+)
+from lancestat.redact import redact_line, secret_values
+from lancestat.spec.knn_join import HAMMING
+from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
+from lancestat.state.values import InputRecord
+
+if TYPE_CHECKING:
+    import lance
+    import pyarrow as pa
+
+
+@dataclass(frozen=True, slots=True)
+class JoinInput:
+    """A side of a join as it is now.
+
+    Equal digests mean equal rows; `digest` is None where that cannot be proven. The digest of a
+    query means that only if the run that recorded it proved so (`InputRecord.unproven`): its text
+    and the content of the tables that it may name are the same. Of a Lance table
+    `fragments` are known too, None of other sides. `columns` are those that the output shows and
+    `rows` how many there are, None where only a run can tell. `index` is the metric of a vector
+    index. `key_types` are those of the columns that have to be equal, None where only a run can
+    tell. `notes` are for people.
+    """
+
+    work: SideSource
+    digest: str | None
+    fragments: tuple[FragmentContent, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    rows: int | None = None
+    dimension: int | None = None
+    index: str | None = None
+    notes: tuple[str, ...] = ()
+    key_types: tuple[pa.DataType, ...] | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether rows keep their places from run to run, as those of a Lance table do."""
+        return self.fragments is not None
+
+    def to_record(self) -> InputRecord:
+        """Return the record of this side for the state."""
+        ids = [fragment.id for fragment in self.fragments or ()]
+        return InputRecord(self.digest or "", len(ids), max(ids, default=-1), self.rows)
+
+
+class SideChange(Enum):
+    """The kinds of change of a side."""
+
+    NONE = "none"
+    APPENDED = "appended"
+    OTHER = "other"
+
+
+def change(now: JoinInput, then: InputRecord) -> SideChange:
+    """Return the change of a side since it was recorded: rows behind all others, or any other.
+
+    New rows of a side that had none are another change: there is no result to extend.
+    """
+    if now.digest is None or not then.digest:
+        return SideChange.OTHER
+    if now.work.sql is not None and then.unproven != ():
+        return SideChange.OTHER
+    if now.digest == then.digest:
+        return SideChange.NONE
+    return SideChange.APPENDED if appended(now, then) else SideChange.OTHER
+
+
+def appended(now: JoinInput, then: InputRecord) -> Sequence[FragmentContent]:
+    """The fragments that came behind those recorded; none where these are not as they were."""
+    fragments, count = now.fragments or (), then.fragments
+    old, new = fragments[:count], fragments[count:]
+    if not old or rows_digest(old) != then.digest:
+        return ()
+    # Fragments are numbered in the order in which they were written.
+    return new if all(fragment.id > then.last_fragment for fragment in new) else ()
+
+
+_SHOWN = 20
+
+
+@dataclass(frozen=True, slots=True)
+class JoinSide:
+    """The `left` or the `right` side of a declared join, and what errors call it."""
+
+    join: KnnJoin
+    name: str
+
+    def __str__(self) -> str:
+        return f"the {self.name} side of knn join '{self.join.name}'"
+
+    @property
+    def declared(self) -> KnnSide:
+        return side_of(self.join, self.name)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The columns that have to be equal to the other side's."""
+        at = 0 if self.name == "left" else 1
+        return tuple(pair[at] for pair in self.join.on)
+
+    def error(
+        self,
+        kind: type[UsageError],
+        message: str,
+        hint: str | None = None,
+        location: Location | None = None,
+    ) -> UsageError:
+        """An error about the side, at a place or else where the join is declared."""
+        return kind(message, location=location or self.join.location, hint=hint)
+
+
+def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) -> int | None:
+    """Check the columns of a side, and return the vectors' length, None where rows may differ.
+
+    Columns of a filter are checked by `pushed_filter`.
+
+    Raises:
+        SideColumnMissing: a column is missing.
+        NotVectors: the vector column is of another type.
+    """
+    from lancestat.joins.search.vectors import BIT_TYPES, VECTOR_TYPES, dimension, is_vector
+
+    declared = side.declared
+    for column in (declared.vector, *(declared.select or ())):
+        if column not in types:
+            raise _missing(side, uri, column, types)
+    for column in side.keys:
+        if column not in types:
+            raise _missing(side, uri, column, types, side.join.on_location)
+    type, has_bits = types[declared.vector], side.join.metric == HAMMING
+    if not is_vector(type, has_bits=has_bits):
+        compared = " of bits" if has_bits else ""
+        raise side.error(
+            NotVectors,
+            f"{side} names '{declared.vector}' as its vectors{compared}, which is of type {type}",
+            BIT_TYPES if has_bits else VECTOR_TYPES,
+        )
+    return dimension(type, has_bits=has_bits)
+
+
+def _missing(
+    side: JoinSide,
+    uri: str,
+    column: str,
+    columns: Iterable[str],
+    location: Location | None = None,
+) -> UsageError:
+    columns = list(columns)
+    known = ", ".join(columns[:_SHOWN]) + (", ..." if len(columns) > _SHOWN else "")
+    return side.error(
+        SideColumnMissing,
+        f"{side} names column '{column}', which {redact_line(uri)} does not have",
+        did_you_mean(column, columns) or f"its columns: {known or 'none'}",
+        location,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PushedFilter:
+    """The filter of a side in Lance's SQL, and the columns that it reads."""
+
+    sql: str
+    columns: frozenset[str]
+
+
+_WHERE_HINT = "filter by what Lance can compare exactly, or declare the side as a query (`sql`)"
+
+
+def pushed_filter(side: JoinSide, uri: str, fields: Sequence[Field]) -> PushedFilter | None:
+    """Return the `where` of a side on a dataset, None without one.
+
+    Raises:
+        SideColumnMissing: it names a column that the dataset does not have.
+        FilterNotPushed: Lance's scan cannot apply it exactly.
+    """
+    declared = side.declared
+    if declared.where is None:
+        return None
+    by_name, place = {field.name: field for field in fields}, declared.where_location
+    try:
+        filter = parse_filter(declared.where, by_name)
+    except UnknownColumnError as error:
+        raise _missing(side, uri, error.column, by_name, place) from None
+    except FilterSyntaxError as error:
+        message = f"'where' of {side} {error}"
+        raise side.error(FilterNotPushed, message, _WHERE_HINT, place) from None
+    sql = to_lance(filter, by_name)
+    if sql is None:
+        message = f"'where' of {side} compares what Lance does not compare as Spark does"
+        raise side.error(FilterNotPushed, message, _WHERE_HINT, place)
+    return PushedFilter(sql, columns_of(filter))
+
+
+# Formats of files whose readers ignore hidden files.
+_FILE_FORMATS = frozenset({"parquet", "csv", "json", "orc", "text", "avro", "xml", "binaryfile"})
+# The most files whose footers are read to count rows; a run counts those of more.
+_FOOTERS = 256
+
+
+def observe_files(
+    side: JoinSide, uri: str, format: str, storage_options: Mapping[str, str]
+) -> JoinInput:
+    """Return a side of files as it is now, as far as a listing tells.
+
+    Raises:
+        UsageError: about columns, as `check_columns`.
+        SideFilesMissing: there are no files.
+    """
+    declared = side.declared
+    redacted_uri = redact_line(uri, secret_values(declared.options))
+    vector, select, options = declared.vector, declared.select, declared.options
+    work = SideSource(vector, select, format=format, uri=uri, options=options, keys=side.keys)
+    reads_files = format.lower() in _FILE_FORMATS
+    is_local = local_path(uri) is not None
+    files: Sequence[ListedFile] | None = None
+    if reads_files:
+        files = list_files(uri) if is_local else list_store_files(uri, storage_options)
+    if not files:
+        if reads_files and is_local:
+            raise side.error(SideFilesMissing, f"{side} has no files at {redacted_uri}")
+        # Other sources may read anything, wherever their path leads.
+        note = f"changes of the {side.name} side cannot be detected from {redacted_uri}"
+        return JoinInput(work, None, columns=select, notes=(note,))
+    rows = dimension = None
+    if is_local and format.lower() == "parquet":
+        rows, dimension = _footers(side, redacted_uri, files)
+    return JoinInput(work, files_digest(files), None, select, rows, dimension)
+
+
+def _footers(
+    side: JoinSide, uri: str, files: Sequence[ListedFile]
+) -> tuple[int | None, int | None]:
+    """Return rows and the vectors' length, None where footers do not have them."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    if len(files) > _FOOTERS:
+        return None, None
+    try:
+        readers = [parquet.ParquetFile(file.path) for file in files]
+        schemas = [reader.schema_arrow for reader in readers]
+        rows = sum(reader.metadata.num_rows for reader in readers)
+    except (OSError, ValueError, pa.ArrowException):
+        # Spark reports what is wrong with the files.
+        return None, None
+    # Names of folders make columns too, and files may differ: then a run checks the columns.
+    is_partitioned = any("=" in part for file in files for part in Path(file.path).parts)
+    if is_partitioned or any(not schema.equals(schemas[0]) for schema in schemas):
+        return rows, None
+    return rows, check_columns(side, uri, _types(schemas[0]))
+
+
+def _types(schema: pa.Schema) -> dict[str, pa.DataType]:
+    return {field.name: field.type for field in schema}
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A Lance dataset that a side reads; `name` is what SQL calls it."""
+
+    name: str
+    uri: str
+
+
+def side_of(join: KnnJoin, name: str) -> KnnSide:
+    """The left or the right side."""
+    return join.left if name == "left" else join.right
+
+
+def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
+    """The Lance datasets that a side reads: the one that it is, or those that its query names."""
+    if side.sql is not None or side.table is not None:
+        named = [(ref, spec.node(ref)) for ref in dict.fromkeys(side.refs)]
+        return tuple(
+            Dataset(ref, node.dataset_uri)
+            for ref, node in named
+            if node is not None and node.dataset_format == "lance"
+        )
+    is_lance = side.format == "lance" and side.uri is not None and not side.options
+    return (Dataset(side.uri, side.uri),) if is_lance and side.uri is not None else ()
+
+
+def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return the settings that a query's meaning depends on; those of catalogs may be secret."""
+    return sorted(
+        (key, value)
+        for key, value in conf.items()
+        if key.startswith("spark.sql.") and not key.startswith("spark.sql.catalog.")
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SideReader:
+    """Observes sides for the planner, at the versions that `snapshots` has by URI."""
+
+    spec: ProjectSpec
+    snapshots: Mapping[str, Snapshot | LakeError]
+
+    def observe(self, side: JoinSide) -> JoinInput:
+        """Return a side of a join as it is now.
+
+        Raises:
+            LakeError: a dataset cannot be opened.
+            UsageError: about columns, as `check_columns`.
+            SideFilesMissing: there are no files.
+            ReferenceNotLance: a query names the result of a join that is no Lance dataset.
+            FilterNotPushed: there is a filter that Lance's scan cannot apply.
+        """
+        declared = side.declared
+        datasets, options = datasets_of(self.spec, declared), self.spec.target.storage_options
+        if declared.sql is not None:
+            return self._query(side, declared.sql, datasets)
+        if datasets:
+            return self._table(side, datasets[0])
+        node = None if declared.table is None else self.spec.node(declared.table)
+        if declared.where is not None:
+            raise side.error(
+                FilterNotPushed,
+                f"{side} has a 'where', but is no Lance dataset",
+                "give the join that writes it a Lance output",
+                declared.where_location,
+            )
+        if node is not None:
+            return observe_files(side, node.dataset_uri, node.dataset_format, options)
+        assert declared.uri is not None and declared.format is not None
+        return observe_files(side, declared.uri, declared.format, options)
+
+    def _table(self, side: JoinSide, dataset: Dataset) -> JoinInput:
+        declared, snapshot = side.declared, self._snapshot(dataset)
+        types = {field.name: field.type for field in snapshot.fields}
+        dimension = check_columns(side, dataset.uri, types)
+        filter = pushed_filter(side, dataset.uri, snapshot.fields)
+        select = tuple(types) if declared.select is None else declared.select
+        read = {declared.vector, *select, *side.keys}
+        read |= filter.columns if filter is not None else frozenset()
+        with self._opened(snapshot) as opened:
+            contents = fragment_contents(snapshot, leaves(opened, read))
+            # An index proposes rows of the whole table.
+            may_search = side.name == "right" and filter is None
+            index = index_metric(opened, declared.vector) if may_search else None
+            content = None
+            if side.name == "right" and keeps_layout(side.join):
+                laid_out = leaves(opened, {declared.vector, *(filter.columns if filter else ())})
+                key = side_layout_key(self.spec, side.join, dataset.uri)
+                content = right_content(
+                    snapshot, laid_out, key, None if filter is None else filter.sql
+                )
+        return JoinInput(
+            work=SideSource(
+                declared.vector,
+                select,
+                table=PinnedTable.at(snapshot, dataset.name),
+                filter=None if filter is None else filter.sql,
+                keys=side.keys,
+                content=content,
+            ),
+            digest=rows_digest(contents),
+            fragments=contents,
+            columns=select,
+            rows=snapshot.rows if filter is None else None,
+            dimension=dimension,
+            index=index,
+            key_types=tuple(types[key] for key in side.keys),
+        )
+
+    def _query(self, side: JoinSide, sql: str, datasets: Sequence[Dataset]) -> JoinInput:
+        declared = side.declared
+        for ref in set(declared.refs) - {dataset.name for dataset in datasets}:
+            raise side.error(
+                ReferenceNotLance,
+                f"the query of {side} names '{ref}', whose result is no Lance dataset",
+                f"give '{ref}' a Lance output, or read its files as a side",
+            )
+        views = []
+        digest = hashlib.blake2b(sql.encode(), digest_size=16)
+        digest.update(json.dumps(_sql_settings(self.spec.target.spark_conf)).encode())
+        for dataset in datasets:
+            snapshot = self._snapshot(dataset)
+            with self._opened(snapshot) as opened:
+                contents = fragment_contents(snapshot, leaves(opened, opened.schema.names))
+            views.append(PinnedTable.at(snapshot, dataset.name))
+            digest.update(f"\0{dataset.name}\0{rows_digest(contents)}".encode())
+        location = declared.sql_location or side.join.location
+        work = SideSource(
+            declared.vector,
+            declared.select,
+            sql=sql,
+            views=tuple(views),
+            location=location,
+            keys=side.keys,
+        )
+        return JoinInput(work, digest.hexdigest(), columns=declared.select)
+
+    def _snapshot(self, dataset: Dataset) -> Snapshot:
+        snapshot = self.snapshots[dataset.uri]
+        if isinstance(snapshot, LakeError):
+            raise snapshot
+        return snapshot
+
+    @contextmanager
+    def _opened(self, snapshot: Snapshot) -> Iterator[lance.LanceDataset]:
+        options = self.spec.options.of(snapshot.uri)
+        with pinned_reads(snapshot.pin, options):
+            yield open_pinned(snapshot.pin, storage_options=options)

@@ -1,0 +1,270 @@
+"""The materialize stage: neighbours become rows of the result, fetched by their positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lancestat.joins.output import result as output
+from lancestat.joins.output.result import read_rows
+from lancestat.joins.output.writer import OutputWriter, Written
+from lancestat.joins.search.neighbours import Neighbours, merge, without
+from lancestat.joins.search.request import DISTANCE, JoinKind, OutputNames
+from lancestat.joins.search.work import OutputState, Rows
+from lancestat.joins.spark.reader import Side, read_columns, read_schema, row_places, take
+from lancestat.spark.arrow_types import PROBE_ROWS, fitting_rows
+
+
+@dataclass(frozen=True, slots=True)
+class ProbedChunk:
+    """The neighbours of a chunk of left rows, from any strategy.
+
+    `is_valid` tells which rows of the chunk can match; `neighbours` are those of these, in order.
+    """
+
+    number: int
+    rows: Rows
+    is_valid: NDArray[np.bool_]
+    neighbours: Neighbours
+
+
+class Widths(Protocol):
+    """How many neighbours each left row has in the last result. It is pickled."""
+
+    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
+        """Return the number of neighbours of each left row of a chunk."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class SameWidths:
+    """Every left row that can match has `width` neighbours."""
+
+    width: int
+
+    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
+        """Return the number of neighbours of each left row of a chunk."""
+        return np.where(chunk.is_valid, self.width, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PreviousResult:
+    """A result over the same left rows and earlier right rows.
+
+    `starts` are the positions in it of the first lines of the chunks.
+    """
+
+    state: OutputState
+    widths: Widths
+    starts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Materializer:
+    """Builds rows of the result and writes them; pickled for Spark's workers.
+
+    `schema` is the result's. With `drops_self` one neighbour more than is wanted was searched for,
+    since each row may be among its own. Distances are counted at `ranks`, all together without any.
+    """
+
+    left: Side
+    right: Side
+    names: OutputNames
+    kind: JoinKind
+    schema: pa.Schema
+    writer: OutputWriter
+    previous: PreviousResult | None = None
+    drops_self: bool = False
+    ranks: tuple[int, ...] = ()
+
+    def completed(self, chunk: ProbedChunk) -> ProbedChunk:
+        """Merge the neighbours of the previous result, if there is one, into the chunk.
+
+        Positions up to that result's number of rows are then rows of it, which keep their columns
+        of the right side; positions of the right side follow them, as added rows follow others.
+        """
+        if self.previous is None:
+            return chunk
+        k = chunk.neighbours.positions.shape[1]
+        widths = self.previous.widths.of(chunk)
+        has_some = chunk.is_valid | (widths > 0)
+        known = self._known(self.previous, chunk, widths, has_some)
+        positions, distances = _spread(chunk)
+        shifted = np.where(positions < 0, positions, positions + self.previous.state.rows)
+        merged = merge([known, Neighbours(shifted[has_some], distances[has_some])], k)
+        return replace(chunk, is_valid=has_some, neighbours=merged)
+
+    def without_self(self, chunk: ProbedChunk) -> ProbedChunk:
+        """Drop each row from its own neighbours, where these may hold it."""
+        if not self.drops_self:
+            return chunk
+        positions = chunk.rows.start + np.flatnonzero(chunk.is_valid)
+        own, _ = row_places(self.left, self.right, positions)
+        return replace(chunk, neighbours=without(chunk.neighbours, own))
+
+    def write(self, chunk: ProbedChunk) -> Written:
+        """Write the rows of one chunk, in left row order, the nearest first."""
+        return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
+
+    def write_parts(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
+        """Write the rows of a chunk, of which each part holds some consecutive left rows."""
+        batches = (batch for part in parts for batch in self._batches(part))
+        return output.write(self.writer, number, self.schema, batches)
+
+    def _known(
+        self,
+        previous: PreviousResult,
+        chunk: ProbedChunk,
+        widths: NDArray[np.int64],
+        which: NDArray[np.bool_],
+    ) -> Neighbours:
+        """Return the neighbours of some left rows in the previous result, as rows of it."""
+        lines = self.lines(widths)
+        start = previous.starts[chunk.number]
+        first = start + np.cumsum(lines) - lines
+        place = np.arange(int(np.max(widths, initial=0)))
+        is_known = place < widths[which][:, None]
+        positions = np.where(is_known, first[which][:, None] + place, -1)
+        options = self.writer.storage_options
+        rows = read_rows(previous.state, start, start + int(lines.sum()), options)
+        read = [batch.column(DISTANCE).to_numpy(zero_copy_only=False) for batch in rows]
+        distances = np.full(positions.shape, np.inf, np.float32)
+        distances[is_known] = np.concatenate([np.empty(0, np.float32), *read])[
+            positions[is_known] - start
+        ]
+        return Neighbours(positions, distances)
+
+    def lines(self, widths: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the number of result rows of left rows with so many neighbours."""
+        lines: NDArray[np.int64] = np.maximum(widths, self._fewest)
+        return lines
+
+    def line_count(self, valid: int, invalid: int, width: int) -> int:
+        """Return the number of result rows of so many left rows together."""
+        return valid * max(width, self._fewest) + invalid * self._fewest
+
+    @property
+    def _fewest(self) -> int:
+        return 1 if self.kind is JoinKind.LEFT_OUTER else 0
+
+    def _batches(self, chunk: ProbedChunk) -> Iterator[pa.RecordBatch]:
+        positions, distances = _spread(chunk)
+        # Columns beyond the last neighbour of all are empty.
+        counts = np.count_nonzero(positions >= 0, axis=1)
+        lines = np.maximum(counts, self._fewest)
+        ends = np.cumsum(lines)
+        # The width of the first rows limits how many a task holds at once.
+        start, most = 0, PROBE_ROWS
+        while start < len(lines):
+            before = ends[start - 1] if start else 0
+            stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+            part = slice(start, stop)
+            rows = Rows(chunk.rows.start + start, chunk.rows.start + stop)
+            for batch in self._batch(rows, positions[part], distances[part], lines[part]):
+                most = fitting_rows(batch)
+                yield batch
+            start = stop
+
+    def _batch(
+        self,
+        rows: Rows,
+        positions: NDArray[np.int64],
+        distances: NDArray[np.float32],
+        lines: NDArray[np.int64],
+    ) -> Iterator[pa.RecordBatch]:
+        is_line = np.arange(positions.shape[1]) < lines[:, None]
+        line_positions, line_distances = positions[is_line], distances[is_line]
+        if not len(line_positions):
+            return
+        origin = pa.array(np.repeat(np.arange(len(rows)), lines))
+        is_missing = line_positions < 0
+        arrays = [column.take(origin) for column in self._left_columns(rows)]
+        arrays += self._right_columns(line_positions)
+        arrays.append(pa.array(line_distances, mask=is_missing))
+        if len(self.names.measures) > 1:
+            rank = np.broadcast_to(
+                np.arange(1, positions.shape[1] + 1, dtype=np.int32), is_line.shape
+            )
+            arrays.append(pa.array(rank[is_line], mask=is_missing))
+        table = pa.Table.from_arrays(arrays, names=list(self.names.all)).cast(self.schema)
+        yield from table.combine_chunks().to_batches()
+
+    def _left_columns(self, rows: Rows) -> list[pa.ChunkedArray]:
+        if not self.left.columns:
+            return []
+        batches = list(read_columns(self.left, rows, self.left.columns))
+        return list(pa.Table.from_batches(batches).columns)
+
+    def _right_columns(self, positions: NDArray[np.int64]) -> list[pa.ChunkedArray]:
+        if not self.right.columns:
+            return []
+        unique, inverse = np.unique(positions, return_inverse=True)
+        missing = int(np.searchsorted(unique, 0))
+        fetched = self._fetch(unique[missing:])
+        index = pa.array(inverse - missing, mask=inverse < missing)
+        return [column.take(index) for column in fetched.columns]
+
+    def _fetch(self, positions: NDArray[np.int64]) -> pa.Table:
+        """Fetch the right columns at ascending positions, under their names in the result."""
+        known = self.previous.state.rows if self.previous is not None else 0
+        split = int(np.searchsorted(positions, known))
+        parts = []
+        if split:
+            parts.append(self._from_previous(positions[:split]))
+        if split < len(positions) or not split:
+            parts.append(self._from_right(positions[split:] - known))
+        return pa.concat_tables([part.cast(self._right_schema) for part in parts])
+
+    @property
+    def _right_schema(self) -> pa.Schema:
+        return pa.schema([self.schema.field(name) for name in self.names.right])
+
+    def _from_right(self, positions: NDArray[np.int64]) -> pa.Table:
+        side = self.right
+        if not len(positions):
+            return self._right_schema.empty_table()
+        columns = take(side, positions, side.columns)
+        return columns.rename_columns(list(self.names.right))
+
+    def _from_previous(self, positions: NDArray[np.int64]) -> pa.Table:
+        assert self.previous is not None
+        start, stop = int(positions[0]), int(positions[-1]) + 1
+        options = self.writer.storage_options
+        rows = pa.Table.from_batches(read_rows(self.previous.state, start, stop, options))
+        return rows.select(list(self.names.right)).take(pa.array(positions - start))
+
+
+def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return positions and distances for every row of the chunk, -1 and inf without a match."""
+    neighbours = chunk.neighbours
+    positions = np.full((len(chunk.rows), max(1, neighbours.positions.shape[1])), -1, np.int64)
+    distances = np.full(positions.shape, np.inf, np.float32)
+    positions[chunk.is_valid, : neighbours.positions.shape[1]] = neighbours.positions
+    distances[chunk.is_valid, : neighbours.positions.shape[1]] = neighbours.distances
+    return positions, distances
+
+
+def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:
+    """Return the schema of a result: the columns of the left, of the right, and measures."""
+    is_outer = kind is JoinKind.LEFT_OUTER
+    fields = [
+        pa.field(name, field.type, field.nullable)
+        for name, field in zip(names.left, _fields(left), strict=True)
+    ]
+    fields += [
+        pa.field(name, field.type, field.nullable or is_outer)
+        for name, field in zip(names.right, _fields(right), strict=True)
+    ]
+    types = (pa.float32(), pa.int32())
+    measures = zip(names.measures, types, strict=False)
+    return pa.schema([*fields, *(pa.field(name, type, is_outer) for name, type in measures)])
+
+
+def _fields(side: Side) -> list[pa.Field]:
+    schema = read_schema(side)
+    return [schema.field(name) for name in side.columns]

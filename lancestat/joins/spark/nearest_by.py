@@ -1,0 +1,226 @@
+"""The strategy for small joins: Spark's own `nearestByJoin`, ranked as every strategy ranks."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from lancestat.joins.search.neighbours import nothing, within
+from lancestat.joins.search.request import JoinRequest, Metric
+from lancestat.joins.search.work import Rows
+from lancestat.joins.spark.materialize import Materializer
+from lancestat.joins.spark.reader import VectorReader
+from lancestat.joins.spark.tasks import (
+    WRITING,
+    ProbeResult,
+    WrittenChunk,
+    count_valid,
+    worker_task,
+    written_chunk,
+)
+from lancestat.spark.jobs import Jobs, jobs_of
+from lancestat.spark.versions import map_in_arrow
+
+_WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+
+@dataclass(frozen=True, slots=True)
+class NearestByJoin:
+    """Joins by `DataFrame.nearestByJoin(mode="exact")`.
+
+    Spark computes distances in double and breaks ties as it likes, so what it ranks is the distance
+    rounded to float together with the position of the right row.
+    """
+
+    spark: SparkSession
+    left: VectorReader
+    right: VectorReader
+    materialize: Materializer
+    request: JoinRequest
+    threads: int
+
+    def search(self, chunks: Sequence[Rows], right: Sequence[Rows]) -> list[WrittenChunk]:
+        """Join all chunks with all parts of the right side, and write them in their order."""
+        left_rows = self._frame(self.left, chunks)
+        right_rows = self._frame(self.right, right)
+        distance = _distance(self.left.metric)
+        neighbours = _ranked(left_rows, right_rows, distance, self.request.k)
+        valid = sum(count_valid(self._jobs, self.right, right))
+        excluded = sum(map(len, right)) - valid
+        written = self._written(neighbours, chunks, excluded, valid)
+        return [written[number] for number in range(len(chunks))]
+
+    def _frame(self, reader: VectorReader, parts: Sequence[Rows]) -> DataFrame:
+        """Return `chunk`, `place` and `vector` of rows that can match, a partition per part.
+
+        `place` is the position of the row.
+        """
+        threads = self.threads
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with worker_task(
+                threads, reader.side.storage_options, f"reading the {reader.name} side"
+            ):
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        rows = parts[number]
+                        read_vectors = reader.read(rows)
+                        yield _batch(number, rows, read_vectors.values, read_vectors.valid)
+
+        numbers = self.spark.range(0, len(parts), 1, len(parts))
+        return map_in_arrow(numbers, read, "chunk int, place long, vector array<float>")
+
+    def _written(
+        self, neighbours: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
+    ) -> dict[int, WrittenChunk]:
+        materialize, request, threads = self.materialize, self.request, self.threads
+
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with worker_task(threads, materialize.writer.storage_options, WRITING):
+                for number, table in _by_chunk(batches):
+                    probed = _probed(table, chunks[number], request, excluded, valid)
+                    done = written_chunk(materialize, number, chunks[number], probed)
+                    yield pa.RecordBatch.from_pylist(
+                        [{"chunk": number, "done": pickle.dumps(done)}], _WRITTEN
+                    )
+
+        # Rows of a chunk come to one task, one chunk after the other.
+        parts = neighbours.repartition(len(chunks), "chunk").sortWithinPartitions("chunk")
+        rows = map_in_arrow(parts, write, "chunk int, done binary").collect()
+        written = {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
+        empty = [number for number in range(len(chunks)) if number not in written]
+        return {**written, **self._empty(empty, chunks, excluded)}
+
+    def _empty(
+        self, numbers: Sequence[int], chunks: Sequence[Rows], excluded: int
+    ) -> dict[int, WrittenChunk]:
+        """Write chunks in which no row matches anything, which Spark's join does not return."""
+        if not numbers:
+            return {}
+        materialize, k, threads = self.materialize, self.request.k, self.threads
+
+        def write(chunk_numbers: Iterable[int]) -> Iterator[tuple[WrittenChunk, tuple[()]]]:
+            with worker_task(threads, materialize.writer.storage_options, WRITING):
+                for number in chunk_numbers:
+                    rows = chunks[number]
+                    none = np.zeros(len(rows), np.bool_)
+                    probed = ProbeResult(none, nothing(0, k), excluded, 0)
+                    yield written_chunk(materialize, number, rows, probed), ()
+
+        return dict(zip(numbers, self._jobs.run(write, numbers), strict=True))
+
+    @property
+    def _jobs(self) -> Jobs:
+        return jobs_of(self.spark)
+
+
+def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield rows that are sorted by `chunk`, chunk by chunk."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        numbers = batch.column("chunk").to_numpy()
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
+        for start, stop in pairwise(map(int, edges)):
+            part = batch.slice(start, stop - start)
+            if held and part.num_rows and _number(held[0]) != _number(part):
+                yield _number(held[0]), pa.Table.from_batches(held)
+                held = []
+            if part.num_rows:
+                held.append(part)
+    if held:
+        yield _number(held[0]), pa.Table.from_batches(held)
+
+
+def _number(batch: pa.RecordBatch) -> int:
+    return int(batch.column("chunk")[0].as_py())
+
+
+def _ranked(left: DataFrame, right: DataFrame, distance: Column, k: int) -> DataFrame:
+    from pyspark.sql.functions import col, struct
+
+    queries = left.select("chunk", col("place").alias("query"), col("vector").alias("left_vector"))
+    candidates = right.select("place", col("vector").alias("right_vector"))
+    rank = struct(distance, col("place"))
+    joined = queries.nearestByJoin(candidates, rank, k, "exact", "distance", joinType="inner")
+    return joined.select("chunk", "query", "place", distance.alias("distance"))
+
+
+def _distance(metric: Metric) -> Column:
+    """Return `request.distances` as a column: in double, element by element, rounded to float."""
+    from pyspark.sql import functions as sf
+
+    left, right = sf.col("left_vector"), sf.col("right_vector")
+    if metric is Metric.L2:
+        return _sum(sf.zip_with(left, right, lambda a, b: _square(_double(a) - _double(b)))).cast(
+            "float"
+        )
+    product = _sum(sf.zip_with(left, right, lambda a, b: _double(a) * _double(b)))
+    if metric is Metric.COSINE:
+        lengths = [
+            sf.sqrt(_sum(sf.transform(vector, lambda a: _square(_double(a)))))
+            for vector in (left, right)
+        ]
+        product = product / (lengths[0] * lengths[1])
+    return (1.0 - product).cast("float")
+
+
+def _sum(values: Column) -> Column:
+    from pyspark.sql.functions import aggregate, lit
+
+    return aggregate(values, lit(0.0), lambda total, value: total + value)
+
+
+def _double(value: Column) -> Column:
+    return value.cast("double")
+
+
+def _square(value: Column) -> Column:
+    return value * value
+
+
+def _batch(
+    number: int,
+    rows: Rows,
+    values: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+) -> pa.RecordBatch:
+    valid_values = values[valid]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(valid_values.reshape(-1)), values.shape[1])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(len(valid_values), number, np.int32)),
+            pa.array(np.arange(rows.start, rows.stop)[valid]),
+            vectors.cast(pa.list_(pa.float32())),
+        ],
+        names=["chunk", "place", "vector"],
+    )
+
+
+def _probed(
+    table: pa.Table, rows: Rows, request: JoinRequest, excluded: int, compared: int
+) -> ProbeResult:
+    """Convert the rows of Spark's join for one chunk, in any order, to neighbours."""
+    queries, positions, distances = (
+        table.column(name).to_numpy() for name in ("query", "place", "distance")
+    )
+    order = np.lexsort((positions, distances, queries))
+    matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(firsts, counts)
+    neighbours = nothing(len(matched), request.k)
+    line = np.repeat(np.arange(len(matched)), counts)
+    neighbours.positions[line, rank] = positions[order]
+    neighbours.distances[line, rank] = distances[order]
+    is_valid = np.zeros(len(rows), np.bool_)
+    is_valid[matched - rows.start] = True
+    neighbours = within(neighbours, request.limit)
+    return ProbeResult(is_valid, neighbours, excluded, len(matched) * compared)

@@ -1,1 +1,0 @@
-"""Actions and reasons, the planners, and plan files."""

@@ -1,0 +1,291 @@
+"""Statistics of a table's fragments from the state, group by group."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from lancestat.errors import StateError
+from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.query.column_groups import ColumnBounds, Counts, GroupColumn, Mask
+from lancestat.query.predicates.filter import Filter, columns_of
+from lancestat.query.pruned_fragments import (
+    ColumnRange,
+    FragmentStatistics,
+    NoFragmentStatistics,
+    RemainingFragments,
+)
+from lancestat.query.pruning import may_match, must_match
+from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
+from lancestat.state.identity import quantile_key
+from lancestat.state.values import BlockKey, StateReader, TableSummary
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.partial import ColumnPartial
+
+_log = logging.getLogger("lancestat.read")
+
+
+def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> FragmentStatistics:
+    """Return the state's statistics of the fragments of `snapshot`, each column read when needed.
+
+    Only content that the snapshot has is trusted. Without a reachable state there are none.
+    """
+    try:
+        summary = state.summary(identity)
+    except StateError as error:
+        _log.warning("fragments are pruned without the state: %s", error.message)
+        return NoFragmentStatistics()
+    if summary is None or not summary.groups or not snapshot.fragments:
+        return NoFragmentStatistics()
+    return GroupedStatistics(state, identity, snapshot, summary)
+
+
+# Partials take twice their memory while they are laid out.
+_COLUMNS_AT_ONCE = 16
+
+
+class GroupedStatistics:
+    """`FragmentStatistics` over the groups of a stored summary; a query costs groups, not files.
+
+    Fragments of groups that are no longer whole, and those that came later, are one last group of
+    which nothing is known. Columns are loaded once, and take up to 4 kB per group.
+    """
+
+    def __init__(
+        self, state: StateReader, identity: str, snapshot: Snapshot, summary: TableSummary
+    ) -> None:
+        self._state = state
+        self._identity = identity
+        self._snapshot = snapshot
+        self._summary = summary
+        self._layout = _GroupLayout.of(snapshot, summary.groups)
+        self._columns: dict[str, GroupColumn | None] = {}
+        self._whole: dict[str, ColumnPartial | None] = {}
+        self._lock = threading.Lock()
+        self._fields = {field.name: field for field in snapshot.fields}
+
+    def load(self, columns: Iterable[str]) -> None:
+        """Read columns from the state at once, which takes less time than one by one."""
+        with self._lock:
+            self._load(columns)
+
+    def _load(self, columns: Iterable[str]) -> None:
+        missing = dict.fromkeys(name for name in columns if name not in self._columns)
+        types = {
+            name: type
+            for name in missing
+            if name in self._fields and (type := column_type(self._fields[name].type))
+        }
+        self._columns.update(dict.fromkeys(missing))
+        known = {name: self._known(self._fields[name]) for name in types}
+        try:
+            for some in _batched([name for name, held in known.items() if held]):
+                loaded = self._read({name: stored for name in some if (stored := known[name])})
+                for name, partials in loaded.items():
+                    self._columns[name] = self._layout.column(types[name], partials)
+        except StateError as error:
+            _log.warning("columns are not known by group: %s", error.message)
+
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
+        try:
+            columns = set().union(*map(columns_of, filters))
+            self.load(columns)
+            matching = may_match(filters, self._bounds, len(self._layout.rows))
+        except RecursionError:
+            return None
+        matching |= ~self._layout.is_whole
+        ruled_out = ~matching & (self._layout.fragments > 0)
+        if not ruled_out.any():
+            return None
+        alive = matching & (self._layout.fragments > 0)
+        bounds = [self._bounds(name) for name in columns]
+        is_known = all(
+            column_bounds is not None and bool(column_bounds.known[alive].all())
+            for column_bounds in bounds
+        )
+        fragment_ids = self._layout.fragments_of(np.flatnonzero(alive))
+        return _RemainingGroupFragments(
+            self, alive, fragment_ids, int(self._layout.rows[alive].sum()), is_known
+        )
+
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
+        try:
+            self.load(set().union(*map(columns_of, filters)))
+            groups = len(self._layout.rows)
+            left = may_match(filters, self._bounds, groups) | ~self._layout.is_whole
+            passing = must_match(filters, self._bounds, groups) & self._layout.is_whole
+        except RecursionError:
+            return False
+        return bool(passing[left & (self._layout.fragments > 0)].all())
+
+    def knows(self, column: str) -> bool:
+        """Whether the bounds of a column are known in some fragment."""
+        self.load([column])
+        bounds = self._bounds(column)
+        return bounds is not None and bool(bounds.known.any())
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """Return the partial of a column over the whole table, None where a group is unknown."""
+        if column not in self._whole:
+            self._whole[column] = self.partial_of(column, self._layout.fragments > 0)
+        return self._whole[column]
+
+    def partial_of(self, column: str, groups: Mask) -> ColumnPartial | None:
+        """Return the partial of a column over some groups, None where one is unknown."""
+        self.load([column])
+        group_column = self._columns.get(column)
+        if group_column is None or not group_column.bounds.known[groups].all():
+            return None
+        return group_column.merged(groups)
+
+    def _bounds(self, name: str) -> ColumnBounds | None:
+        group_column = self._columns.get(name)
+        return group_column.bounds if group_column else None
+
+    @property
+    def _is_proven(self) -> bool:
+        """Whether the summary was made for this very manifest."""
+        pin = self._snapshot.pin
+        return (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest)
+
+    def _known(self, field: Field) -> tuple[str, list[bool]] | None:
+        """Return the key of a column's summary, and which groups have the snapshot's content."""
+        exact_key = field_key(field)
+        stored = self._summary.contents
+        key = next((key for key in (quantile_key(exact_key), exact_key) if key in stored), None)
+        if key is None:
+            return None
+        if self._is_proven:
+            return key, [bool(digest) for digest in stored[key]]
+        now = self._digests(exact_key)
+        return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
+
+    def _digests(self, key: str) -> tuple[bytes | None, ...]:
+        fingerprints = self._contents[key]
+        if id(fingerprints) not in self._digested:
+            self._digested[id(fingerprints)] = tuple(
+                group_digest(group, fingerprints) for group in self._summary.groups
+            )
+        return self._digested[id(fingerprints)]
+
+    @cached_property
+    def _digested(self) -> dict[int, tuple[bytes | None, ...]]:
+        return {}
+
+    @cached_property
+    def _contents(self) -> dict[str, dict[int, Fingerprint]]:
+        """Fingerprints by field key and fragment, of all columns that can be analyzed."""
+        fields = [field for field in self._snapshot.fields if column_type(field.type)]
+        fingerprints = contents(column_groups(self._snapshot, fields))
+        return {key: by_fragment for keys, by_fragment in fingerprints.items() for key in keys}
+
+    def _read(
+        self, known: dict[str, tuple[str, list[bool]]]
+    ) -> dict[str, list[ColumnPartial | None]]:
+        """Return partials per group of the summary, None where unknown, by column."""
+        groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
+        for name, (key, is_known) in known.items():
+            digests = self._summary.contents[key]
+            for groups in slices(self._summary.blocks):
+                if any(is_known[groups]):
+                    stored = BlockKey(key, block_digest(digests[groups]))
+                    groups_by_block.setdefault(stored, []).append((name, groups))
+        partials: dict[str, list[ColumnPartial | None]] = {
+            name: [None] * len(self._summary.groups) for name in known
+        }
+        for block in self._state.summary_blocks(self._identity, list(groups_by_block)):
+            for name, groups in groups_by_block[block.key]:
+                is_known = known[name][1][groups]
+                if len(block.partials) == len(is_known):
+                    partials[name][groups] = [
+                        partial if known else None
+                        for partial, known in zip(block.partials, is_known, strict=True)
+                    ]
+        return partials
+
+
+def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
+    for start in range(0, len(names), _COLUMNS_AT_ONCE):
+        yield names[start : start + _COLUMNS_AT_ONCE]
+
+
+@dataclass(frozen=True)
+class _GroupLayout:
+    """The groups of a summary in a snapshot, and after them one of all other fragments.
+
+    `ids` are the fragments of the groups one after the other, `group_of` the group of each; `rows`
+    and `fragments` count what a group has, `is_whole` whether it still has all its fragments.
+    """
+
+    ids: Counts
+    group_of: Counts
+    rows: Counts
+    fragments: Counts
+    is_whole: Mask
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, groups: Sequence[Group]) -> _GroupLayout:
+        sizes = [len(group) for group in groups]
+        home = dict(
+            zip(
+                (fragment_id for group in groups for fragment_id in group),
+                np.repeat(np.arange(len(groups)), sizes).tolist(),
+                strict=True,
+            )
+        )
+        ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+        ids = np.array([fragment.id for fragment in ordered], np.int64)
+        rows = np.array([fragment.rows for fragment in ordered], np.int64)
+        rest = len(groups)
+        group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
+        present = np.bincount(group_of, minlength=rest + 1)
+        is_whole = np.append(present[:rest] == np.array(sizes), False)
+        group_of = np.where(is_whole[group_of], group_of, rest)
+        return cls(
+            ids=ids,
+            group_of=group_of,
+            rows=np.bincount(group_of, rows, rest + 1).astype(np.int64),
+            fragments=np.bincount(group_of, minlength=rest + 1),
+            is_whole=is_whole,
+        )
+
+    def fragments_of(self, groups: Counts) -> tuple[int, ...]:
+        """Return the fragments of some groups, ascending."""
+        return tuple(self.ids[np.isin(self.group_of, groups)].tolist())
+
+    def column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
+        """Return a column's partials by group, those with as many rows as in the manifest."""
+        sound = [
+            partial if partial is not None and whole and partial.rows == rows else None
+            for partial, whole, rows in zip(
+                [*partials, None], self.is_whole.tolist(), self.rows.tolist(), strict=True
+            )
+        ]
+        return GroupColumn.of(sound, type)
+
+
+@dataclass(frozen=True)
+class _RemainingGroupFragments:
+    """The groups of a table that are not pruned."""
+
+    statistics: GroupedStatistics
+    groups: Mask
+    fragment_ids: Sequence[int]
+    rows: int
+    is_known: bool
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        """Return the partial of a column over the remaining groups, None where one is unknown."""
+        return self.statistics.partial_of(column, self.groups)
+
+    def range(self, column: str) -> ColumnRange | None:
+        """Return None: where a group has a column's bounds it has its partial."""
+        return None

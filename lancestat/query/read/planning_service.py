@@ -1,0 +1,320 @@
+"""The service that answers the JVM's questions about tables while it plans scans."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from typing import Any
+
+from lancestat.errors import InternalError, LancestatError
+from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.row_ranges import split_fragments
+from lancestat.query.aggregates import (
+    Aggregate,
+    Function,
+    PushDown,
+    PushDownReason,
+    push_down,
+)
+from lancestat.query.estimates import (
+    ColumnEstimate,
+    Estimate,
+    estimate,
+    remaining_fragments,
+)
+from lancestat.query.explanation import Explanation, pruning_of
+from lancestat.query.predicates.filter import Filter, Unread, filter_text, read_filters
+from lancestat.query.predicates.filter_sql import exact_conjuncts
+from lancestat.query.read.read_task import encode_part, encode_scan
+from lancestat.query.table import QueryScan, ReadTable, read_settings
+from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
+from lancestat.spark.failure import WorkerError
+from lancestat.tables.statistics.bounds import Bound
+from lancestat.tables.statistics.column_type import decoded_size
+
+# A question of the JVM, or an answer to it: a JSON object.
+Message = dict[str, Any]
+
+EXPLANATIONS_KEPT = 1000
+
+_log = logging.getLogger("lancestat.read")
+
+
+class PlanningService:
+    """Answers questions about the tables of relations, which have handles; thread-safe.
+
+    Questions and answers are JSON objects: `covers` is asked where a scan has filters, `aggregate`
+    where Spark would leave aggregates to it, `estimate` once per planned scan, `parts` once per
+    executed one, or `verify` where nothing is read or another source reads it, `forget` when the
+    JVM has let go of a relation.
+
+    Only what cannot be read fails a query, in `parts` and `verify`. Where anything else fails, a
+    scan is planned as if nothing were known of its table, and the log says so.
+    """
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
+        self._clock = clock
+        self._tables: dict[str, ReadTable] = {}
+        self._refusals: set[tuple[str, int, str]] = set()
+        self._explanations: dict[str, Explanation] = {}
+        self._lock = threading.Lock()
+        self._answers: Mapping[str, Callable[[Message], Message]] = {
+            "covers": self._covers,
+            "aggregate": self._aggregate,
+            "estimate": self._estimate,
+            "parts": self._parts,
+            "verify": self._verify,
+            "forget": self._forget,
+        }
+
+    def register(self, table: ReadTable) -> str:
+        """Register a table, and return the handle that relations name it by."""
+        handle = uuid.uuid4().hex
+        with self._lock:
+            self._tables[handle] = table
+        return handle
+
+    def answer(self, question: str) -> str:
+        """Answer one question of the JVM, both as JSON text.
+
+        A failure is an answer too, `{"error": ...}`: the JVM goes on without statistics, or fails
+        the query with that error.
+        """
+        message: Message = {}
+        try:
+            message = json.loads(question)
+            return json.dumps(self._answers[message["op"]](message))
+        except LancestatError as error:
+            problem = error
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            cause = _cause(error, self._tables.get(message.get("table", "")))
+            problem = InternalError(f"a scan cannot be planned: {cause}")
+        _log.warning("planning a scan: %s", problem.message)
+        return json.dumps({"error": str(WorkerError.carrying(problem))})
+
+    def handles(self) -> tuple[str, ...]:
+        """Return the handles of the tables that some relation may still ask about."""
+        return tuple(self._tables)
+
+    def explanations(self) -> tuple[Explanation, ...]:
+        """Return the explanations of the latest scans, oldest first."""
+        return tuple(self._explanations.values())
+
+    def explanation(self, name: str) -> Explanation | None:
+        """Return the explanation of one scan, None once there are too many later ones."""
+        return self._explanations.get(name)
+
+    def secrets(self) -> list[KnownValue]:
+        """Return the storage options of all tables, of which nothing may be shown."""
+        with self._lock:
+            tables = list(self._tables.values())
+        return [known for table in tables for known in secret_options(table.storage_options)]
+
+    def _covers(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        filters = _filters(message, table)
+        settings = read_settings(message["conf"], message["options"])
+        if not (settings.pushdown and table.fragments.covers(filters)):
+            return {"covers": None}
+        remaining = remaining_fragments(table, filters)
+        every = (fragment.id for fragment in table.snapshot.fragments)
+        return {"covers": _runs(every if remaining is None else remaining.fragment_ids)}
+
+    def _aggregate(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        filters = _filters(message, table)
+        settings = read_settings(message["conf"], message["options"])
+        aggregates = [
+            Aggregate(Function(asked["function"]), asked["column"])
+            for asked in message["aggregates"]
+        ]
+        decision = push_down(table, aggregates, filters, settings)
+        reply: Message = {
+            "reason": decision.reason.value,
+            "detail": decision.detail,
+            "functions": decision.functions,
+        }
+        if decision.use:
+            answered = Estimate(1, 0, table.judge(settings, self._clock()), fragment_ids=())
+            reply["values"] = list(map(_text, decision.values))
+            reply["explanation"] = self._explain(table, message, filters, answered, decision)
+        return reply
+
+    def _estimate(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        filters = _filters(message, table)
+        settings = read_settings(message["conf"], message["options"])
+        scan_estimate = estimate(
+            table,
+            message["columns"],
+            filters,
+            settings,
+            self._clock(),
+            is_covered=message["covered"] is not None,
+        )
+        self._log_refusal(table, scan_estimate)
+        left = message["aggregation"]
+        decision = left and PushDown(
+            PushDownReason(left["reason"]), left["detail"], tuple(left["functions"])
+        )
+        return {
+            "rows": scan_estimate.rows,
+            "size": scan_estimate.size_bytes,
+            "columns": {name: _column(column) for name, column in scan_estimate.columns.items()},
+            "explanation": self._explain(table, message, filters, scan_estimate, decision),
+        }
+
+    def _parts(self, message: Message) -> Message:
+        table = self._tables[message["table"]]
+        columns: Sequence[str] = message["columns"]
+        # No task opens a table of which all fragments are ruled out.
+        table.verify()
+        left, sql = self._selection(table, message)
+        fragments = tuple(
+            fragment for fragment in table.snapshot.fragments if left is None or fragment.id in left
+        )
+        width = decoded_size(1, [table.fields[name] for name in columns], {})
+        scan = QueryScan(
+            pin=table.snapshot.pin,
+            columns=tuple(columns),
+            filter=sql,
+            limit=message["limit"],
+            narrow_decimals=message["narrow"],
+        )
+        parts = split_fragments(
+            fragments,
+            row_bytes=width,
+            cores=message["cores"],
+            is_filtered=sql is not None,
+            limit=message["limit"],
+        )
+        return {"scan": encode_scan(scan), "parts": [encode_part(part) for part in parts]}
+
+    def _selection(self, table: ReadTable, message: Message) -> tuple[set[int] | None, str | None]:
+        """Return the fragments to read, None for all of them, and the filter that Lance applies."""
+        covered = message["covered"]
+        proven = None if covered is None else {id for a, b in covered for id in range(a, b + 1)}
+        try:
+            filters = _filters(message, table)
+            remaining = remaining_fragments(table, filters)
+            sql, _ = exact_conjuncts(filters, table.fields)
+        except BaseException as error:
+            if not is_error_or_panic(error):
+                raise
+            # Spark applies the filters, unless they are proven.
+            cause = _cause(error, table)
+            _log.warning("nothing is ruled out of a scan of '%s': %s", table.name, cause)
+            return proven, None
+        if proven is not None or remaining is None:
+            return proven, sql
+        return set(remaining.fragment_ids), sql
+
+    def _verify(self, message: Message) -> Message:
+        self._tables[message["table"]].verify()
+        return {}
+
+    def _forget(self, message: Message) -> Message:
+        with self._lock:
+            self._tables.pop(message["table"], None)
+        return {}
+
+    def _explain(
+        self,
+        table: ReadTable,
+        message: Message,
+        filters: Sequence[Filter],
+        scan_estimate: Estimate,
+        decision: PushDown | None,
+    ) -> str:
+        """Keep an explanation, and return its name."""
+        ids = scan_estimate.fragment_ids
+        fragments = len(table.snapshot.fragments)
+        known = [filter for filter in filters if not isinstance(filter, Unread)]
+        others = tuple(message["others"])
+        # The planner and this process disagree about what a filter is.
+        others += (_UNREAD_TEXT,) * (len(filters) - len(known) - len(others))
+        explanation = Explanation(
+            table=table.name,
+            version=table.snapshot.version,
+            rows=scan_estimate.rows,
+            size_bytes=scan_estimate.size_bytes,
+            verdict=scan_estimate.verdict,
+            columns=scan_estimate.columns,
+            fragments=fragments,
+            fragments_scanned=fragments if ids is None else len(ids),
+            filters=tuple(map(filter_text, known)),
+            table_rows=table.snapshot.rows,
+            other_filters=others,
+            is_covered=message["covered"] is not None,
+            pruning=None if decision and decision.use else pruning_of(table, known, others, ids),
+            aggregates=decision,
+        )
+        name = uuid.uuid4().hex
+        with self._lock:
+            while len(self._explanations) >= EXPLANATIONS_KEPT:
+                del self._explanations[next(iter(self._explanations))]
+            self._explanations[name] = explanation
+        return name
+
+    def _log_refusal(self, table: ReadTable, scan_estimate: Estimate) -> None:
+        verdict = scan_estimate.verdict
+        key = (table.snapshot.uri, table.snapshot.version, verdict.reason.value)
+        with self._lock:
+            if verdict.use or key in self._refusals:
+                return
+            self._refusals.add(key)
+        _log.info(
+            "statistics of '%s' are not used: %s (%s)",
+            table.name,
+            verdict.reason.value,
+            verdict.detail,
+        )
+
+
+_UNREAD_TEXT = filter_text(Unread())
+
+
+def _filters(message: Message, table: ReadTable) -> list[Filter]:
+    """Return a filter for each that the scan has, known or not."""
+    filters = read_filters(message["filters"], table.fields)
+    return [*filters, *(Unread() for _ in message["others"])]
+
+
+def _runs(ids: Iterable[int]) -> list[list[int]]:
+    """Return numbers as the first and the last of each run of them, ascending."""
+    runs: list[list[int]] = []
+    for id in sorted(ids):
+        if runs and runs[-1][1] == id - 1:
+            runs[-1][1] = id
+        else:
+            runs.append([id, id])
+    return runs
+
+
+def _cause(error: BaseException, table: ReadTable | None) -> str:
+    secrets = secret_values(table.storage_options if table else None)
+    return redact_line(f"{type(error).__name__}: {error}", secrets)
+
+
+def _column(column: ColumnEstimate) -> Message:
+    message: Message = column.to_json()
+    if column.histogram is not None:
+        bins = [[bin.low, bin.high, bin.distinct] for bin in column.histogram.bins]
+        message["histogram"] = {"height": column.histogram.height, "bins": bins}
+    return {key: value for key, value in message.items() if value is not None}
+
+
+def _text(value: Bound | None) -> str | None:
+    """Return an answer as the JVM reads it."""
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, float) and not math.isfinite(value):
+        return "NaN" if math.isnan(value) else f"{'-' if value < 0 else ''}Infinity"
+    return None if value is None else repr(value)

@@ -1,0 +1,379 @@
+"""Lance tables as relations of a Spark session, with their statistics."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat import display
+from lancestat.arguments import check_name, check_session
+from lancestat.errors import (
+    ConnectorMissing,
+    DataSourcesMissing,
+    LakeError,
+    LancestatError,
+    UnknownReader,
+    did_you_mean,
+)
+from lancestat.formats import count
+from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
+from lancestat.lake.snapshot import Field
+from lancestat.query.read.connector import inner_table
+from lancestat.query.read.planning_service import PlanningService
+from lancestat.query.read.read_task import make_reader
+from lancestat.query.table import ReadTable, check_options, open_table
+from lancestat.spark.arrow_types import has_times, spark_schema, unreadable
+from lancestat.spark.compiler import relation_classes
+from lancestat.spark.python import own_python
+from lancestat.spark.start import active, require_classic
+from lancestat.spark.versions import TIME_SETTING, has_python_sources
+from lancestat.spec.catalog import Catalog, parse_table_name
+from lancestat.spec.model import Reader
+from lancestat.tables.statistics.column_type import decoded_size
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("lancestat.read")
+_starting = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """A table to relate, and the temporary view to make of it, if any.
+
+    `options` are those of its scans, such as `cbo.column.stats.enabled`. `inner` is the JVM's table
+    of another data source, which reads it instead of lancestat's own workers.
+    """
+
+    table: ReadTable
+    view: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
+    inner: Any = None
+
+
+def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
+    """Make temporary views, or DataFrames where none is named, of tables that workers read.
+
+    Scans are planned here. Each table stays at its version; every scan reports the statistics that
+    the guard accepts. All tables are related in one call to the JVM.
+
+    Args:
+        spark: A classic session.
+        relations: The tables.
+
+    Returns:
+        The DataFrames of those that become no view, in their order.
+
+    Raises:
+        RunError: the session is one of Spark Connect, or the relation's Java source cannot be
+            compiled or loaded.
+    """
+    from pyspark.sql import DataFrame
+
+    require_classic(spark)
+    if not relations:
+        return []
+    readers = ReaderFunctions(spark)
+    declared = [
+        declared_relation(spark, relation, readers.index_of(relation)) for relation in relations
+    ]
+    attached = relation_classes(spark).attach(
+        spark._jsparkSession, planning_callback(spark), readers.listed(), json.dumps(declared)
+    )
+    return [DataFrame(rows, spark) for rows in attached]
+
+
+@cache
+def planning_service() -> PlanningService:
+    """Return the one planning service of this process, which all its sessions share."""
+    return PlanningService()
+
+
+class _PlanningCallback:
+    """The function that the JVM calls and waits for, on the thread that plans."""
+
+    def apply(self, question: str) -> str:
+        return planning_service().answer(question)
+
+    class Java:
+        implements = ("java.util.function.Function",)
+
+
+def planning_callback(spark: SparkSession) -> _PlanningCallback:
+    """Return what the JVM asks while it plans scans; a Spark context has one."""
+    from pyspark.java_gateway import ensure_callback_server_started
+
+    context = spark.sparkContext
+    with _starting:
+        ensure_callback_server_started(context._gateway)
+        planner = context.__dict__.setdefault("_lancestat_planner", _PlanningCallback())
+        return cast(_PlanningCallback, planner)
+
+
+_ReaderKey = tuple[tuple[str, str], ...] | CatalogOptions
+
+
+class ReaderFunctions:
+    """The functions that read, one for each set of storage options, pickled once per context.
+
+    Tables of other data sources are among them.
+    """
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+        self._indexes: dict[_ReaderKey, int] = {}
+        self.functions: list[Any] = []
+
+    def index_of(self, relation: Relation) -> int:
+        """Return the place in `functions` of what reads a relation."""
+        if relation.inner is not None:
+            self.functions.append(relation.inner)
+            return len(self.functions) - 1
+        options = relation.table.storage_options
+        is_renewed = isinstance(options, CatalogOptions)
+        key: Any = options if is_renewed else tuple(sorted(options.items()))
+        if key not in self._indexes:
+            self._indexes[key] = len(self.functions)
+            self.functions.append(self._function(key))
+        return self._indexes[key]
+
+    def listed(self) -> Any:
+        """Return `functions` as a list of the JVM."""
+        java = cast(Any, self._spark._jvm).java.util.ArrayList()
+        for function in self.functions:
+            java.add(function)
+        return java
+
+    def _function(self, key: _ReaderKey) -> Any:
+        context = self._spark.sparkContext
+        made: dict[Any, Any] = context.__dict__.setdefault("_lancestat_readers", {})
+        if key not in made:
+            options = dict(key) if isinstance(key, tuple) else key
+            made[key] = make_reader(self._spark, options)
+        return made[key]
+
+
+def declared_relation(spark: SparkSession, relation: Relation, reader: int) -> dict[str, Any]:
+    """Register the table of a relation with the planning service, and describe it for the JVM.
+
+    Args:
+        spark: The session that is to have it.
+        relation: What is to be made of the table.
+        reader: Which of the `ReaderFunctions` reads it.
+    """
+    table = relation.table
+    without = unreadable(table.snapshot.fields)
+    for name, why in without.items():
+        _log.warning("column '%s' of '%s' is left out: %s", name, table.name, why)
+    fields = [field for field in table.snapshot.fields if field.name not in without]
+    _warn_of_times(spark, table.name, fields)
+    return {
+        "name": table.name,
+        "handle": planning_service().register(table),
+        "schema": spark_schema(fields).jsonValue(),
+        "rows": table.snapshot.rows,
+        "size": decoded_size(table.snapshot.rows, fields, {}),
+        "reader": reader,
+        "view": relation.view,
+        "options": dict(relation.options),
+    }
+
+
+def _warn_of_times(spark: SparkSession, table: str, fields: Iterable[Field]) -> None:
+    """Name the setting where Spark has times of day turned off, as it is shipped."""
+    times = [field.name for field in fields if has_times(field)]
+    if times and spark.conf.get(TIME_SETTING, "false") != "true":
+        _log.warning(
+            "column '%s' of '%s' has times of day, which this session has turned off: DataFrames "
+            "with it cannot be counted or written; set %s to true",
+            times[0],
+            table,
+            TIME_SETTING,
+        )
+
+
+def read_table(
+    spark: SparkSession,
+    uri: str,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+    options: Mapping[str, str] | None = None,
+    reader: str = Reader.LANCESTAT.value,
+) -> DataFrame:
+    """Return any Lance table as a DataFrame with the statistics of its manifest.
+
+    The DataFrame stays at the version that it was created from; call this again to see later ones.
+    Spark uses column statistics if `spark.sql.cbo.enabled` is true; row counts and sizes always.
+
+    Args:
+        spark: A classic session.
+        uri: A path or an object-store URI, or the name of a table, such as `lake.sales.orders`, in
+            a catalog that the session's configuration declares as for the Lance connector
+            (`spark.sql.catalog.lake.impl` and properties such as `spark.sql.catalog.lake.root`).
+        version: The version to read; None is the latest.
+        tag: The tag of the version to read, instead of `version`.
+        storage_options: Options for the object store. They travel inside tasks only.
+        options: Options of the scan: `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and
+            `aggregate.pushdown.enabled`, each `true` or `false`. The session's configuration
+            overrides them. With `reader="connector"` the connector gets all others.
+        reader: What reads the rows: `lancestat`, or `connector` for the Lance connector for Spark.
+
+    Raises:
+        UsageError: An argument is of a wrong kind, both a version and a tag are given, or the
+            version, the reader or the name of an option is invalid.
+        LakeError: The dataset, version or tag cannot be opened.
+        RunError: The session or the connector cannot be used.
+    """
+    require_classic(spark)
+    check_name("uri", uri)
+    chosen = _reader(reader)
+    given = _scan_options(options, chosen)
+    place = _place(spark, uri, storage_options or {})
+    table = open_table(place.uri, version=version, tag=tag, storage_options=place.options)
+    inner = inner_of(spark, table, chosen)
+    [rows] = relate(spark, [Relation(table, options=given, inner=inner)])
+    return rows
+
+
+def _scan_options(options: Mapping[str, str] | None, reader: Reader) -> Mapping[str, str]:
+    """Return the options of scans, checked unless the connector takes others too.
+
+    Raises:
+        InvalidReadOption: there is no such option.
+    """
+    given = options or {}
+    if reader is Reader.LANCESTAT:
+        check_options(given)
+    return given
+
+
+def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
+    """Return the session's settings whose names start with a prefix, by the rest of their names."""
+    settings = {}
+    remaining = cast(Any, spark)._jsparkSession.conf().getAll().iterator()
+    while remaining.hasNext():
+        setting = remaining.next()
+        if setting._1().startswith(prefix):
+            settings[setting._1().removeprefix(prefix)] = setting._2()
+    return settings
+
+
+def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> LocatedTable:
+    """Return where a dataset is, that of a table of a catalog of the session too."""
+    try:
+        table = parse_table_name(uri)
+    except ValueError:
+        return LocatedTable(uri, options)
+    prefix = f"spark.sql.catalog.{table.catalog}."
+    if spark.conf.get(f"{prefix}impl", None) is None:
+        return LocatedTable(uri, options)
+    settings = _settings(spark, prefix)
+    catalogs = {table.catalog: Catalog(settings.pop("impl"), settings)}
+    place = locate([table], catalogs, lambda _: options)[table]
+    if isinstance(place, LakeError):
+        raise place
+    return place
+
+
+def register(spark: SparkSession) -> None:
+    """Make `spark.read.format("lancestat")` known to a session.
+
+    Raises:
+        InvalidArgument: `spark` is no session.
+        DataSourcesMissing: Spark has no Python data sources, as before 4.0.
+    """
+    check_session("spark", spark)
+    if not has_python_sources():
+        raise DataSourcesMissing(
+            "this Spark has no Python data sources, which the format lancestat is: it needs "
+            "Spark 4.0 or newer",
+            hint="use lancestat.read_table, which every version can",
+        )
+    from lancestat.query.read.source import LanceDataSource
+
+    # Spark refuses a name that the thread's active session has, although each has its own.
+    with active(spark), own_python(spark):
+        spark.dataSource.register(LanceDataSource)
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """The temporary views that were made, and the errors of tables without one.
+
+    `catalogs` are those that are attached. `failed_catalogs` has the errors of the others.
+    """
+
+    views: tuple[str, ...]
+    failed: Mapping[str, LancestatError] = field(default_factory=dict)
+    catalogs: tuple[str, ...] = ()
+    failed_catalogs: Mapping[str, LancestatError] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        parts = [
+            count(len(self.views), "view"),
+            *([count(len(self.catalogs), "catalog")] if self.catalogs else []),
+            *(f"{name} failed" for name in (*self.failed, *self.failed_catalogs)),
+        ]
+        return display.summary(self, ", ".join(parts))
+
+
+def attach_views(
+    spark: SparkSession,
+    tables: Mapping[str, ReadTable | LancestatError],
+    reader: Reader = Reader.LANCESTAT,
+    options: Mapping[str, str] | None = None,
+) -> Attachment:
+    """Make a temporary view of each table that could be opened, under its name.
+
+    Args:
+        spark: A classic session.
+        tables: The tables, or why they could not be opened, by name.
+        reader: What reads the rows.
+        options: Of all scans, as for `read_table`.
+
+    Raises:
+        InvalidReadOption: there is no such option.
+        RunError: the session cannot be used, or the connector is not there.
+    """
+    require_classic(spark)
+    given = _scan_options(options, reader)
+    relations: dict[str, Relation] = {}
+    failed: dict[str, LancestatError] = {}
+    for name, table in tables.items():
+        try:
+            if isinstance(table, LancestatError):
+                raise table
+            inner = inner_of(spark, table, reader)
+            relations[name] = Relation(table, view=name, options=given, inner=inner)
+        except ConnectorMissing:
+            raise
+        except LancestatError as error:
+            failed[name] = error
+    relate(spark, list(relations.values()))
+    return Attachment(tuple(relations), failed)
+
+
+def inner_of(spark: SparkSession, table: ReadTable, reader: Reader) -> Any:
+    """Return the JVM's table that reads in place of lancestat's workers, None where these read."""
+    if reader is Reader.LANCESTAT:
+        return None
+    return inner_table(spark, table.snapshot, table.storage_options)
+
+
+def _reader(name: str) -> Reader:
+    try:
+        return Reader(name)
+    except ValueError:
+        valid = [reader.value for reader in Reader]
+        raise UnknownReader(
+            f"unknown reader '{name}', expected {' or '.join(valid)}",
+            hint=did_you_mean(name, valid),
+        ) from None

@@ -1,0 +1,292 @@
+"""Parses statements: `ANALYZE TABLE`, and the declared tables that a query names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from lancestat.errors import (
+    InvalidQuery,
+    UnknownTable,
+    UnsupportedStatement,
+    UsageError,
+    did_you_mean,
+)
+from lancestat.query.sql.query_failure import QueryText, explain_failure
+from lancestat.spec.catalog import TableName, table_name_of
+from lancestat.spec.model import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_FORMS = (
+    "ANALYZE TABLE t COMPUTE STATISTICS, with FOR COLUMNS a, b or FOR ALL COLUMNS where the "
+    "declared columns are not meant"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AnalyzeStatement:
+    """Compute statistics of one table.
+
+    `columns` are those that are named, empty where none are; `all_columns` means FOR ALL COLUMNS.
+    With neither, what is declared is meant. `objection` is why lancestat cannot do it, if it
+    cannot: a table of Spark's own catalog may still want it.
+    """
+
+    name_parts: tuple[str, ...]
+    columns: tuple[str, ...] = ()
+    all_columns: bool = False
+    objection: UsageError | None = None
+
+    @property
+    def name(self) -> str:
+        """The table's name as it was written, for people."""
+        return ".".join(self.name_parts)
+
+    @property
+    def quoted_name(self) -> str:
+        """The table's name for Spark."""
+        return ".".join(f"`{part.replace('`', '``')}`" for part in self.name_parts)
+
+
+def read_analyze(plan: Any) -> AnalyzeStatement | None:
+    """Return the statement that a parsed plan of the JVM is, None when it is another kind.
+
+    `ANALYZE TABLES` is another kind: it is about a namespace of Spark's catalog.
+    """
+    match plan.nodeName():
+        case "AnalyzeTable":
+            parts = strings(plan.child().multipartIdentifier())
+            objection = _no_partition(parts) if not plan.partitionSpec().isEmpty() else None
+            if objection is None and plan.noScan():
+                objection = _no_noscan(parts)
+            return AnalyzeStatement(parts, objection=objection)
+        case "AnalyzeColumn":
+            named = plan.columnNames()
+            return AnalyzeStatement(
+                name_parts=strings(plan.child().multipartIdentifier()),
+                columns=strings(named.get()) if named.isDefined() else (),
+                all_columns=plan.allColumns(),
+            )
+    return None
+
+
+def parse_analyze(text: QueryText) -> AnalyzeStatement | None:
+    """Return the `ANALYZE TABLE` that a text is, None when it is another statement.
+
+    It is for Spark Connect, whose server keeps Spark's parser to itself.
+
+    Raises:
+        InvalidQuery: it begins as `ANALYZE TABLE` does, and goes on otherwise.
+    """
+    code = "".join(
+        " " if _is_blank(token.group()) else token.group() for token in _TOKEN.finditer(text.text)
+    ).strip()
+    if re.match(r"analyze\s+table\b", code, re.IGNORECASE) is None:
+        return None
+    found = _ANALYZE.fullmatch(code)
+    if found is None:
+        raise InvalidQuery(
+            "this is not a valid ANALYZE TABLE statement\n" + text.excerpt(_starts(text.text)[0]),
+            location=text.location(_starts(text.text)[0]),
+            hint=f"there is {_FORMS}",
+        )
+    parts = _names(found["table"])
+    objection = _no_partition(parts) if found["partition"] else None
+    if objection is None and found["noscan"]:
+        objection = _no_noscan(parts)
+    return AnalyzeStatement(
+        parts, _names(found["columns"] or ""), found["all"] is not None, objection
+    )
+
+
+def _names(written: str) -> tuple[str, ...]:
+    """Return the names in a list of them, without their backquotes."""
+    names = re.findall(_NAME, written)
+    return tuple(name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names)
+
+
+def find_declared(
+    statement: AnalyzeStatement, declared: Sequence[str], *, is_case_sensitive: bool
+) -> str | None:
+    """Return the declared name that the statement means, None when it means none.
+
+    Declared names differ by more than case, so that at most one is meant.
+    """
+    if len(statement.name_parts) != 1:
+        return None
+    [written] = statement.name_parts
+    if is_case_sensitive:
+        return written if written in declared else None
+    return next((name for name in declared if name.lower() == written.lower()), None)
+
+
+def find_named(statement: AnalyzeStatement, tables: Sequence[Table]) -> str | None:
+    """Return the declared name of the table that the statement names by its catalog, if any."""
+    catalog, *identifier = statement.name_parts
+    meant = TableName(catalog, tuple(identifier))
+    written = {table_name_of((table.declared or table).uri): table.name for table in tables}
+    return written.get(meant) if identifier else None
+
+
+def not_declared(
+    statement: AnalyzeStatement, declared: Sequence[str], *, asked_catalog: bool
+) -> UsageError:
+    """The error for a table that the project has not, nor Spark's catalog where it was asked."""
+    listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
+    near = did_you_mean(statement.name, declared)
+    return UnknownTable(
+        f"no table '{statement.name}' is declared"
+        + (", nor is it in Spark's catalog" if asked_catalog else ""),
+        hint=near or f"declared tables: {listed or 'none'}",
+    )
+
+
+def strings(sequence: Any) -> tuple[str, ...]:
+    """Return a Scala sequence of strings."""
+    return tuple(str(sequence.apply(index)) for index in range(sequence.size()))
+
+
+def _no_noscan(parts: tuple[str, ...]) -> UsageError:
+    return UnsupportedStatement(
+        f"ANALYZE TABLE {'.'.join(parts)} ... NOSCAN: there is nothing to do without a scan, "
+        "because row count and size of a Lance table are always read from its manifest",
+        hint=f"leave NOSCAN out; what is known already is not read again. There is {_FORMS}",
+    )
+
+
+def _no_partition(parts: tuple[str, ...]) -> UsageError:
+    return UnsupportedStatement(
+        f"ANALYZE TABLE {'.'.join(parts)} PARTITION (...): Lance tables have no partitions",
+        hint="leave PARTITION out; only fragments that are new are read. There is " + _FORMS,
+    )
+
+
+# Text that a name cannot be in, then the end of a statement, then anything.
+_TOKEN = re.compile(
+    r"""(?P<skip>--[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`|\s+)"""
+    r"""|(?P<end>;)|(?P<other>.)""",
+    re.DOTALL,
+)
+_NAME = r"(?:`(?:[^`]|``)*`|[A-Za-z0-9_]+)"
+_ANALYZE = re.compile(
+    rf"""analyze\s+table\b\s*(?P<table>{_NAME}(?:\s*\.\s*{_NAME})*)
+    (?P<partition>\s*\bpartition\s*\(.*\))?
+    \s*\bcompute\s+statistics
+    (?:\s+(?P<noscan>noscan)
+    |\s+for\s+columns\s+(?P<columns>{_NAME}(?:\s*,\s*{_NAME})*)
+    |\s+(?P<all>for\s+all\s+columns))?
+    \s*;?\s*""",
+    re.IGNORECASE | re.DOTALL | re.VERBOSE,
+)
+# Statements in which a table's name need not be written, or which list tables.
+_NAMES_ANYTHING = re.compile(r"\b(show|identifier|execute)\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A parsed statement: `plan` is the JVM's, `analyze` what it says if it is `ANALYZE TABLE`."""
+
+    text: QueryText
+    plan: Any
+    analyze: AnalyzeStatement | None
+
+
+def parse(spark: SparkSession, text: QueryText) -> Statement:
+    """Parse one statement with Spark's own parser; a semicolon at its end is allowed.
+
+    Raises:
+        InvalidQuery: there is none, there are several, or Spark cannot parse it.
+    """
+    starts = _starts(text.text)
+    if not starts:
+        raise InvalidQuery("the query is empty", location=text.location(0))
+    try:
+        plan = spark._jsparkSession.sessionState().sqlParser().parsePlan(text.text)
+    except Exception as error:
+        if len(starts) > 1 and not _is_compound(text.text[starts[0] :]):
+            raise InvalidQuery(
+                "another statement follows the first\n" + text.excerpt(starts[1]),
+                location=text.location(starts[1]),
+                hint="give one statement at a time",
+            ) from None
+        raise explain_failure(error, text) from None
+    return Statement(text, plan, read_analyze(plan))
+
+
+# Of Spark's commands, those that only show something, or settings of this one session. Everything
+# else that Spark calls a command, or its parser has a plan of its own for, may write or define.
+_SHOWS = re.compile(
+    r"(?:Show|Describe|List)\w+|DescTable\w*|Explain\w*|Analyze(?:Table|Tables|Column)"
+    r"|(?:Set|Reset)Command|SetCatalog\w*|SetNamespaceCommand"
+)
+_NO_QUERIES = frozenset(
+    {"InsertIntoStatement", "InsertIntoDir", "Call", "UnresolvedExecuteImmediate"}
+)
+
+
+def require_query(spark: SparkSession, statement: Statement) -> None:
+    """Refuse a statement that writes or defines something, before Spark runs it.
+
+    Raises:
+        UnsupportedStatement: it is no query, and none that shows something.
+    """
+    plan = statement.plan
+    while plan.nodeName() == "UnresolvedWith":
+        plan = plan.child()
+    # FROM t INSERT ... INSERT ... is a union of them.
+    while plan.nodeName() == "Union":
+        plan = plan.children().head()
+    name = plan.nodeName()
+    is_query = name not in _NO_QUERIES and not _is_command(spark, plan)
+    if not is_query and _SHOWS.fullmatch(name) is None:
+        raise UnsupportedStatement(
+            "this statement is no query: lancestat sql writes and defines nothing",
+            hint="give it SELECT, WITH, VALUES, TABLE, SHOW, DESCRIBE, EXPLAIN or ANALYZE TABLE; "
+            "run others in a Spark session, such as that of Project.spark",
+            location=statement.text.location(_starts(statement.text.text)[0]),
+        )
+
+
+def _is_command(spark: SparkSession, plan: Any) -> bool:
+    from py4j.java_gateway import is_instance_of
+
+    command = "org.apache.spark.sql.catalyst.plans.logical.Command"
+    gateway = spark.sparkContext._gateway
+    return bool(is_instance_of(gateway, plan, command))
+
+
+def mentioned(text: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return those of `names` that a query may read: those that occur in it, in any case.
+
+    Others need not be opened for it. Statements that name tables in other ways, or list them, may
+    read any.
+    """
+    if _NAMES_ANYTHING.search(text):
+        return tuple(names)
+    lowered = text.lower()
+    return tuple(name for name in names if name.lower() in lowered)
+
+
+def _starts(text: str) -> list[int]:
+    """Return the offsets of statements: text between semicolons that is not blank."""
+    starts: list[int] = []
+    is_inside = False
+    for token in _TOKEN.finditer(text):
+        if token.lastgroup == "end":
+            is_inside = False
+        elif not is_inside and not _is_blank(token.group()):
+            starts.append(token.start())
+            is_inside = True
+    return starts
+
+
+def _is_blank(token: str) -> bool:
+    return token.isspace() or token.startswith("--") or (token.startswith("/*") and len(token) > 3)
+
+
+def _is_compound(text: str) -> bool:
+    return re.match(r"begin\b", text, re.IGNORECASE) is not None

@@ -1,0 +1,288 @@
+"""A Lance table as Spark's optimizer sees it, with the settings of the session."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from lancestat.errors import (
+    InvalidReadOption,
+    LakeError,
+    LancestatError,
+    StateError,
+    did_you_mean,
+)
+from lancestat.lake.observe import observe_at, observe_snapshots, snapshot
+from lancestat.lake.open import open_pinned, portable
+from lancestat.lake.snapshot import Field, Pin, Snapshot
+from lancestat.query.groups import load_groups
+from lancestat.query.pruned_fragments import FragmentStatistics, NoFragmentStatistics
+from lancestat.query.sampling import Sampler
+from lancestat.query.zone_maps import load_zone_maps
+from lancestat.runs.locate import located
+from lancestat.spec.model import ProjectSpec, Table, tables_of
+from lancestat.state.identity import table_identity
+from lancestat.state.values import StateReader, TableRecord
+from lancestat.tables.judgement import TableStatistics
+from lancestat.tables.manifest.guard import Verdict
+from lancestat.tables.observe import Observer, look_back
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+
+if TYPE_CHECKING:
+    import lance
+
+ENABLED = "cbo.column.stats.enabled"
+ALLOW_STALE = "cbo.column.stats.allow.stale"
+SPARK_PREFIX = "spark.lance."
+CBO = "spark.sql.cbo.enabled"
+# Lancestat's own, unlike those above, which the connector has too.
+PUSHDOWN = "aggregate.pushdown.enabled"
+OWN_SPARK_PREFIX = "spark.lancestat."
+
+_log = logging.getLogger("lancestat.read")
+
+
+@dataclass(frozen=True, slots=True)
+class ReadSettings:
+    """The settings of a scan for the use of statistics.
+
+    `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
+    leaves that to the policy; `samples` asks for samples where Spark cannot estimate; `pushdown`
+    lets aggregates be answered from exact statistics.
+    """
+
+    enabled: bool = True
+    allow_stale: bool | None = None
+    samples: bool = False
+    pushdown: bool = True
+
+
+def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSettings:
+    """Read the settings of a scan; Spark's configuration overrides the scan's own options.
+
+    A value that is neither true nor false counts as the cautious one: off, and nothing stale.
+
+    Args:
+        conf: The session's `spark.lance.cbo.column.stats.*` entries, that of aggregates, and
+            whether its cost-based optimizer is on.
+        options: The scan's options, their keys in lower case.
+    """
+    enabled = _flag(conf, options, ENABLED)
+    return ReadSettings(
+        enabled is not False,
+        _flag(conf, options, ALLOW_STALE),
+        enabled is not False and conf.get(CBO) == "true",
+        _flag(conf, options, PUSHDOWN, OWN_SPARK_PREFIX) is not False,
+    )
+
+
+def check_options(options: Mapping[str, str]) -> None:
+    """Check the names of a scan's options, in any case.
+
+    Raises:
+        InvalidReadOption: there is no such option.
+    """
+    known = (ENABLED, ALLOW_STALE, PUSHDOWN)
+    for name in options:
+        if str(name).lower() not in known:
+            raise InvalidReadOption(
+                f"scans have no option '{name}'",
+                hint=did_you_mean(str(name).lower(), known) or f"options: {', '.join(known)}",
+            )
+
+
+def _flag(
+    conf: Mapping[str, str], options: Mapping[str, str], key: str, prefix: str = SPARK_PREFIX
+) -> bool | None:
+    spark_key = prefix + key
+    named, text = (spark_key, conf[spark_key]) if spark_key in conf else (key, options.get(key))
+    if text is None:
+        return None
+    word = text.strip().lower()
+    if word not in ("true", "false"):
+        _log.warning("%s is %r, neither true nor false: taken as false", named, text)
+    return word == "true"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryScan:
+    """The parameters of a scan that all its tasks share, without storage options.
+
+    `columns` are the projected columns in the order of Spark's schema, `filter` is in Lance's SQL,
+    `limit` stops each task. With `narrow_decimals`, decimals of up to 18 digits travel as their
+    unscaled 64-bit integers (the columnar path of the relation reads them so).
+    """
+
+    pin: Pin
+    columns: tuple[str, ...]
+    filter: str | None = None
+    limit: int | None = None
+    narrow_decimals: bool = False
+
+
+@dataclass(frozen=True)
+class ReadTable:
+    """A dataset at one version as its readers see it.
+
+    Args:
+        name: The name in messages: its declared name, else its URI.
+        statistics: Its statistics, and with them the dataset at the version that is read.
+        storage_options: How workers reach it.
+        histogram: Whether histograms are declared.
+        load_fragments: Loads the statistics of fragments, when a filter needs them.
+        sampler: Counts the rows that pass filters which Spark does not estimate.
+    """
+
+    name: str
+    statistics: TableStatistics
+    storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    histogram: bool = False
+    load_fragments: Callable[[], FragmentStatistics] = NoFragmentStatistics
+    sampler: Sampler | None = None
+
+    def verify(self) -> None:
+        """Check that the dataset is still the one that was observed.
+
+        Raises:
+            LakeError: as `lake.open.open_pinned`.
+        """
+        open_pinned(self.snapshot.pin, storage_options=self.storage_options)
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The dataset at the version that is read."""
+        return self.statistics.snapshot
+
+    @property
+    def types(self) -> Mapping[str, ColumnType]:
+        """The analyzable columns."""
+        return self.statistics.types
+
+    @cached_property
+    def fields(self) -> Mapping[str, Field]:
+        """All columns by name."""
+        return {field.name: field for field in self.snapshot.fields}
+
+    @cached_property
+    def fragments(self) -> FragmentStatistics:
+        """The statistics of fragments, loaded once."""
+        return self.load_fragments()
+
+    def judge(self, settings: ReadSettings, now: datetime) -> Verdict:
+        """Return the guard's verdict on the statistics, under session, scan and policy."""
+        return self.statistics.judge(
+            now, allow_stale=settings.allow_stale, enabled=settings.enabled
+        )
+
+
+def open_table(
+    uri: str,
+    *,
+    version: int | None = None,
+    tag: str | None = None,
+    storage_options: Mapping[str, str] | None = None,
+) -> ReadTable:
+    """Open a table that no project declares, with the statistics of its manifest alone.
+
+    Args:
+        uri: A path or an object-store URI.
+        version: A manifest version, the latest when None.
+        tag: A tag of the dataset, instead of a version.
+        storage_options: How to reach it.
+
+    Raises:
+        UsageError: both a version and a tag, or a version that cannot be one.
+        LakeError: the dataset, the version or the tag cannot be opened.
+    """
+    options = portable(storage_options)
+    return _undeclared(observe_at(uri, version, tag, options), uri, options)
+
+
+def open_pinned_table(pin: Pin, storage_options: Mapping[str, str]) -> ReadTable:
+    """Open a table as `open_table` does, of a dataset that was observed before.
+
+    Raises:
+        LakeError: as `lake.open.open_pinned`.
+    """
+    dataset = open_pinned(pin, storage_options=storage_options)
+    return _undeclared(dataset, pin.uri, portable(storage_options))
+
+
+def _undeclared(dataset: lance.LanceDataset, uri: str, options: Mapping[str, str]) -> ReadTable:
+    observed = snapshot(dataset, uri, options)
+    return ReadTable(
+        name=uri,
+        statistics=TableStatistics(
+            observed, look_back=lambda now, version: look_back(now, version, options)
+        ),
+        storage_options=options,
+        load_fragments=lambda: load_zone_maps(dataset, observed, options),
+        sampler=Sampler(lambda: dataset, observed.rows, _unreported(observed)),
+    )
+
+
+def _unreported(snapshot: Snapshot) -> frozenset[str]:
+    types = {field.name: column_type(field.type) for field in snapshot.fields}
+    return frozenset(name for name, type in types.items() if type and not type.is_published)
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredTables:
+    """Opens a project's tables at their latest versions, with their statistics in the state."""
+
+    spec: ProjectSpec
+    state: StateReader
+    clock: Callable[[], datetime]
+
+    def open(self, tables: Sequence[Table]) -> dict[str, ReadTable | LancestatError]:
+        """Return every table by name, or its error; datasets are opened in parallel."""
+        spec, nodes = located(self.spec, tables)
+        tables, options = tables_of(nodes), spec.options
+        snapshots = observe_snapshots([(table.name, table.uri) for table in tables], options)
+        records = self._records() if tables else {}
+        return {table.name: self._opened(table, snapshots[table.name], records) for table in tables}
+
+    def _records(self) -> Mapping[str, TableRecord]:
+        try:
+            return self.state.records()
+        except StateError as error:
+            # The state is a cache: without it only the manifests count.
+            _log.warning("tables are read without the state: %s", error.message)
+            return {}
+
+    def _opened(
+        self, table: Table, observed: Snapshot | LakeError, records: Mapping[str, TableRecord]
+    ) -> ReadTable | LakeError:
+        if isinstance(observed, LakeError):
+            return observed
+        identity = table_identity(table.uri)
+        record = records.get(identity)
+        observer = Observer(self.spec, self.state, self.clock)
+
+        def fragments() -> FragmentStatistics:
+            groups = load_groups(self.state, identity, observed)
+            return self._zone_maps(observed) if isinstance(groups, NoFragmentStatistics) else groups
+
+        return ReadTable(
+            name=table.name,
+            statistics=TableStatistics.declared(table, observed, record, observer.look_back),
+            storage_options=self.spec.options.of(observed.uri),
+            histogram=table.histogram,
+            load_fragments=fragments,
+            sampler=Sampler(lambda: self._dataset(observed), observed.rows, _unreported(observed)),
+        )
+
+    def _zone_maps(self, observed: Snapshot) -> FragmentStatistics:
+        try:
+            dataset = self._dataset(observed)
+        except LakeError as error:
+            _log.warning("fragments cannot be pruned: %s", error.message)
+            return NoFragmentStatistics()
+        return load_zone_maps(dataset, observed, self.spec.options.of(observed.uri))
+
+    def _dataset(self, observed: Snapshot) -> lance.LanceDataset:
+        return open_pinned(observed.pin, storage_options=self.spec.options.of(observed.uri))

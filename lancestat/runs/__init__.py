@@ -1,0 +1,1 @@
+"""Plans and runs of nodes: stages, scheduler, records, plan files."""

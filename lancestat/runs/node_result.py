@@ -1,0 +1,201 @@
+"""One node of a plan or a run, as the JSON of both shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+
+from lancestat import codec, display
+from lancestat.errors import LancestatError, Location, error_text, parts_of
+from lancestat.formats import StringEnum, count
+from lancestat.redact import Audience, Redactor
+from lancestat.runs.actions import (
+    STATE_LACKS,
+    Action,
+    JoinAction,
+    JoinFigures,
+    is_join,
+    join_figures,
+    table_figures,
+)
+
+
+class Status(StringEnum):
+    """The outcome of a node."""
+
+    PLANNED = "planned"
+    SUCCESS = "success"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """One node of a plan or a run, field by field as the JSON shows it.
+
+    `message` is what there is to say of a node that failed or was not run, in a sentence. A failure
+    also has the error's `code` and `hint`, and as `place` that of the error or else of the node's
+    declaration; `text` has all of it.
+    `still_published` is set where a table holds statistics of earlier runs, though its declaration
+    says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
+    sentences of the plan on what was declared. `join` is set for joins alone, whose objects have
+    its fields too.
+    """
+
+    name: str
+    kind: str
+    action: str
+    reasons: tuple[str, ...]
+    status: Status
+    fragments_total: int | None = None
+    fragments_scanned: int | None = None
+    columns: int | None = None
+    rows_total: int | None = None
+    rows_scanned: int | None = None
+    version_read: int | None = None
+    version_published: int | None = None
+    still_published: bool | None = None
+    elapsed_seconds: float | None = None
+    message: str | None = None
+    code: str | None = None
+    hint: str | None = None
+    place: Location | None = None
+    runs_on: str | None = None
+    notes: tuple[str, ...] = ()
+    join: JoinFigures | None = None
+
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.name}: {self.action}, {self.status.value}")
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether the state lacks what only it has of a table that was left as it is."""
+        return STATE_LACKS in self.notes
+
+    @property
+    def text(self) -> str:
+        """All that there is to say of a node that failed or was not run, as people read it."""
+        message = self.message or ""
+        if self.code is None:
+            return message
+        return error_text(self.code, message, self.place, self.hint)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, object]) -> NodeResult:
+        """Return the result that a node's object shows; unknown keys are ignored.
+
+        Raises:
+            ValueError: it is not such an object.
+        """
+        try:
+            result = codec.convert({**_with_bare_message(stored), "join": None}, cls)
+            if result.kind != JoinAction.kind:
+                return result
+            return replace(result, join=JoinFigures.from_json(stored))
+        except ValueError as error:
+            raise ValueError(f"not the result of a node: {error}") from None
+
+    def redacted(self, redactor: Redactor, audience: Audience) -> NodeResult:
+        """The same result with what an audience may see of its message, hint and place."""
+        message, hint, place = self.message, self.hint, self.place
+        if place is not None:
+            place = replace(place, file=redactor.text(place.file, audience))
+        return replace(
+            self,
+            message=None if message is None else redactor.text(message, audience),
+            hint=None if hint is None else redactor.text(hint, audience),
+            place=place,
+            notes=tuple(redactor.text(note, audience) for note in self.notes),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the node's object in the JSON of `plan` and `run`."""
+        members = {
+            **asdict(self),
+            "reasons": list(self.reasons),
+            "status": self.status.value,
+            "notes": list(self.notes),
+        }
+        del members["join"]
+        is_join = self.kind == JoinAction.kind
+        return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
+
+
+# What is said of a node that an interrupted run did not come to.
+NOT_BEGUN = "the run was interrupted before it began"
+# The word for nodes that did not end well.
+ENDED_AS = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
+
+
+def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
+    """Return the result of a node that its run did not end.
+
+    Args:
+        result: Of the node as it was planned.
+        why: What ended the run.
+        fragments_stored: How many fragments of a table have been read and are in the state, and
+            need not be read again; None where that is not known.
+    """
+    to_read = result.fragments_scanned
+    if fragments_stored and to_read:
+        why += f"; {count(fragments_stored)} of {count(to_read, 'fragment')} to read are stored"
+    return replace(
+        result,
+        status=Status.INTERRUPTED,
+        message=why,
+        fragments_scanned=None if to_read is None else fragments_stored,
+        rows_scanned=None,
+    )
+
+
+def _with_bare_message(stored: Mapping[str, object]) -> Mapping[str, object]:
+    """The object of a node, of whose message earlier releases made a text with code and hint."""
+    parts = parts_of(str(stored.get("message")))
+    if parts is None:
+        return stored
+    place = None if parts.location is None else asdict(parts.location)
+    told = {"code": parts.code, "place": place, "hint": parts.hint}
+    known = {name: value for name, value in stored.items() if value is not None}
+    return {**told, **known, "message": parts.message}
+
+
+def failed(result: NodeResult, error: LancestatError) -> NodeResult:
+    """Return the result of a node that failed."""
+    return replace(
+        result,
+        status=Status.ERROR,
+        message=error.message,
+        code=error.code,
+        hint=error.hint,
+        place=error.location,
+    )
+
+
+def planned(action: Action) -> NodeResult:
+    """Return the node of a plan that an action stands for, before it is run."""
+    result = NodeResult(
+        name=action.node,
+        kind=action.kind,
+        action=action.verb,
+        reasons=tuple(reason.value for reason in action.reasons),
+        status=Status.PLANNED,
+        runs_on=action.runs_on.value if action.runs_on else None,
+        notes=action.notes,
+        join=join_figures(action) or JoinFigures() if is_join(action) else None,
+    )
+    if action.error is not None:
+        result = failed(result, action.error)
+    figures = table_figures(action)
+    if figures is None:
+        return result
+    return replace(
+        result,
+        fragments_total=figures.fragments_total,
+        fragments_scanned=figures.fragments_scanned,
+        columns=figures.columns,
+        rows_total=figures.rows_total,
+        rows_scanned=figures.rows_scanned,
+        version_read=figures.version_read,
+        still_published=figures.still_published,
+    )

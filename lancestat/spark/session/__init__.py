@@ -1,1 +1,0 @@
-"""Starts Spark and names its jobs."""

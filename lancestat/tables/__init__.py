@@ -1,0 +1,1 @@
+"""Statistics of tables: kernels, partials, the manifest, and the plan and run of a table."""

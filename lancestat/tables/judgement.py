@@ -1,0 +1,318 @@
+"""The statistics of one table as its readers get them, and the one judgement of them.
+
+All that use statistics, show them or decide whether to refresh them use this module: the readers
+(`attach`, `read_table`, `lancestat sql`), `show`, `status`, `docs`, the system views and the
+planner. A second place that looked at tags, policies or histories could answer differently.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+
+from lancestat.errors import LakeError
+from lancestat.formats import count
+from lancestat.lake.changed_rows import rows_changed_between
+from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
+from lancestat.lake.history import History
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.state.values import TableRecord
+from lancestat.tables.manifest.guard import Distance, GuardReason, Verdict, judge
+from lancestat.tables.manifest.wire import (
+    PublishedColumn,
+    PublishedStatistics,
+    Unreadable,
+    decode_kept,
+    decode_statistics,
+    is_altered,
+    newest_fragment,
+    same_statistics,
+    tagged,
+    version_tag,
+)
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+
+_log = logging.getLogger("lancestat.read")
+
+_NAMES_LISTED = 5
+
+# A table as it was at an earlier version, None when that version is gone, and the commits since.
+LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
+
+
+def no_history(now: Snapshot, version: int) -> tuple[None, History]:
+    """Return no earlier version and no commits: the `LookBack` without a known history."""
+    return None, History(now.version, now.version, ())
+
+
+@dataclass(frozen=True)
+class TableStatistics:
+    """The statistics of a table at one version, from where its declaration keeps them.
+
+    Args:
+        snapshot: The table at the version that is read.
+        publish: Where the statistics are kept: in the manifest, or in the state's `record` alone.
+        allow_stale: The declared policy.
+        record: What the state remembers, None for nothing.
+        look_back: Opens an earlier version; called only when the share of changed rows matters.
+    """
+
+    snapshot: Snapshot
+    publish: Publish = Publish.MANIFEST
+    allow_stale: bool | StaleBounds = False
+    record: TableRecord | None = None
+    look_back: LookBack = field(default=no_history, repr=False)
+
+    @classmethod
+    def declared(
+        cls,
+        table: Table,
+        snapshot: Snapshot,
+        record: TableRecord | None,
+        look_back: LookBack = no_history,
+    ) -> TableStatistics:
+        """The statistics of a table that a project declares."""
+        return cls(snapshot, table.publish, table.policy.allow_stale, record, look_back)
+
+    @cached_property
+    def types(self) -> Mapping[str, ColumnType]:
+        """The columns that can have statistics, by name."""
+        types = {field.name: column_type(field.type) for field in self.snapshot.fields}
+        return {name: type for name, type in types.items() if type is not None}
+
+    @cached_property
+    def schema_hash(self) -> str:
+        """The hash of the schema that is read."""
+        return schema_hash(self.snapshot.fields)
+
+    @cached_property
+    def entries(self) -> Mapping[str, str]:
+        """The `lance.stats.*` entries: the manifest's, or under `publish: none` the state's.
+
+        A manifest carries its own statistics, unless they name another newest fragment: then they
+        were meant for a dataset whose place this one took at the moment of the commit. Those in the
+        state may be of a dataset that has been dropped and created again since, which counts its
+        versions from 1: what cannot be of this one is none. The state's entries carry the version
+        of the record as their tag. Those of a record that was made while the table was still
+        published may carry the tag of a commit that was not needed.
+        """
+        if self.publish is Publish.MANIFEST:
+            config = self.snapshot.config
+            is_current = version_tag(config) == self.snapshot.version
+            named = newest_fragment(config) or self.snapshot.newest_fragment
+            is_meant = not is_current or named == self.snapshot.newest_fragment
+            return config if is_meant or is_altered(config) else {}
+        if self.record is None or not self._may_describe(self.record):
+            return {}
+        return tagged(self.record.values, self.record.version)
+
+    @cached_property
+    def published(self) -> PublishedStatistics | None:
+        """The decoded entries, used or refused; None where they cannot be read."""
+        return self._decoded if isinstance(self._decoded, PublishedStatistics) else None
+
+    @cached_property
+    def _decoded(self) -> PublishedStatistics | Unreadable:
+        # With many columns that takes longer than all else about them.
+        return decode_statistics(self.entries, self.types)
+
+    @cached_property
+    def remembered(self) -> TableRecord | None:
+        """The record of the run that made these very statistics, None where there is none.
+
+        It has what is not published, and holds as far as the published statistics do.
+        """
+        record, published = self.record, self.published
+        if record is None or published is None or record.version != published.version_tag:
+            return None
+        if self.publish is Publish.NONE:
+            return record
+        is_of_dataset = newest_fragment(record.values) == newest_fragment(self.entries)
+        is_same = is_of_dataset and same_statistics(self.entries, record.values)
+        return record if record.published and is_same else None
+
+    @cached_property
+    def kept(self) -> Mapping[str, PublishedColumn]:
+        """The statistics of columns that are not published, from the state."""
+        return {} if self.remembered is None else decode_kept(self.remembered.kept, self.types)
+
+    @property
+    def described_version(self) -> int | None:
+        """The version whose rows the statistics describe, None where there are none.
+
+        In a manifest that is the one before their tag: they were read before the commit that
+        published them, and one that landed late carries the tag of a version made by someone else.
+        Statistics that only the state keeps were never committed: they describe the version itself.
+        """
+        if self.published is None:
+            return None
+        tag = self.published.version_tag
+        return tag - 1 if self.publish is Publish.MANIFEST else tag
+
+    @cached_property
+    def changed_rows(self) -> float | None:
+        """The share of the rows that changed since the version that the statistics describe.
+
+        Manifests alone are read, and none where the statistics are of the current version. None
+        where there are no statistics, or where it cannot be found out.
+        """
+        published, version = self.published, self.described_version
+        if published is None or version is None:
+            return None
+        if published.version_tag == self.snapshot.version:
+            return 0.0
+        base, history = self._base_and_history
+        if base is None or not self._is_of(base):
+            return None
+        return rows_changed_between(base, self.snapshot, published.columns, history)
+
+    @cached_property
+    def _base_and_history(self) -> tuple[Snapshot | None, History]:
+        """The table at the version that the statistics describe, if any, and the commits since."""
+        version = self.described_version
+        try:
+            return self.look_back(
+                self.snapshot, self.snapshot.version if version is None else version
+            )
+        except LakeError as error:
+            uri = self.snapshot.uri
+            _log.warning("how far '%s' has moved on is not known: %s", uri, error.message)
+            return no_history(self.snapshot, self.snapshot.version)
+
+    def judge(
+        self, now: datetime, *, allow_stale: bool | None = None, enabled: bool = True
+    ) -> Verdict:
+        """The guard's verdict on the statistics.
+
+        Args:
+            now: An aware instant.
+            allow_stale: The setting of a session or a scan instead of the declared policy.
+            enabled: Whether the session and the scan want statistics.
+        """
+        allowed = self.allow_stale if allow_stale is None else allow_stale
+        verdict = self._judge(now, allowed, None, enabled)
+        if verdict.reason is GuardReason.SCHEMA_CHANGED:
+            return replace(verdict, detail=self._schema_change() or verdict.detail)
+        if verdict.reason is GuardReason.STALE and _counts_rows(allowed):
+            # Only this bound, and the proof below, need the table's history.
+            assert self.published is not None, "statistics that are stale can be read"
+            versions = self.snapshot.version - self.published.version_tag
+            verdict = self._judge(now, allowed, Distance(versions, changed_rows=self.changed_rows))
+        if verdict.reason is GuardReason.STALE_ACCEPTED and not self._is_proven:
+            what = f"nothing proves that the statistics of version {self.described_version} are"
+            return Verdict(False, GuardReason.STALE, f"{what} this table's: that version is gone")
+        return verdict
+
+    def accepts_distance(self, now: datetime) -> bool:
+        """Whether the policy accepts how far the table has moved on, whatever its columns are."""
+        if self.published is None:
+            return False
+        versions = self.snapshot.version - self.published.version_tag
+        rows = self.changed_rows if _counts_rows(self.allow_stale) else None
+        distance = Distance(versions, changed_rows=rows)
+        known_hash = self.published.schema_hash or ""
+        return self._judge(now, self.allow_stale, distance, schema_hash=known_hash).use
+
+    def _schema_change(self) -> str | None:
+        """Return how the columns have changed since they were read, None if it is not known."""
+        base, _ = self._base_and_history
+        if base is None or not self._is_of(base):
+            return None
+        return schema_change(base.fields, self.snapshot.fields)
+
+    @property
+    def _is_proven(self) -> bool:
+        """Whether statistics of an earlier version are known to be of this dataset."""
+        is_manifest = self.publish is Publish.MANIFEST
+        if is_manifest and (self.published is None or self.published.newest_fragment is None):
+            return True
+        base, _ = self._base_and_history
+        return is_manifest if base is None else self._is_of(base)
+
+    def _judge(
+        self,
+        now: datetime,
+        allow_stale: bool | StaleBounds,
+        distance: Distance | None,
+        enabled: bool = True,
+        *,
+        schema_hash: str | None = None,
+    ) -> Verdict:
+        return judge(
+            self.entries,
+            version=self.snapshot.version,
+            schema_hash=self.schema_hash if schema_hash is None else schema_hash,
+            now=now,
+            allow_stale=allow_stale,
+            distance=distance,
+            types=self.types,
+            enabled=enabled,
+            decoded=self._decoded if enabled else None,
+        )
+
+    def _may_describe(self, record: TableRecord) -> bool:
+        """Whether a record may be of this dataset, as far as the snapshot alone tells."""
+        version = self.snapshot.version
+        return record.version < version or (
+            record.version == version and self._is_of(self.snapshot)
+        )
+
+    def _is_of(self, base: Snapshot) -> bool:
+        """Whether `base` is what the statistics were made from."""
+        if self.publish is Publish.MANIFEST:
+            named = None if self.published is None else self.published.newest_fragment
+            return named is None or named == base.newest_fragment
+        if self.record is None:
+            return True
+        if self.record.manifest is not None:
+            return self.record.describes(base.pin)
+        # A release that stored no manifest: equal content is the same.
+        return digest_of_names(base, frozenset(self.record.columns)) == self.record.content_digest
+
+
+def schema_change(before: Sequence[Field], now: Sequence[Field]) -> str | None:
+    """Return in words how columns differ, such as `column price2 was added`, None for no way."""
+    old, new = {field.name: field for field in before}, {field.name: field for field in now}
+    gone = {field.id: field for name, field in old.items() if name not in new}
+    # An overwritten table counts its fields from 0 again.
+    renamed = {
+        name: gone[field.id].name
+        for name, field in new.items()
+        if name not in old and field.id in gone and _type(gone[field.id]) == _type(field)
+    }
+    former = set(renamed.values())
+    changes = (
+        ("added", [name for name in new if name not in old and name not in renamed]),
+        ("removed", [field.name for field in gone.values() if field.name not in former]),
+        ("renamed", [f"{was} (now {name})" for name, was in renamed.items()]),
+        ("changed in type", [n for n, f in new.items() if n in old and _type(old[n]) != _type(f)]),
+    )
+    parts = [_changed(names, how) for how, names in changes if names]
+    if not parts and list(old) != list(new):
+        return "the columns have another order"
+    return " and ".join(parts) or None
+
+
+def _type(field: Field) -> tuple[object, bool]:
+    return field.spark_type or field.type, field.nullable
+
+
+def _changed(names: Sequence[str], how: str) -> str:
+    shown = ", ".join(names[:_NAMES_LISTED])
+    more = f" and {count(len(names) - _NAMES_LISTED)} more" if len(names) > _NAMES_LISTED else ""
+    is_one = len(names) == 1
+    return f"{'column' if is_one else 'columns'} {shown}{more} {'was' if is_one else 'were'} {how}"
+
+
+def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:
+    """The `table_digest` of the columns that have one of `names`."""
+    fields: tuple[Field, ...] = tuple(field for field in snapshot.fields if field.name in names)
+    return table_digest(column_groups(snapshot, fields), fields)
+
+
+def _counts_rows(allow_stale: bool | StaleBounds) -> bool:
+    return isinstance(allow_stale, StaleBounds) and allow_stale.max_changed_rows is not None

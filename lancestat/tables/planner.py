@@ -1,0 +1,443 @@
+"""Plans tables: pure functions from values to actions, tested without Spark or disk."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lancestat.formats import count, visible
+from lancestat.lake.column_bytes import estimated_bytes
+from lancestat.lake.history import Effect
+from lancestat.runs.actions import (
+    STATE_LACKS,
+    Action,
+    Figures,
+    Reason,
+    Skip,
+    TableAction,
+    TableVersion,
+)
+from lancestat.runs.stages import (
+    MergePartials,
+    PublishStatistics,
+    ReadFragments,
+    RestampStatistics,
+    ReusePartials,
+    RunsOn,
+    Scan,
+    TableStage,
+)
+from lancestat.spec.model import Publish
+from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.state.identity import plain_keys
+from lancestat.state.values import PartialIndex, TableRecord
+from lancestat.tables.assessment import TableAssessment, TableChanges
+from lancestat.tables.coverage import Coverage, cover
+from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.manifest.wire import (
+    REVISION,
+    Writer,
+    own_keys,
+    published_entries,
+    same_statistics,
+    unknown_keys,
+    writer_of,
+    written_revision,
+)
+
+NOTHING_STORED = PartialIndex({}, ())
+
+_KEYS_LISTED = 5
+_UNREADABLE = (
+    GuardReason.UNKNOWN_FORMAT,
+    GuardReason.INCOMPLETE,
+    GuardReason.MALFORMED,
+    GuardReason.ALTERED,
+)
+_ROW_REASONS = {
+    Effect.APPENDED: Reason.ROWS_APPENDED,
+    Effect.DELETED: Reason.ROWS_DELETED,
+    Effect.CHANGED: Reason.ROWS_CHANGED,
+    Effect.UNKNOWN: Reason.ROWS_CHANGED,
+    Effect.REWRITTEN: Reason.FRAGMENTS_REWRITTEN,
+}
+_ROWS_STAY = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
+
+
+def skip_if_current(assessment: TableAssessment) -> Skip | None:
+    """Return a skip where the manifest alone shows that there is nothing to do, else None.
+
+    Statistics under `publish: none` are never skipped this way: a version number proves nothing
+    about a dataset that may have been made anew, so their content has to be compared.
+    """
+    current = assessment.verdict.reason is GuardReason.CURRENT
+    if assessment.spec.publish is Publish.NONE or not current or not _is_intact(assessment):
+        return None
+    if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
+        return None
+    if not _keeps_unpublished(assessment):
+        return None
+    notes = (*assessment.notes, *_lacking(assessment))
+    return Skip(assessment.spec.name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
+
+
+def notes_of(assessment: TableAssessment, verdict: Verdict) -> tuple[str, ...]:
+    """Return the notes on a table as a plan has them; `verdict` is final."""
+    if skip_if_current(assessment) is None and not _policy_accepts(assessment, verdict):
+        return assessment.notes
+    return (*assessment.notes, *_lacking(assessment))
+
+
+def decide(
+    assessment: TableAssessment,
+    changes: TableChanges,
+    *,
+    full_refresh: bool = False,
+    in_process_bytes: int = 0,
+) -> Action:
+    """Decide what to do about one table that its manifest does not show to be current, and why.
+
+    Args:
+        assessment: The table now, and what the manifest and the state say of it.
+        changes: The changes since the last statistics.
+        full_refresh: Read everything again, whatever is known.
+        in_process_bytes: Less than this is read in this process, and the rest on Spark.
+    """
+    name, notes = assessment.spec.name, assessment.notes
+    if full_refresh:
+        coverage = cover(changes.groups, NOTHING_STORED, [])
+        reasons: tuple[Reason, ...] = (Reason.FULL_REFRESH,)
+        return _make(assessment, changes, coverage, reasons, in_process_bytes)
+    if _policy_accepts(assessment, changes.verdict):
+        notes = (*notes, *_lacking(assessment))
+        return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), notes)
+    stand = _stand(assessment, changes)
+    record = assessment.record
+    unpublished = assessment.spec.publish is Publish.NONE and stand
+    if unpublished and record is not None and record.describes(assessment.snapshot.pin):
+        return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
+    coverage = cover(changes.groups, changes.index, changes.rewrites)
+    remaking = _remaking(assessment, changes, coverage)
+    if not stand or remaking is None:
+        reasons = _reasons(assessment, changes)
+        return _make(assessment, changes, coverage, reasons, in_process_bytes)
+    rewritten = Effect.REWRITTEN in changes.history.effects
+    reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
+    stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, _publication(assessment))
+    figures = _idle_figures(assessment)
+    table = _version(assessment, changes)
+    notes = (*notes, *_lacking(assessment))
+    return TableAction(name, "restamp", (reason,), figures, table, stages, notes)
+
+
+def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
+    """Return a note where what the state alone has of statistics of lancestat's is lost.
+
+    A restamp without a state leaves a record without bounds behind.
+    """
+    published, record = assessment.published, assessment.record
+    if assessment.spec.publish is Publish.NONE or published is None or published.revision is None:
+        return ()
+    texts = {
+        name
+        for name, column in published.columns.items()
+        if column.distinct and name in assessment.types and assessment.types[name].is_variable_width
+    }
+    is_lacking = record is None or (bool(texts) and not record.bounds)
+    return (STATE_LACKS,) if is_lacking else ()
+
+
+def _make(
+    assessment: TableAssessment,
+    changes: TableChanges,
+    coverage: Coverage,
+    reasons: tuple[Reason, ...],
+    in_process_bytes: int,
+) -> TableAction:
+    scans = _scans(assessment, coverage)
+    is_little = sum(scan.size_bytes for scan in scans) < in_process_bytes
+    runs_on = RunsOn.PROCESS if is_little else RunsOn.SPARK
+    nothing_usable = assessment.record is None and not (coverage.reuse or coverage.carries)
+    first = nothing_usable and not assessment.verdict.use
+    stages: tuple[TableStage, ...] = (
+        *_reused(coverage),
+        *((ReadFragments(scans, runs_on),) if scans else ()),
+        MergePartials(_described(assessment)),
+        _publication(assessment),
+    )
+    return TableAction(
+        node=assessment.spec.name,
+        verb="analyze" if first else "refresh",
+        reasons=reasons,
+        figures=_figures(assessment, scans),
+        table=_version(assessment, changes),
+        stages=stages,
+        notes=(*assessment.notes, *_removed(assessment)),
+    )
+
+
+def _removed(assessment: TableAssessment) -> tuple[str, ...]:
+    """Return a note where publishing removes entries that lancestat never writes."""
+    keys = unknown_keys(assessment.snapshot.config)
+    if assessment.spec.publish is Publish.NONE or not keys:
+        return ()
+    more = len(keys) - _KEYS_LISTED
+    listed = ", ".join(map(visible, keys[:_KEYS_LISTED]))
+    listed += f" and {count(more)} more" if more > 0 else ""
+    what = count(len(keys), "entry that is", "entries that are")
+    return (f"publishing removes {what} not lancestat's: {listed}",)
+
+
+def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
+    return (ReusePartials(coverage),) if coverage.reuse or coverage.carries else ()
+
+
+def _described(assessment: TableAssessment) -> int:
+    """The version that the statistics will describe: the one that the publishing commit makes."""
+    version = assessment.snapshot.version
+    return version + 1 if assessment.spec.publish is Publish.MANIFEST else version
+
+
+def _publication(assessment: TableAssessment) -> PublishStatistics:
+    return PublishStatistics(to_manifest=assessment.spec.publish is Publish.MANIFEST)
+
+
+def _is_intact(assessment: TableAssessment) -> bool:
+    """Whether the manifest holds exactly the wanted columns that it can, as we last wrote them."""
+    published = assessment.published
+    if published is None or published.dropped or _is_outdated(assessment):
+        return False
+    if set(published.columns) != _names(assessment, are_published=True):
+        return False
+    return not _is_altered(assessment)
+
+
+def _keeps_unpublished(assessment: TableAssessment) -> bool:
+    """Whether the state keeps exactly the wanted columns that are not published."""
+    return set(assessment.statistics.kept) == _names(assessment, are_published=False)
+
+
+def _names(assessment: TableAssessment, *, are_published: bool) -> set[str]:
+    types = assessment.types
+    return {f.name for f in assessment.columns if types[f.name].is_published == are_published}
+
+
+def _is_outdated(assessment: TableAssessment) -> bool:
+    published = assessment.published
+    return published is not None and published.is_outdated
+
+
+def _is_altered(assessment: TableAssessment) -> bool:
+    published, record = assessment.published, assessment.record
+    if published is None or record is None or not record.published:
+        return False
+    if published.version_tag != record.version:
+        return False
+    return not same_statistics(assessment.snapshot.config, record.values)
+
+
+def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
+    policy = assessment.spec.policy
+    if policy.refresh is not RefreshWhen.WHEN_STALE or assessment.spec.publish is Publish.NONE:
+        return False
+    is_whole = _is_intact(assessment) and _keeps_unpublished(assessment)
+    return verdict.use and is_whole and _has_histograms(assessment)
+
+
+def _has_histograms(assessment: TableAssessment) -> bool:
+    """Whether all that are wanted now were wanted, and so made, when the last run read."""
+    record = assessment.record
+    return assessment.histograms <= set(record.histograms if record else ())
+
+
+def _is_ours(assessment: TableAssessment) -> bool:
+    published, record = assessment.published, assessment.record
+    return bool(published and record and record.version == published.version_tag)
+
+
+def _stand(assessment: TableAssessment, changes: TableChanges) -> bool:
+    """Whether the statistics of an earlier version are whole and describe the rows as they are."""
+    if not _has_histograms(assessment) or _is_outdated(assessment):
+        return False
+    if not _keeps_unpublished(assessment):
+        return False
+    if assessment.spec.publish is Publish.NONE:
+        is_whole = _is_whole(assessment)
+    else:
+        is_whole = assessment.verdict.reason is GuardReason.STALE and _is_intact(assessment)
+    return is_whole and _rows_stand(assessment, changes)
+
+
+def _is_whole(assessment: TableAssessment) -> bool:
+    """Whether the record has the wanted columns, under the names and types that they have."""
+    record = assessment.record
+    names = tuple(field.name for field in assessment.columns)
+    return (
+        record is not None
+        and record.columns == names
+        and record.schema_hash == assessment.schema_hash
+    )
+
+
+def _remaking(
+    assessment: TableAssessment, changes: TableChanges, coverage: Coverage
+) -> RestampStatistics | MergePartials | None:
+    """Return how statistics that stand are made again without reading, None where they cannot be.
+
+    What is published is taken over only where lancestat wrote it, and nothing but commits that keep
+    rows came since: a restored version brings back the entries of then.
+    """
+    if assessment.histograms and coverage.missing:
+        return None
+    version, record = _described(assessment), assessment.record
+    if record is not None and _record_stands(assessment, changes):
+        return _restamp(version, record.values, record)
+    published, history = assessment.published, changes.history
+    is_ours = published is not None and published.revision is not None
+    if is_ours and history.is_complete and history.effects <= _ROWS_STAY:
+        entries = published_entries(assessment.snapshot.config)
+        return _restamp(version, entries, assessment.statistics.remembered)
+    return None if coverage.missing else MergePartials(version)
+
+
+def _restamp(
+    version: int, values: Mapping[str, str], made: TableRecord | None
+) -> RestampStatistics:
+    """Return the stage that keeps values, with what the state alone has of the same rows."""
+    return RestampStatistics(
+        version,
+        tuple(sorted(values.items())),
+        tuple(sorted(made.bounds.items())) if made else (),
+        tuple(sorted(made.kept.items())) if made else (),
+    )
+
+
+def _record_stands(assessment: TableAssessment, changes: TableChanges) -> bool:
+    """Whether the values in the state are those of the rows, by today's rules."""
+    record = assessment.record
+    if record is None or not _is_whole(assessment):
+        return False
+    if assessment.spec.publish is Publish.NONE:
+        return True
+    is_current = written_revision(record.values) == REVISION
+    return is_current and record.content_digest == changes.digest
+
+
+def _rows_stand(assessment: TableAssessment, changes: TableChanges) -> bool:
+    """Whether what was described is proven to be the same rows, under the same names, as now."""
+    record = assessment.record
+    now = changes.digest
+    unpublished = assessment.spec.publish is Publish.NONE
+    known = unpublished or _is_ours(assessment)
+    if record is not None and record.content_digest == now and known:
+        return True
+    then = changes.base_digest
+    if then is None:
+        return False
+    if unpublished and (record is None or record.content_digest != then):
+        # A dataset made anew under the same URI counts its versions from 1 again.
+        return False
+    history = changes.history
+    return then == now or (history.is_complete and history.effects <= _ROWS_STAY)
+
+
+def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason, ...]:
+    """Every difference between what was last made and what is wanted now."""
+    reasons = _publication_reasons(assessment)
+    if Reason.NEW in reasons:
+        return (Reason.NEW,)
+    published, record = assessment.published, assessment.record
+    columns_before: set[str] = set(record.columns) if record else set()
+    if published:
+        columns_before = {*published.columns, *published.dropped, *assessment.statistics.kept}
+    columns = {field.name for field in assessment.columns}
+    known_hash = published.schema_hash if published else record.schema_hash if record else None
+    if published or record:
+        reasons |= {Reason.COLUMNS_ADDED} if columns - columns_before else set()
+        reasons |= {Reason.COLUMNS_REMOVED} if columns_before - columns else set()
+        reasons |= {Reason.SCHEMA_CHANGED} if known_hash != assessment.schema_hash else set()
+    if not _has_histograms(assessment):
+        reasons.add(Reason.SPEC_CHANGED if record else Reason.NEW)
+    reasons |= {Reason.RULES_CHANGED} if _is_outdated(assessment) else set()
+    effects = changes.history.effects
+    reasons |= {_ROW_REASONS[effect] for effect in effects if effect in _ROW_REASONS}
+    if Effect.COLUMNS_WRITTEN in effects and Reason.SCHEMA_CHANGED not in reasons:
+        reasons.add(Reason.ROWS_CHANGED)
+    if changes.base_digest is None and not changes.history.is_complete:
+        reasons.add(Reason.ROWS_CHANGED)
+    if not reasons:
+        reasons.add(Reason.VERSION_MOVED)
+    return tuple(reason for reason in Reason if reason in reasons)
+
+
+def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
+    record, published = assessment.record, assessment.published
+    if assessment.spec.publish is Publish.NONE:
+        return set() if record else {Reason.NEW}
+    if assessment.verdict.reason is GuardReason.ABSENT or _is_foreign(assessment):
+        if record is None:
+            return {Reason.NEW}
+        return {Reason.PUBLISH_MISSING} if record.published else {Reason.SPEC_CHANGED}
+    unreadable = assessment.verdict.reason in _UNREADABLE
+    names = {field.name for field in assessment.columns}
+    damaged = published is not None and not names.isdisjoint(published.dropped)
+    return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(assessment) else set()
+
+
+def _is_foreign(assessment: TableAssessment) -> bool:
+    """Whether what is published cannot be read, and is nothing that lancestat ever published."""
+    config, record = assessment.snapshot.config, assessment.record
+    is_others = writer_of(config) is Writer.OTHER and not own_keys(config)
+    was_ours = record is not None and record.published
+    return is_others and not was_ours and assessment.verdict.reason in _UNREADABLE
+
+
+def _scans(assessment: TableAssessment, coverage: Coverage) -> tuple[Scan, ...]:
+    fragments = {fragment.id: fragment for fragment in assessment.snapshot.fragments}
+    return tuple(
+        Scan(
+            group.fragment_id,
+            group.fingerprint,
+            fields,
+            fragments[group.fragment_id].rows,
+            estimated_bytes(
+                fragments[group.fragment_id], plain_keys(fields), assessment.snapshot.fields
+            ),
+        )
+        for group, fields in coverage.missing
+    )
+
+
+def _version(assessment: TableAssessment, changes: TableChanges) -> TableVersion:
+    return TableVersion(
+        pin=assessment.snapshot.pin,
+        identity=assessment.identity,
+        config=assessment.snapshot.config,
+        fields=assessment.columns,
+        schema_hash=assessment.schema_hash,
+        content_digest=changes.digest,
+        rows=assessment.snapshot.rows,
+        fragments=len(assessment.snapshot.fragments),
+        live=frozenset(group.fingerprint for group in changes.groups),
+        histograms=assessment.histograms,
+        groups=changes.groups,
+        newest_fragment=assessment.snapshot.newest_fragment,
+    )
+
+
+def _idle_figures(assessment: TableAssessment) -> Figures:
+    return _figures(assessment, ())
+
+
+def _figures(assessment: TableAssessment, scans: tuple[Scan, ...]) -> Figures:
+    rows = {scan.fragment_id: scan.rows for scan in scans}
+    return Figures(
+        fragments_total=len(assessment.snapshot.fragments),
+        fragments_scanned=len(rows),
+        columns=len(assessment.columns),
+        rows_total=assessment.snapshot.rows,
+        rows_scanned=sum(rows.values()),
+        bytes_scanned=sum(scan.size_bytes for scan in scans),
+        version_read=assessment.snapshot.version,
+        still_published=assessment.spec.publish is Publish.NONE
+        and bool(own_keys(assessment.snapshot.config)),
+    )

@@ -1,0 +1,176 @@
+"""Equi-height histograms, as Spark's optimizer takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import accumulate, pairwise
+
+from lancestat.tables.statistics.bound_text import are_estimable, format_bound
+from lancestat.tables.statistics.bounds import Bound
+from lancestat.tables.statistics.column_type import ColumnType, Kind
+from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.quantiles import QuantileSketch
+
+# Spark makes histograms of numbers, dates and timestamps.
+_TEMPORAL_KINDS = frozenset((Kind.DATE, Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME))
+HISTOGRAM_KINDS = _TEMPORAL_KINDS | {Kind.INTEGER, Kind.FLOAT, Kind.DECIMAL}
+
+# The default of `spark.sql.statistics.histogram.numBins`.
+BINS = 254
+
+
+@dataclass(frozen=True, slots=True)
+class HistogramBin:
+    """The values from `low` to `high`, both included, in Spark's numeric form of the type.
+
+    `distinct` is their estimated number, at least 1.
+    """
+
+    low: float
+    high: float
+    distinct: int
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """An equi-height histogram; `height` is the rows per bin.
+
+    Each bin begins where the one before ends. A value that fills bins of its own has bins whose
+    ends are equal.
+    """
+
+    height: float
+    bins: tuple[HistogramBin, ...]
+
+
+# Every query of a session needs the same ones, and each takes milliseconds to compute.
+@lru_cache(maxsize=256)
+def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> Histogram | None:
+    """Return the histogram of a column; None without quantiles, values, or usable bounds.
+
+    The first bin begins at the column's minimum and the last ends at its maximum as Spark reads
+    them, since `FilterEstimation` asserts that both lie inside. Rows that are NaN, which Spark
+    orders last, count at the maximum.
+
+    Source: Spark's `AnalyzeColumnCommand`, whose percentiles are the ends of bins, and
+        `EstimationUtils.toDouble` for the numeric form.
+    """
+    minimum, maximum, quantiles = partial.minimum, partial.maximum, partial.quantiles
+    if quantiles is None or type.kind not in HISTOGRAM_KINDS or not quantiles.count:
+        return None
+    if minimum is None or maximum is None or not are_estimable(minimum, maximum):
+        return None
+    lowest, highest = _numeric(minimum, type), _numeric(maximum, type)
+    if lowest is None or highest is None:
+        return None
+    low, high = lowest - _doubt(minimum, type), highest + _doubt(maximum, type)
+    numbers = partial.values - partial.nans
+    ranks = [min(1.0, bin * partial.values / (bins * numbers)) for bin in range(1, bins)]
+    values = [float(minimum), *quantiles.quantiles(ranks), float(maximum)]
+    within = (min(max(_of_quantile(value, type), low), high) for value in values[1:-1])
+    ends = [low, *accumulate(within, max), high]
+    height = partial.values / bins
+    counts = _distinct_counts(
+        ends,
+        _inside(values, quantiles),
+        partial.distinct,
+        [_room(*pair, height, type) for pair in pairwise(ends)],
+    )
+    made = zip(ends, ends[1:], counts, strict=False)
+    return Histogram(height, tuple(HistogramBin(*values) for values in made))
+
+
+def _numeric(bound: Bound, type: ColumnType) -> float | None:
+    """Return a bound as `EstimationUtils.toDouble` does: of Java text, days or microseconds."""
+    text = format_bound(bound, type)
+    if text is None or type.kind in _TEMPORAL_KINDS:
+        return None if text is None else float(bound)
+    # Spark's negative zero equals zero, and so does every comparison here.
+    return float(text) + 0.0
+
+
+def _doubt(bound: Bound, type: ColumnType) -> float:
+    """Return a bound on the difference of Spark's double of a bound from ours, 0 but for floats.
+
+    Spark takes theirs from Java's text, which may be any that rounds to the float: the shortest is
+    what Java prints only from version 19 on (JDK-4511638).
+    """
+    if type.spark_type != "float":
+        return 0.0
+    import numpy as np
+
+    single = np.float32(bound)
+    gap = float(np.abs(single - np.nextafter(single, np.float32(0))))
+    return gap or 2.0**-149
+
+
+def _of_quantile(value: float, type: ColumnType) -> float:
+    if type.kind is Kind.DECIMAL:
+        return float(value / 10**type.scale)
+    if type.spark_type == "float":
+        return _numeric(value, type) or 0.0
+    return value + 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Inside:
+    """The values of a sketch between a bin's ends.
+
+    `frequent` counts values that it kept several times; `rare_rows` are the rows of all others, and
+    of one more that it might have kept.
+    """
+
+    frequent: int
+    rare_rows: float
+
+
+def _inside(ends: Sequence[float], quantiles: QuantileSketch) -> list[_Inside]:
+    import numpy as np
+
+    values, weights = quantiles.samples()
+    values, indices, times = np.unique(values, return_inverse=True, return_counts=True)
+    rows = np.bincount(indices, weights)
+    bins = np.searchsorted(ends, values, side="right") - 1
+    within = (bins >= 0) & (bins < len(ends) - 1) & ~np.isin(values, ends)
+    is_frequent = within & (times > 1)
+    is_rare = within & (times == 1)
+    frequent = np.bincount(bins[is_frequent], minlength=len(ends) - 1)
+    rare_rows = np.zeros(len(ends) - 1) + rows.sum() / times.sum()
+    np.add.at(rare_rows, bins[is_rare], rows[is_rare])
+    return [_Inside(int(n), float(r)) for n, r in zip(frequent, rare_rows, strict=True)]
+
+
+def _distinct_counts(
+    ends: Sequence[float], inside: Sequence[_Inside], distinct: int, rooms: Sequence[int]
+) -> list[int]:
+    """Share a column's distinct count over its bins.
+
+    The ends of bins are values themselves, and so is what the sketch kept several times. All other
+    values are shared out by the rows that hold them, as if each had equally many, but no bin gets
+    more than there is room for.
+    """
+    counts = [min(samples.frequent, room) for samples, room in zip(inside, rooms, strict=True)]
+    left = max(0, distinct - len(set(ends)) - sum(counts))
+    rare_rows = sum(samples.rare_rows for samples in inside)
+    free = [room - count for room, count in zip(rooms, counts, strict=True)]
+    for index in sorted(range(len(free)), key=lambda index: free[index] / inside[index].rare_rows):
+        share = min(free[index], round(left * min(1.0, inside[index].rare_rows / rare_rows)))
+        counts[index] += share
+        left -= share
+        rare_rows -= inside[index].rare_rows
+    return [
+        1 if low == high else 2 + count
+        for (low, high), count in zip(pairwise(ends), counts, strict=True)
+    ]
+
+
+def _room(low: float, high: float, height: float, type: ColumnType) -> int:
+    """Return the most values between the ends of a bin: no more than rows, or than the type has."""
+    if low == high:
+        return 0
+    rows = int(height)
+    if type.kind is Kind.FLOAT:
+        return rows
+    return max(0, min(rows, round((high - low) * 10.0**type.scale) - 1))

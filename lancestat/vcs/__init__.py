@@ -1,1 +1,0 @@
-"""Version control: revisions of a git repository, and GitHub's REST interface."""

@@ -1,0 +1,684 @@
+"""Results that are Lance datasets."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lancestat.errors import LakeError, RunError, StaleBase
+from lancestat.joins.output import result as output
+from lancestat.joins.output.writer import OutputWriter, Written
+from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.lake.lease import Process, this_process
+from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
+
+__all__ = ["object_store"]
+
+ROOT = Path(__file__).parents[3]
+LANCE = OutputFormat.LANCE
+
+
+@pytest.fixture
+def uri(tmp_path: Path) -> str:
+    return str(tmp_path / "similar.lance")
+
+
+def now(uri: str) -> OutputState:
+    state = output.current(LANCE, uri, {})
+    assert state is not None
+    return state
+
+
+def test_each_result_is_one_commit_with_a_message(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)], [rows(3, 5)])
+    add(LANCE, uri, [rows(5, 6)])
+    put(LANCE, uri, [rows(0, 1)])
+    dataset = lance.dataset(uri)
+    assert [version["version"] for version in dataset.versions()] == [1, 2, 3]
+    for version in (1, 2, 3):
+        properties = dataset.read_transaction(version).transaction_properties
+        assert "result of a KNN join" in properties["__lance_commit_message"]
+        assert properties["lancestat.run"] == "run"
+
+
+def test_the_config_and_earlier_versions_are_kept(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    lance.dataset(uri).update_config({"owner": "shop"})
+    put(LANCE, uri, [rows(3, 5)])
+    assert lance.dataset(uri).config() == {"owner": "shop"}
+    assert lance.dataset(uri, version=1).count_rows() == 3
+
+
+def publish(dataset: lance.LanceDataset) -> None:
+    dataset.update_config({"lance.stats.version": "1", "lance.stats.numRows": "20"})
+
+
+def index(dataset: lance.LanceDataset) -> None:
+    dataset.create_scalar_index("id", "BTREE")
+
+
+@pytest.mark.parametrize("change", [publish, index])
+def test_commits_that_keep_rows_keep_the_digest(
+    uri: str, change: Callable[[lance.LanceDataset], object]
+) -> None:
+    before = put(LANCE, uri, [rows(0, 20)])
+    change(lance.dataset(uri))
+    after = now(uri)
+    assert after.digest == before.digest
+    assert after.version == 2
+    add(LANCE, uri, [rows(20, 25)])
+    assert seen(LANCE, uri) == table(rows(0, 25))
+    assert lance.dataset(uri).to_table(filter="id = 22").num_rows == 1
+
+
+def restore(dataset: lance.LanceDataset) -> None:
+    dataset.delete("true")
+    lance.dataset(dataset.uri, version=1).restore()
+    lance.dataset(dataset.uri).delete("id = 3")
+
+
+CHANGES: dict[str, Callable[[lance.LanceDataset], object]] = {
+    "delete": lambda dataset: dataset.delete("id = 3"),
+    "delete all": lambda dataset: dataset.delete("true"),
+    "update": lambda dataset: dataset.update({"name": "'x'"}, where="id = 3"),
+    "append": lambda dataset: lance.write_dataset(table(rows(0, 1)), dataset.uri, mode="append"),
+    "drop column": lambda dataset: dataset.drop_columns(["name"]),
+    "rename column": lambda dataset: dataset.alter_columns({"path": "name", "name": "title"}),
+    "add column": lambda dataset: dataset.add_columns({"twice": "id * 2"}),
+    "restore": restore,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_result_that_was_changed_since_is_refused_and_untouched(uri: str, change: str) -> None:
+    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    running = output.begin(LANCE, uri, "run", {})
+    written = write(running, [rows(20, 25)])
+    CHANGES[change](lance.dataset(uri))
+    theirs = lance.dataset(uri)
+    for action in (
+        lambda: output.current(LANCE, uri, {}),
+        lambda: output.begin(LANCE, uri, "run", {}),
+        lambda: output.replace(running, SCHEMA, written),
+        lambda: output.append(running, SCHEMA, before, written),
+    ):
+        with pytest.raises(RunError) as caught:
+            action()
+        assert caught.value.code == "LS570"
+        assert "something else has changed since" in caught.value.message
+    output.discard(running, written)
+    assert lance.dataset(uri).version == theirs.version
+    assert lance.dataset(uri).to_table() == theirs.to_table()
+
+
+def test_a_compacted_result_is_still_a_result(uri: str) -> None:
+    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    lance.dataset(uri).optimize.compact_files()
+    assert now(uri).digest != before.digest
+    writer = output.begin(LANCE, uri, "run", {})
+    with pytest.raises(StaleBase):
+        output.append(writer, SCHEMA, before, write(writer, [rows(20, 25)]))
+    put(LANCE, uri, [rows(0, 4)])
+    assert seen(LANCE, uri) == table(rows(0, 4))
+
+
+def test_a_compacted_result_without_history_proves_nothing(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
+    lance.dataset(uri).optimize.compact_files()
+    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    assert refusal(uri).code == "LS570"
+    assert seen(LANCE, uri) == table(rows(0, 20))
+
+
+def test_a_result_is_recognized_without_its_history(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    state = add(LANCE, uri, [rows(3, 5)])
+    publish(lance.dataset(uri))
+    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    assert len(lance.dataset(uri).versions()) == 1
+    assert now(uri).digest == state.digest
+    put(LANCE, uri, [rows(0, 1)])
+
+
+def test_a_restored_result_is_still_a_result(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    put(LANCE, uri, [rows(3, 5)])
+    lance.dataset(uri, version=1).restore()
+    assert now(uri).digest == state.digest
+    put(LANCE, uri, [rows(5, 6)])
+
+
+def refusal(uri: str) -> RunError:
+    """Return the error of a join that would write there, and check that nothing has changed."""
+    version, data = lance.dataset(uri).version, lance.dataset(uri).to_table()
+    with pytest.raises(RunError) as caught:
+        output.current(LANCE, uri, {})
+    with pytest.raises(RunError):
+        put(LANCE, uri, [rows(0, 1)])
+    assert lance.dataset(uri).version == version
+    assert lance.dataset(uri).to_table() == data
+    return caught.value
+
+
+def read_again(source: str, target: str) -> None:
+    lance.write_dataset(lance.dataset(source).to_table(), target)
+
+
+def read_through_parquet(source: str, target: str) -> None:
+    pq.write_table(lance.dataset(source).to_table(), f"{source}.parquet")
+    lance.write_dataset(pq.read_table(f"{source}.parquet"), target)
+
+
+def copy(source: str, target: str) -> None:
+    shutil.copytree(source, target)
+
+
+def move(source: str, target: str) -> None:
+    Path(source).rename(target)
+
+
+def clone(source: str, target: str) -> None:
+    lance.dataset(source).shallow_clone(target, 1)
+
+
+@pytest.mark.parametrize("make", [read_again, read_through_parquet, copy, move, clone])
+def test_a_copy_of_a_result_is_not_a_result(
+    uri: str, tmp_path: Path, make: Callable[[str, str], None]
+) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    target = str(tmp_path / "mine.lance")
+    make(uri, target)
+    error = refusal(target)
+    assert error.code == "LS570"
+    assert target in error.message
+    assert error.hint == "give the join another output, or remove what is there"
+
+
+@pytest.mark.parametrize("mode", ["create", "overwrite", "append"])
+def test_a_table_that_replaced_a_result_is_not_a_result(uri: str, mode: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    mine = lance.dataset(uri).to_table()
+    if mode == "create":
+        shutil.rmtree(uri)
+    lance.write_dataset(mine, uri, mode=mode)
+    assert refusal(uri).code == "LS570"
+
+
+def test_a_commit_during_the_replacement_of_a_result_is_detected(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lance rebases an Overwrite over all commits in between."""
+    from lancestat.joins.output import lance_output
+
+    put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    look = lance_output._opened
+
+    def look_and_be_late(*arguments: Any) -> lance.LanceDataset | None:
+        outcome = look(*arguments)
+        lance.write_dataset(table(rows(7, 8)), uri, mode="append")
+        monkeypatch.undo()
+        return outcome
+
+    monkeypatch.setattr(lance_output, "_opened", look_and_be_late)
+    with pytest.raises(RunError) as caught:
+        output.replace(writer, SCHEMA, written)
+    assert caught.value.code == "LS570"
+    assert seen(LANCE, uri)["id"].to_pylist() == [0, 1, 2, 7]
+
+
+def test_a_table_that_replaced_a_result_before_the_commit_is_restored(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the expected version number, so Lance accepts the commit."""
+    put(LANCE, uri, [rows(0, 3)])
+    put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    mine = pa.table({"mine": [1, 2]})
+    commit = lance.LanceDataset.commit
+
+    def commit_too_late(*arguments: Any, **options: Any) -> lance.LanceDataset:
+        monkeypatch.undo()
+        shutil.rmtree(uri)
+        lance.write_dataset(mine, uri)
+        lance.write_dataset(mine, uri, mode="append")
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
+    with pytest.raises(RunError) as caught:
+        output.replace(writer, SCHEMA, written)
+    assert caught.value.code == "LS570"
+    assert lance.dataset(uri).to_table() == pa.concat_tables([mine, mine])
+
+
+def test_a_table_that_replaced_a_result_gets_no_rows_appended(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its fragments have as many rows as those of the result, which Lance requires of a Merge."""
+    previous = put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    mine = table(rows(90, 93))
+    commit = lance.LanceDataset.commit
+
+    def commit_too_late(*arguments: Any, **options: Any) -> lance.LanceDataset:
+        monkeypatch.undo()
+        shutil.rmtree(uri)
+        lance.write_dataset(mine, uri)
+        return commit(*arguments, **options)
+
+    monkeypatch.setattr(lance.LanceDataset, "commit", commit_too_late)
+    with pytest.raises(RunError) as caught:
+        output.append(writer, SCHEMA, previous, written)
+    assert caught.value.code == "LS570"
+    assert lance.dataset(uri).to_table() == mine
+
+
+def test_rows_of_another_dataset_of_the_same_version_are_not_those_of_a_result(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    shutil.rmtree(uri)
+    put(LANCE, uri, [rows(7, 10)])
+    with pytest.raises(StaleBase, match="has been replaced"):
+        list(output.read_rows(state, 0, 3, {}))
+
+
+def test_spellings_of_a_uri_have_one_mark(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    monkeypatch.chdir(Path(uri).parent)
+    for spelling in (f"file://{uri}", f"{uri}/", f"x/../{Path(uri).name}"):
+        assert output.current(LANCE, spelling, {}) is not None, spelling
+
+
+def earlier_result(uri: str, message: str = "lancestat 0.1.0: result of a KNN join") -> None:
+    """Write a result of a release whose mark named neither a URI nor a digest."""
+    schema = SCHEMA.with_metadata({b"lancestat.output": b"knn_join"})
+    fragments = lance.fragment.write_fragments(table(rows(0, 3)), uri, schema=schema)
+    properties = {"__lance_commit_message": message, "lancestat.version": "0.1.0"}
+    lance.LanceDataset.commit(
+        uri,
+        lance.Transaction(
+            read_version=0,
+            operation=lance.LanceOperation.Overwrite(schema, fragments),
+            transaction_properties=properties,
+        ),
+    )
+
+
+def digest_of(uri: str) -> str:
+    from lancestat.joins.output.lance_output import _state
+
+    return _state(lance.dataset(uri), uri, {}).digest
+
+
+def test_an_earlier_result_is_adopted_if_history_and_state_agree(uri: str) -> None:
+    earlier_result(uri)
+    digest = digest_of(uri)
+    publish(lance.dataset(uri))
+    state = output.current(LANCE, uri, {}, digest)
+    assert state is not None
+    writer = output.begin(LANCE, uri, "run", {}, digest)
+    output.append(writer, SCHEMA, state, write(writer, [rows(3, 5)]))
+    assert seen(LANCE, uri) == table(rows(0, 5))
+    assert now(uri).rows == 5, "it has a mark of its own now"
+
+
+@pytest.mark.parametrize("missing", ["state", "history", "content"])
+def test_an_earlier_result_that_proves_nothing_is_refused(uri: str, missing: str) -> None:
+    earlier_result(uri, *(["rows of mine"] if missing == "history" else []))
+    digest = digest_of(uri)
+    if missing == "content":
+        lance.dataset(uri).delete("id = 1")
+    remembered = None if missing == "state" else digest
+    for action in (
+        lambda: output.current(LANCE, uri, {}, remembered),
+        lambda: output.begin(LANCE, uri, "run", {}, remembered),
+    ):
+        with pytest.raises(RunError, match="the result of an earlier lancestat") as caught:
+            action()
+        assert caught.value.code == "LS570"
+
+
+def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
+    digests = []
+    for order in ((0, 1), (1, 0)):
+        writer = output.begin(LANCE, uri, "run", {})
+        written = write(writer, [rows(0, 3)], [rows(3, 6)])
+        state = output.replace(writer, SCHEMA, [written[position] for position in order])
+        digests.append(state.digest)
+    assert digests[0] != digests[1]
+
+
+def test_a_result_is_read_at_its_version(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    put(LANCE, uri, [rows(3, 9)])
+    assert table(*output.read_rows(state, 0, 3, {})) == table(rows(0, 3))
+    lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
+    with pytest.raises(StaleBase):
+        list(output.read_rows(state, 0, 3, {}))
+
+
+def test_a_damaged_dataset_is_reported_and_not_changed(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    [manifest] = Path(uri).glob("_versions/*.manifest")
+    manifest.write_bytes(b"x")
+    for action in (
+        lambda: output.current(LANCE, uri, {}),
+        lambda: output.begin(LANCE, uri, "run", {}),
+    ):
+        with pytest.raises(LakeError) as caught:
+            action()
+        assert caught.value.code == "LS204"
+
+
+def test_concurrent_appends_never_repeat_rows(uri: str) -> None:
+    """Runs of one join that start together find the same new rows: one of them wins."""
+    previous = put(LANCE, uri, [rows(0, 3)])
+    for round in range(5):
+        writers = [output.begin(LANCE, uri, f"run {number}", {}) for number in range(3)]
+        first = previous.rows
+        written = [write(writer, [rows(first, first + 2)]) for writer in writers]
+        start = threading.Barrier(3)
+
+        def commit(
+            number: int,
+            writers: list[OutputWriter] = writers,
+            written: list[list[Written]] = written,
+            previous: OutputState = previous,
+            start: threading.Barrier = start,
+        ) -> OutputState | None:
+            start.wait()
+            try:
+                return output.append(writers[number], SCHEMA, previous, written[number])
+            except StaleBase:
+                output.discard(writers[number], written[number])
+                return None
+
+        with ThreadPoolExecutor(3) as pool:
+            landed = [state for state in pool.map(commit, range(3)) if state is not None]
+        assert len(landed) == 1
+        [previous] = landed
+        assert previous == now(uri), round
+        assert seen(LANCE, uri) == table(rows(0, first + 2))
+
+
+def test_concurrent_first_results_leave_one_whole_result(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each finds no dataset when it begins, and one of another process when it writes."""
+    put(LANCE, uri, [rows(0, 3)])
+    with monkeypatch.context() as patch:
+        patch.setattr("lancestat.joins.output.lance_output._opened", lambda *place: None)
+        patch.setattr("lancestat.joins.output.lance_output._require_nothing", lambda *place: None)
+        writer = output.begin(LANCE, uri, "run", {})
+        written = write(writer, [rows(3, 5), rows(5, 6)], [])
+    output.replace(writer, SCHEMA, written)
+    assert seen(LANCE, uri) == table(rows(3, 6))
+
+
+@pytest.mark.fault
+def test_readers_see_one_whole_result_while_it_is_replaced(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 40, "0-")], [rows(40, 80, "0-")])
+
+    def whole(done: threading.Event) -> set[str]:
+        seen_tags = set()
+        while not done.is_set():
+            visible = seen(LANCE, uri)
+            [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
+            assert visible["id"].to_pylist() == list(range(80))
+            seen_tags.add(tag)
+        return seen_tags
+
+    done = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(whole, done) for _ in range(2)]
+        try:
+            for number in range(1, 40):
+                tag = f"{number}-"
+                put(LANCE, uri, [rows(0, 40, tag)], [rows(40, 80, tag)])
+        finally:
+            done.set()
+        assert all(len(reader.result()) > 3 for reader in readers)
+
+
+WRITER = """
+import sys
+from lancestat.joins.search.work import OutputFormat
+from tests.joins.search.results import add, put, rows
+
+uri = sys.argv[1]
+print("ready", flush=True)
+number = 0
+while True:
+    tag = f"{number}-"
+    put(OutputFormat.LANCE, uri, [rows(0, 20, tag)], [rows(20, 40, tag)])
+    add(OutputFormat.LANCE, uri, [rows(40, 50, tag)], [rows(50, 60, tag)])
+    number += 1
+"""
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("seed", range(6))
+def test_a_writer_killed_at_a_random_moment_leaves_a_whole_result(uri: str, seed: int) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", WRITER, uri],
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(random.Random(seed).uniform(0, 0.5))
+        process.send_signal(signal.SIGKILL)
+    state = output.current(LANCE, uri, {})
+    if state is not None:
+        visible = seen(LANCE, uri)
+        [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
+        assert visible.num_rows in (40, 60)
+        assert visible == table(rows(0, visible.num_rows, f"{tag}-"))
+    put(LANCE, uri, [rows(0, 3)])
+    assert seen(LANCE, uri) == table(rows(0, 3))
+
+
+def data_files(uri: str) -> set[str]:
+    return {path.name for path in Path(uri, "data").glob("*")}
+
+
+def test_unreported_files_of_a_failed_job_are_removed(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    before = files_below(Path(uri))
+    writer = output.begin(LANCE, uri, "run", {})
+    write(writer, [rows(3, 5)], [rows(5, 6)])
+    output.discard(writer, [])
+    assert files_below(Path(uri)) == before
+    assert now(uri) == state
+
+
+def test_files_of_unused_attempts_are_removed(uri: str) -> None:
+    writer = output.begin(LANCE, uri, "run", {})
+    output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    taken = output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    output.replace(writer, SCHEMA, [taken])
+    assert len(data_files(uri)) == 1
+    assert not Path(uri, "_lancestat").exists()
+
+
+def test_a_dataset_created_meanwhile_keeps_none_of_the_files(uri: str) -> None:
+    writer = output.begin(LANCE, uri, "run", {})
+    written = write(writer, [rows(0, 3)])
+    lance.write_dataset(pa.table({"x": [1]}), uri)
+    output.discard(writer, written)
+    assert len(data_files(uri)) == 1
+    assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
+
+
+GONE = replace(this_process(), started=1)
+ELSEWHERE = Process("another host", 1, 1)
+
+
+def test_files_of_a_killed_run_are_removed_by_the_next(uri: str) -> None:
+    state = put(LANCE, uri, [rows(0, 3)])
+    before = data_files(uri)
+    dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
+    write(dead, [rows(3, 5)])
+    left = data_files(uri) - before
+    far = replace(output.begin(LANCE, uri, "run", {}), owner=ELSEWHERE)
+    written = write(far, [rows(5, 7)])
+    assert left
+    assert not left & data_files(uri), "removed by the run that came after it"
+    alive = output.begin(LANCE, uri, "run", {})
+    assert now(uri) == state
+    output.replace(alive, SCHEMA, write(alive, [rows(7, 8)]))
+    output.replace(far, SCHEMA, written)
+    assert seen(LANCE, uri) == table(rows(5, 7))
+    assert not Path(uri, "_lancestat").exists()
+
+
+KILLED_BEFORE_AN_INTENT = """
+import os, pathlib, signal, sys
+from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.output import result as output
+from tests.joins.search.results import SCHEMA, rows
+
+writer = output.begin(OutputFormat.LANCE, sys.argv[1], "run", {})
+pathlib.Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+output.write(writer, 0, SCHEMA, [rows(3, 5)])
+"""
+
+
+@pytest.mark.fault
+def test_drafts_of_a_run_killed_before_its_first_intent_are_removed(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    command = [sys.executable, "-c", KILLED_BEFORE_AN_INTENT, uri]
+    killed = subprocess.run(command, env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert len(list(Path(uri, "_lancestat").rglob("*.json.draft-*"))) == 1
+    output.collect_garbage(LANCE, uri, {})
+    assert not Path(uri, "_lancestat").exists()
+    assert seen(LANCE, uri) == table(rows(0, 3))
+
+
+def test_committed_files_of_a_killed_run_are_kept(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also in versions that are no longer the latest."""
+    dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
+    written = write(dead, [rows(0, 3)])
+    with monkeypatch.context() as patch:
+        patch.setattr("lancestat.joins.output.lance_output._settle", lambda writer: None)
+        output.replace(dead, SCHEMA, written)
+    with monkeypatch.context() as patch:
+        patch.setattr("lancestat.joins.output.lance_output.all_intents", lambda *place: ())
+        put(LANCE, uri, [rows(3, 5)])
+    assert Path(uri, "_lancestat").exists()
+    output.begin(LANCE, uri, "run", {})
+    assert not Path(uri, "_lancestat").exists()
+    assert lance.dataset(uri, version=1).to_table().num_rows == 3
+    assert seen(LANCE, uri) == table(rows(3, 5))
+
+
+def test_an_unreadable_intent_is_kept(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 3)])
+    broken = Path(uri, "_lancestat", "0123", "000000-0.json")
+    broken.parent.mkdir(parents=True)
+    broken.write_text("{")
+    put(LANCE, uri, [rows(3, 5)])
+    assert broken.exists()
+    assert seen(LANCE, uri) == table(rows(3, 5))
+
+
+def test_a_full_disk_is_reported(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import lance.fragment
+
+    def full(*arguments: object, **options: object) -> None:
+        raise OSError("LanceError(IO): Generic LocalFileSystem error: No space left on device")
+
+    state = put(LANCE, uri, [rows(0, 3)])
+    writer = output.begin(LANCE, uri, "run", {})
+    monkeypatch.setattr(lance.fragment, "write_fragments", full)
+    with pytest.raises(RunError) as caught:
+        output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    assert caught.value.code == "LS571"
+    assert f"no space is left at {uri}" in caught.value.message
+    assert now(uri) == state
+
+
+def test_pickled_writers_show_no_secrets(uri: str) -> None:
+    import pickle
+
+    writer = output.begin(LANCE, uri, "run", {"aws_secret_access_key": "hush"})
+    assert pickle.loads(pickle.dumps(writer)) == writer
+    assert "hush" not in repr(writer)
+
+
+@pytest.mark.s3
+def test_results_are_written_to_an_object_store(object_store: ObjectStore) -> None:
+    uri, options = object_store.fresh_uri("similar.lance"), object_store.storage_options
+
+    def objects() -> list[str]:
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(uri.removeprefix("s3://"), recursive=True, allow_not_found=True)
+        files = object_store.filesystem().get_file_info(selector)
+        return [file.path for file in files if file.is_file]
+
+    def read() -> pa.Table:
+        dataset = lance.dataset(uri, storage_options=dict(options))
+        return dataset.to_table().replace_schema_metadata(None)
+
+    assert output.current(LANCE, uri, options) is None
+    writer = output.begin(LANCE, uri, "run", options)
+    dropped = write(writer, [rows(0, 3)])
+    assert output.current(LANCE, uri, options) is None
+    output.discard(writer, dropped)
+    assert objects() == []
+    put(LANCE, uri, [rows(0, 3)], [rows(3, 5)], options=options)
+    state = output.current(LANCE, uri, options)
+    assert state is not None
+    assert read() == table(rows(0, 5))
+    assert not any("_lancestat" in path for path in objects())
+    writer = output.begin(LANCE, uri, "run", options)
+    state = output.append(writer, SCHEMA, state, write(writer, [rows(5, 8)]))
+    assert read() == table(rows(0, 8))
+    assert table(*output.read_rows(state, 4, 7, options)) == table(rows(4, 7))
+    assert output.current(LANCE, uri, options) == state
+
+
+@pytest.mark.s3
+def test_a_table_in_an_object_store_that_is_not_a_result_is_refused(
+    object_store: ObjectStore,
+) -> None:
+    options = object_store.storage_options
+    uri = object_store.fresh_uri("notes")
+    with object_store.filesystem().open_output_stream(f"{uri[5:]}/notes.txt") as stream:
+        stream.write(b"mine")
+    table_uri = object_store.fresh_uri("table.lance")
+    lance.write_dataset(pa.table({"x": [1]}), table_uri, storage_options=dict(options))
+    for place in (uri, table_uri):
+        with pytest.raises(RunError) as caught:
+            output.begin(LANCE, place, "run", options)
+        assert caught.value.code == "LS570"
+    wrong = {**options, "aws_secret_access_key": "wrong"}
+    with pytest.raises(LakeError) as denied:
+        output.begin(LANCE, uri, "run", wrong)
+    assert denied.value.code == "LS202"
+    assert SECRET_KEY not in str(denied.value)

@@ -1,0 +1,359 @@
+"""Results of either format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import accumulate, pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lancestat.errors import RunError, StaleBase, VectorLengthMismatch
+from lancestat.joins.output import result as output
+from lancestat.joins.output.parquet_location import location_of
+from lancestat.joins.search.work import OutputFormat, OutputState
+from tests.examples import examples
+from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
+
+
+@pytest.fixture(params=list(OutputFormat), ids=lambda form: form.value)
+def form(request: pytest.FixtureRequest) -> OutputFormat:
+    output_format: OutputFormat = request.param
+    return output_format
+
+
+@pytest.fixture
+def uri(tmp_path: Path, form: OutputFormat) -> str:
+    return str(tmp_path / "results" / f"similar.{form.value}")
+
+
+def test_there_is_no_result_before_the_first(form: OutputFormat, uri: str) -> None:
+    assert output.current(form, uri, {}) is None
+    output.begin(form, uri, "run", {})
+    assert output.current(form, uri, {}) is None
+    assert not Path(uri).exists()
+
+
+def test_pieces_become_a_result_in_their_order(form: OutputFormat, uri: str) -> None:
+    writer = output.begin(form, uri, "run", {})
+    pieces = [[rows(0, 3), rows(3, 5)], [], [rows(5, 9)]]
+    written = [output.write(writer, number, SCHEMA, pieces[number]) for number in (2, 0, 1)]
+    assert [piece.rows for piece in written] == [4, 5, 0]
+    state = output.replace(writer, SCHEMA, [written[1], written[2], written[0]])
+    assert seen(form, uri) == table(rows(0, 9))
+    assert state == output.current(form, uri, {})
+    assert state.rows == 9
+
+
+@pytest.mark.parametrize("inside", ["", "data", "_versions", "_refs", "tree"])
+def test_an_output_inside_a_dataset_is_refused(
+    tmp_path: Path, form: OutputFormat, inside: str
+) -> None:
+    """There Lance would see a branch or a manifest, and its cleanup removes files."""
+    outer = tmp_path / "orders.lance"
+    lance.write_dataset(pa.table({"id": [1]}), outer)
+    (tmp_path / "link").symlink_to(outer)
+    before = files_below(outer)
+    for folder in (outer, tmp_path / "link"):
+        with pytest.raises(RunError) as caught:
+            output.begin(form, str(folder / inside / "similar"), "run", {})
+        assert caught.value.code == "LS570"
+        assert f"inside the Lance dataset {outer}" in caught.value.message
+    assert files_below(outer) == before
+
+
+def test_no_rows_are_visible_before_the_commit(form: OutputFormat, uri: str) -> None:
+    before = put(form, uri, [rows(0, 3)])
+    writer = output.begin(form, uri, "run", {})
+    write(writer, [rows(3, 9)])
+    assert output.current(form, uri, {}) == before
+    assert seen(form, uri) == table(rows(0, 3))
+
+
+def test_a_result_replaces_another_of_other_columns(form: OutputFormat, uri: str) -> None:
+    first = put(form, uri, [rows(0, 3)])
+    other = pa.schema([("name", pa.string()), ("id", pa.list_(pa.int16()))])
+    batch = pa.record_batch([["x", None], [[1], None]], schema=other)
+    second = put(form, uri, [batch], schema=other)
+    assert seen(form, uri) == table(batch, schema=other)
+    assert first.digest != second.digest
+
+
+def test_rows_are_appended_to_a_result(form: OutputFormat, uri: str) -> None:
+    put(form, uri, [rows(0, 3)], [rows(3, 5)])
+    state = add(form, uri, [rows(5, 7)], [], [rows(7, 8)])
+    state = add(form, uri, [rows(8, 20)])
+    assert seen(form, uri) == table(rows(0, 20))
+    assert state == output.current(form, uri, {})
+    assert state.rows == 20
+
+
+def test_rows_are_appended_to_a_result_that_had_other_columns(form: OutputFormat, uri: str) -> None:
+    """And fields of other numbers."""
+    for other in (
+        pa.schema([("name", pa.string()), ("nested", pa.struct({"a": pa.list_(pa.int8())}))]),
+        pa.schema([("_distance", pa.float32()), ("id", pa.int64()), ("name", pa.string())]),
+    ):
+        put(form, uri, [pa.RecordBatch.from_pylist([{}, {}], schema=other)], schema=other)
+    put(form, uri, [rows(0, 3)])
+    add(form, uri, [rows(3, 5)])
+    assert seen(form, uri) == table(rows(0, 5))
+
+
+def test_an_append_may_have_no_rows(form: OutputFormat, uri: str) -> None:
+    before = put(form, uri, [rows(0, 3)])
+    state = add(form, uri, [])
+    assert (state.rows, state.digest) == (3, before.digest)
+    assert seen(form, uri) == table(rows(0, 3))
+
+
+def test_an_empty_result_has_its_columns(form: OutputFormat, uri: str) -> None:
+    assert put(form, uri).rows == 0
+    assert seen(form, uri) == table()
+    put(form, uri, [], [])
+    assert seen(form, uri) == table()
+    add(form, uri, [rows(0, 2)])
+    assert seen(form, uri) == table(rows(0, 2))
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 30), (0, 0), (4, 5), (9, 21), (20, 30), (30, 30)])
+def test_rows_are_read_by_their_places(form: OutputFormat, uri: str, start: int, stop: int) -> None:
+    put(form, uri, [rows(0, 10)], [rows(10, 11)])
+    state = add(form, uri, [rows(11, 30)])
+    assert table(*output.read_rows(state, start, stop, {})).equals(table(rows(start, stop)))
+
+
+def test_many_rows_are_read_in_bounded_batches(form: OutputFormat, uri: str) -> None:
+    state = put(form, uri, [rows(at, at + 50_000) for at in range(0, 400_000, 50_000)])
+    batches = list(output.read_rows(state, 150_001, 399_999, {}))
+    assert max(batch.num_rows for batch in batches) <= 8192
+    assert table(*batches).equals(table(rows(150_001, 399_999)))
+
+
+def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
+    import shutil
+
+    state = put(form, uri, [rows(0, 3)])
+    if form is OutputFormat.LANCE:
+        shutil.rmtree(uri)
+    else:
+        shutil.rmtree(Path(uri).resolve())
+    with pytest.raises(StaleBase, match="has gone"):
+        list(output.read_rows(state, 0, 3, {}))
+    assert output.current(form, uri, {}) is None
+    put(form, uri, [rows(3, 6)])
+    assert seen(form, uri) == table(rows(3, 6))
+
+
+@pytest.mark.parametrize("change", ["replaced", "appended", "gone"])
+def test_rows_are_appended_only_to_their_base_result(
+    form: OutputFormat, uri: str, change: str
+) -> None:
+    previous = put(form, uri, [rows(0, 3)])
+    writer = output.begin(form, uri, "run", {})
+    written = write(writer, [rows(3, 5)])
+    if change == "replaced":
+        put(form, uri, [rows(0, 2, "b")])
+    elif change == "appended":
+        add(form, uri, [rows(3, 5)])
+    else:
+        Path(uri).rename(Path(uri).with_name("elsewhere"))
+    with pytest.raises(StaleBase) as caught:
+        output.append(writer, SCHEMA, previous, written)
+    assert caught.value.code == "LS569"
+    output.discard(writer, written)
+    if change != "gone":
+        expected = {"replaced": table(rows(0, 2, "b")), "appended": table(rows(0, 5))}
+        assert seen(form, uri) == expected[change]
+
+
+def test_rows_of_other_columns_are_not_appended(form: OutputFormat, uri: str) -> None:
+    previous = put(form, uri, [rows(0, 3)])
+    other = SCHEMA.append(pa.field("_rank", pa.int32()))
+    writer = output.begin(form, uri, "run", {})
+    with pytest.raises(StaleBase, match="other columns"):
+        output.append(writer, other, previous, [])
+
+
+def test_discarded_files_are_removed(form: OutputFormat, uri: str, tmp_path: Path) -> None:
+    writer = output.begin(form, uri, "run", {})
+    written = write(writer, [rows(0, 3)], [rows(3, 5)])
+    assert files_below(tmp_path)
+    output.discard(writer, written)
+    assert {Path(path).name for path in files_below(tmp_path)} <= {"lancestat.json", "lock"}
+    assert not Path(uri).exists()
+    state = put(form, uri, [rows(0, 3)])
+    before = files_below(tmp_path)
+    writer = output.begin(form, uri, "run", {})
+    output.discard(writer, write(writer, [rows(0, 3)]))
+    assert files_below(tmp_path) == before
+    assert output.current(form, uri, {}) == state
+
+
+def test_committed_files_are_not_discarded(form: OutputFormat, uri: str) -> None:
+    """The answer of a commit may get lost."""
+    writer = output.begin(form, uri, "run", {})
+    written = write(writer, [rows(0, 3)])
+    output.replace(writer, SCHEMA, written)
+    output.discard(writer, written)
+    assert seen(form, uri) == table(rows(0, 3))
+
+
+def test_repeated_attempts_do_not_repeat_rows(form: OutputFormat, uri: str) -> None:
+    writer = output.begin(form, uri, "run", {})
+    first = output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    late = output.write(writer, 0, SCHEMA, [rows(0, 3)])
+    output.replace(writer, SCHEMA, [late])
+    writer = output.begin(form, uri, "run", {})
+    assert first != late
+    assert seen(form, uri) == table(rows(0, 3))
+
+
+def test_an_error_of_the_rows_is_raised_unchanged(
+    form: OutputFormat, uri: str, tmp_path: Path
+) -> None:
+    def failing() -> Iterator[pa.RecordBatch]:
+        yield rows(0, 3)
+        raise VectorLengthMismatch("a vector is too long")
+
+    writer = output.begin(form, uri, "run", {})
+    before = files_below(tmp_path)
+    with pytest.raises(VectorLengthMismatch):
+        output.write(writer, 0, SCHEMA, failing())
+    assert files_below(tmp_path) == before
+
+
+def test_an_output_that_cannot_be_written_is_an_error(form: OutputFormat, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError) as caught:
+        put(form, str(tmp_path / "file" / "result"), [rows(0, 3)])
+    assert caught.value.code == "LS571"
+    assert str(tmp_path / "file" / "result") in caught.value.message
+
+
+@pytest.mark.parametrize("thing", ["file", "folder", "empty file", "lance", "parquet", "link"])
+def test_an_output_that_is_not_a_result_is_refused_and_unchanged(
+    form: OutputFormat, uri: str, thing: str, tmp_path: Path
+) -> None:
+    place = Path(uri)
+    place.parent.mkdir()
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "precious.txt").write_text("mine")
+    match thing:
+        case "file":
+            place.write_text("mine")
+        case "empty file":
+            place.touch()
+        case "folder":
+            place.mkdir()
+            (place / "notes.txt").write_text("mine")
+        case "lance":
+            lance.write_dataset(pa.table({"x": [1]}), uri)
+        case "parquet":
+            place.mkdir()
+            pq.write_table(pa.table({"x": [1]}), place / "part-0.parquet")
+        case "link":
+            place.symlink_to(outside)
+    before = {path: (tmp_path / path).read_bytes() for path in files_below(tmp_path)}
+    with pytest.raises(RunError) as caught:
+        output.begin(form, uri, "run", {})
+    assert caught.value.code == "LS570"
+    assert uri in caught.value.message
+    assert {path: (tmp_path / path).read_bytes() for path in files_below(tmp_path)} == before
+
+
+def test_an_output_created_meanwhile_is_refused(form: OutputFormat, uri: str) -> None:
+    writer = output.begin(form, uri, "run", {})
+    written = write(writer, [rows(0, 3)])
+    place = Path(uri)
+    if form is OutputFormat.LANCE:
+        lance.write_dataset(pa.table({"x": [1]}), uri)
+    else:
+        place.write_text("mine")
+    with pytest.raises(RunError) as caught:
+        output.replace(writer, SCHEMA, written)
+    assert caught.value.code == "LS570"
+    output.discard(writer, written)
+    if form is OutputFormat.LANCE:
+        assert lance.dataset(uri).to_table() == pa.table({"x": [1]})
+    else:
+        assert place.read_text() == "mine"
+
+
+def test_concurrent_runs_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
+    writers = [output.begin(form, uri, run, {}) for run in ("one", "two")]
+    written = [write(writer, [rows(0, 5, tag)]) for writer, tag in zip(writers, "ab", strict=True)]
+    for writer, pieces in zip(writers, written, strict=True):
+        output.replace(writer, SCHEMA, pieces)
+    assert seen(form, uri) == table(rows(0, 5, "b"))
+
+
+def nobody(generation: str) -> bool:
+    return False
+
+
+def test_a_folder_marked_by_another_run_meanwhile_is_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, read = location_of(str(tmp_path / "similar.parquet")), Path.read_text
+    ours.root.mkdir(parents=True)
+
+    def read_late(path: Path, *arguments: str, **options: str) -> str:
+        monkeypatch.setattr(Path, "read_text", read)
+        ours.prepare(nobody)
+        ours.start()
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(Path, "read_text", read_late)
+
+    ours.check(nobody)
+
+    assert sorted(entry.suffix for entry in ours.root.iterdir())[-1] == ".part"
+
+
+def test_concurrent_replacements_leave_one_whole_result(form: OutputFormat, uri: str) -> None:
+    def replace(number: int) -> OutputState:
+        return put(form, uri, [rows(0, 3, f"{number}-")], [rows(3, 6, f"{number}-")])
+
+    with ThreadPoolExecutor(4) as pool:
+        states = list(pool.map(replace, range(8)))
+    assert seen(form, uri) in [table(rows(0, 6, f"{number}-")) for number in range(8)]
+    result = output.current(form, uri, {})
+    assert result is not None
+    assert result.digest in {state.digest for state in states}
+
+
+SIZES = st.lists(st.integers(0, 9), max_size=4)
+
+
+@given(
+    form=st.sampled_from(list(OutputFormat)),
+    commits=st.lists(st.lists(SIZES, max_size=3), min_size=1, max_size=3),
+    places=st.tuples(st.integers(0, 60), st.integers(0, 60)),
+)
+@settings(max_examples=examples(25))
+def test_any_pieces_are_read_back_by_any_places(
+    form: OutputFormat, commits: list[list[list[int]]], places: tuple[int, int]
+) -> None:
+    """A result and appended rows; a commit is some pieces, a piece some batches."""
+    total = 0
+    with TemporaryDirectory() as folder:
+        for number, pieces in enumerate(commits):
+            batches: list[list[pa.RecordBatch]] = []
+            for piece in pieces:
+                ends = [total, *(total + end for end in accumulate(piece))]
+                batches.append([rows(start, stop) for start, stop in pairwise(ends)])
+                total = ends[-1]
+            state = (add if number else put)(form, f"{folder}/result", *batches)
+        assert state.rows == total
+        assert seen(form, f"{folder}/result") == table(rows(0, total))
+        start, stop = sorted(min(place, total) for place in places)
+        assert table(*output.read_rows(state, start, stop, {})).equals(table(rows(start, stop)))

@@ -1,0 +1,72 @@
+"""Results to write, and their content for readers other than lancestat."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+
+from lancestat.joins.output import result as output
+from lancestat.joins.output.writer import OutputWriter, Written
+from lancestat.joins.search.work import OutputFormat, OutputState
+
+SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("_distance", pa.float32())])
+
+
+def rows(start: int, stop: int, tag: str = "a") -> pa.RecordBatch:
+    numbers = range(start, stop)
+    columns = [
+        pa.array(numbers, pa.int64()),
+        pa.array([f"{tag}{number}" for number in numbers]),
+        pa.array([number / 4 for number in numbers], pa.float32()),
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def write(
+    writer: OutputWriter, *pieces: Sequence[pa.RecordBatch], schema: pa.Schema = SCHEMA
+) -> list[Written]:
+    return [output.write(writer, number, schema, piece) for number, piece in enumerate(pieces)]
+
+
+def put(
+    form: OutputFormat,
+    uri: str,
+    *pieces: Sequence[pa.RecordBatch],
+    schema: pa.Schema = SCHEMA,
+    options: Mapping[str, str] | None = None,
+) -> OutputState:
+    """Make pieces, each of some batches, the whole result."""
+    writer = output.begin(form, uri, "run", options or {})
+    return output.replace(writer, schema, write(writer, *pieces, schema=schema))
+
+
+def add(form: OutputFormat, uri: str, *pieces: Sequence[pa.RecordBatch]) -> OutputState:
+    """Make pieces follow the result."""
+    previous = output.current(form, uri, {})
+    assert previous is not None
+    writer = output.begin(form, uri, "run", {})
+    return output.append(writer, SCHEMA, previous, write(writer, *pieces))
+
+
+def seen(form: OutputFormat, uri: str) -> pa.Table:
+    """The result through the format's own reader."""
+    if form is OutputFormat.LANCE:
+        import lance
+
+        return lance.dataset(uri).to_table().replace_schema_metadata(None)
+    import pyarrow.parquet as pq
+
+    return pq.read_table(uri).replace_schema_metadata(None)
+
+
+def table(*batches: pa.RecordBatch, schema: pa.Schema = SCHEMA) -> pa.Table:
+    return pa.Table.from_batches(batches, schema)
+
+
+def files_below(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+PIECES = ([rows(5, 7)], [rows(7, 9)])

@@ -1,0 +1,407 @@
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from lancestat.joins.search import screen as screen_module
+from lancestat.joins.search import search as search_module
+from lancestat.joins.search.frame import Frame
+from lancestat.joins.search.neighbours import Neighbours, merge, within
+from lancestat.joins.search.request import Metric, distance_limit, distances
+from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList, search
+from tests.examples import examples
+from tests.joins.search.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
+
+Matrix = NDArray[np.float32]
+
+
+def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric, first: int = 0) -> Neighbours:
+    """Return the expected neighbours of a search, computed pair by pair.
+
+    `first` is the position of the first row.
+    """
+    matrix = np.array(
+        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+    ).reshape(len(queries), len(rows))
+    return nearest_by(matrix, first + np.arange(len(rows)), k)
+
+
+def normal(random: np.random.Generator, rows: int, dimension: int) -> Matrix:
+    return random.standard_normal((rows, dimension)).astype(np.float32)
+
+
+def usable(vectors: Matrix, metric: Metric) -> Matrix:
+    """Vectors that can match: under cosine none is zero."""
+    if metric is Metric.COSINE:
+        vectors[~vectors.any(axis=1)] = 1
+    return vectors
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("dimension", [1, 2, 7, 64, 300, 768, 1536])
+def test_neighbours_are_those_of_brute_force(dimension: int, metric: Metric) -> None:
+    random = np.random.default_rng(dimension)
+    queries, rows = normal(random, 23, dimension), normal(random, 1500, dimension)
+    neighbours = search(queries, rows, 10, metric)
+    assert_same(neighbours, ranked(queries, rows, 10, metric))
+    assert_nearest(neighbours, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("exponent", [-44, -38, -30, -20, -10, 10, 19, 30, 37])
+def test_neighbours_are_exact_at_every_scale_of_float32(exponent: int, metric: Metric) -> None:
+    random = np.random.default_rng(7)
+    scale = np.float32(10.0**exponent)
+    queries, rows = normal(random, 20, 24) * scale, normal(random, 400, 24) * scale
+    queries, rows = usable(queries, metric), usable(rows, metric)
+    assert_same(search(queries, rows, 7, metric), ranked(queries, rows, 7, metric))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_neighbours_are_exact_when_lengths_differ_by_orders_of_magnitude(metric: Metric) -> None:
+    random = np.random.default_rng(8)
+    rows = normal(random, 600, 16) * (10.0 ** random.integers(-30, 30, (600, 1))).astype(np.float32)
+    queries = normal(random, 40, 16) * (10.0 ** random.integers(-30, 30, (40, 1))).astype(
+        np.float32
+    )
+    assert_same(search(queries, rows, 9, metric), ranked(queries, rows, 9, metric))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_one_enormous_row_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
+    random = np.random.default_rng(9)
+    queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
+    rows[1234] *= 1e30
+    nearest = ExactSearch(queries, 5, metric)
+    nearest.add(rows, np.arange(5000))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 5, metric))
+    assert nearest.compared < 2 * 50 * 5
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_one_enormous_query_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
+    random = np.random.default_rng(19)
+    queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
+    queries[7] *= 1e37
+    nearest = ExactSearch(queries, 5, metric)
+    nearest.add(rows, np.arange(5000))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 5, metric))
+    assert nearest.compared < 5000 + 3 * 49 * 5
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize(("short", "long"), [(-30, 20), (-19, 37), (-30, 37), (-10, 10)])
+def test_lists_of_short_rows_do_not_reduce_the_accuracy_of_others(
+    short: int, long: int, metric: Metric
+) -> None:
+    random = np.random.default_rng(24)
+    queries, rows = normal(random, 9, 4), normal(random, 100, 4)
+    queries[1:], queries[0] = queries[1:] * 10.0**long, queries[0] * 10.0**short
+    rows *= np.float32(10.0**short)
+    nearest = ExactSearch(queries, 2, metric)
+    nearest.add(rows[:50], np.arange(50), np.array([0]))
+    nearest.add(rows[50:], np.arange(50, 100), np.arange(1, 9))
+    found = nearest.neighbours()
+    expected = ranked(queries[1:], rows[50:], 2, metric, first=50)
+    assert_same(Neighbours(found.positions[1:], found.distances[1:]), expected)
+    expected = ranked(queries[:1], rows[:50], 2, metric)
+    assert_same(Neighbours(found.positions[:1], found.distances[:1]), expected)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_queries_that_the_frame_of_others_rounds_to_almost_zero_are_exact(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    lengths = np.array([3e-18, *[1e19] * 9, 1e28], np.float32)[:, None]
+    queries, rows = normal(random, 11, 5) * lengths, normal(random, 600, 5) * np.float32(5e37)
+    nearest = ExactSearch(queries, 3, Metric.DOT, like=queries)
+    for start in range(0, 600, 30):
+        nearest.add(rows[start : start + 30], np.arange(start, start + 30))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 3, Metric.DOT))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_neighbours_are_exact_far_from_the_origin(metric: Metric) -> None:
+    random = np.random.default_rng(10)
+    offset = 1000 * random.standard_normal(48).astype(np.float32)
+    queries, rows = normal(random, 30, 48) + offset, normal(random, 3000, 48) + offset
+    nearest = ExactSearch(queries, 10, metric)
+    nearest.add(rows, np.arange(3000))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 10, metric))
+    if metric is Metric.L2:
+        assert nearest.compared < 2 * 30 * 10
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_ties_are_in_row_order(metric: Metric) -> None:
+    random = np.random.default_rng(11)
+    kinds = usable(random.integers(-2, 3, (12, 4)).astype(np.float32), metric)
+    rows, queries = kinds[random.integers(0, 12, 5000)], kinds[random.integers(0, 12, 30)]
+    for k in (1, 10, 500):
+        assert_same(search(queries, rows, k, metric), ranked(queries, rows, k, metric))
+
+
+def test_integers_have_the_neighbours_of_exact_arithmetic() -> None:
+    random = np.random.default_rng(12)
+    rows = random.integers(-50, 50, (4000, 6))
+    queries = random.integers(-50, 50, (60, 6))
+    narrow = queries.astype(np.float32), rows.astype(np.float32)
+    squares = ((queries[:, None] - rows[None]) ** 2).sum(axis=2)
+    exact = nearest_by(squares.astype(np.float64), np.arange(4000), 25)
+    assert_same(search(*narrow, 25, Metric.L2), exact)
+    products = 1 - (queries[:, None] * rows[None]).sum(axis=2)
+    exact = nearest_by(products.astype(np.float64), np.arange(4000), 25)
+    assert_same(search(*narrow, 25, Metric.DOT), exact)
+
+
+def test_zero_queries_are_equally_far_from_all_rows_under_dot() -> None:
+    random = np.random.default_rng(13)
+    rows = normal(random, 30_000, 8)
+    nearest = ExactSearch(np.zeros((200, 8), np.float32), 5, Metric.DOT)
+    nearest.add(rows, np.arange(30_000))
+    assert (nearest.neighbours().positions == np.arange(5)).all()
+    assert (nearest.neighbours().distances == 1).all()
+    assert nearest.compared < 200 * 5000
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("k", [1, 2, 99, 100, 101, 5000])
+def test_k_may_be_below_or_above_the_number_of_rows(k: int, metric: Metric) -> None:
+    random = np.random.default_rng(14)
+    queries, rows = normal(random, 5, 3), normal(random, 100, 3)
+    assert_same(search(queries, rows, k, metric), ranked(queries, rows, k, metric))
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
+    some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
+    neighbours = search(some, none, 2, metric)
+    assert (neighbours.positions == -1).all() and np.isinf(neighbours.distances).all()
+    assert search(none, some, 2, metric).positions.shape == (0, 2)
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_places_may_differ_from_positions(metric: Metric) -> None:
+    random = np.random.default_rng(15)
+    queries, rows = normal(random, 8, 3).round(), normal(random, 2000, 3).round()
+    queries, rows = usable(queries, metric), usable(rows, metric)
+    places = random.permutation(2000) * 10**12
+    wide = np.array(
+        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+    )
+    assert_same(search(queries, rows, 20, metric, places), nearest_by(wide, places, 20))
+
+
+BLOCKS = st.lists(st.integers(0, 400), max_size=6)
+
+
+@settings(max_examples=examples(80))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(Metric),
+    st.integers(1, 20),
+    st.integers(1, 60),
+    BLOCKS,
+    st.booleans(),
+    st.sampled_from([0.0, 1.0, 300.0]),
+    st.sampled_from([100, 5000, 1 << 26]),
+)
+def test_searching_blocks_in_any_order_equals_one_search(
+    seed: int,
+    metric: Metric,
+    dimension: int,
+    k: int,
+    cuts: list[int],
+    is_rounded: bool,
+    offset: float,
+    block_bytes: int,
+) -> None:
+    random = np.random.default_rng(seed)
+    queries, rows = normal(random, 9, dimension) + offset, normal(random, 400, dimension) + offset
+    if is_rounded:
+        queries, rows = usable(queries.round(), metric), usable(rows.round(), metric)
+    queries, rows = queries.astype(np.float32), rows.astype(np.float32)
+    nearest = ExactSearch(queries, k, metric, block_bytes=block_bytes)
+    parts = [slice(*edges) for edges in pairwise([0, *sorted(cuts), 400])]
+    for number in random.permutation(len(parts)):
+        nearest.add(rows[parts[number]], np.arange(400)[parts[number]])
+    assert_same(nearest.neighbours(), ranked(queries, rows, k, metric))
+    apart = [search(queries, rows[part], k, metric, np.arange(400)[part]) for part in parts]
+    assert_same(merge(apart, k), nearest.neighbours())
+
+
+@pytest.mark.parametrize("metric", Metric)
+def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
+    random = np.random.default_rng(16)
+    queries, rows = normal(random, 40, 5), normal(random, 3000, 5)
+    nearest = ExactSearch(queries, 6, metric, like=rows)
+    meets = random.random((40, 30)) < 0.3
+    for block in range(30):
+        part = slice(100 * block, 100 * block + 100)
+        nearest.add(rows[part], np.arange(3000)[part], np.flatnonzero(meets[:, block]))
+    for query in range(40):
+        places = np.flatnonzero(np.repeat(meets[query], 100))
+        alone = search(queries[query : query + 1], rows[places], 6, metric, places)
+        assert_same(
+            Neighbours(
+                nearest.neighbours().positions[query : query + 1],
+                nearest.neighbours().distances[query : query + 1],
+            ),
+            alone,
+        )
+
+
+@settings(max_examples=examples(150))
+@given(
+    st.integers(0, 2**32),
+    st.sampled_from(Metric),
+    st.integers(1, 40),
+    st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12), st.booleans()), max_size=12),
+    st.sampled_from([200, 5_000, 1 << 20]),
+    st.sampled_from([1, 16, 4096]),
+    st.sampled_from(["plain", "rounded", "long row", "long query", "behind"]),
+    st.booleans(),
+)
+def test_lists_of_rows_are_searched_for_some_queries_each(
+    seed: int,
+    metric: Metric,
+    k: int,
+    sizes: list[tuple[int, int, bool]],
+    held: int,
+    tile: int,
+    kind: str,
+    is_limited: bool,
+) -> None:
+    """Lists of all lengths, some of them skipped, whatever is held and put together at once."""
+    random = np.random.default_rng(seed)
+    total = sum(size for size, _, _ in sizes)
+    queries, rows = normal(random, 12, 6), normal(random, total, 6)
+    if kind == "rounded":
+        queries, rows = queries.round(), rows.round()
+    if kind == "long row" and total:
+        rows[random.integers(0, total)] *= np.float32(1e25)
+    if kind == "long query":
+        queries[3] *= np.float32(1e30)
+    queries, rows = usable(queries, metric), usable(rows, metric)
+    places = random.permutation(total + 5)[:total]
+    behind = random.integers(0, total + 5, 12) if kind == "behind" else None
+    limit = distance_limit(3.0 if metric is Metric.L2 else 0.7) if is_limited else UNLIMITED
+    lists, start = [], 0
+    for size, visitors, is_skipped in sizes:
+        chosen = np.sort(random.permutation(12)[:visitors])
+        if not is_skipped:
+            lists.append(RowList(slice(start, start + size), chosen))
+        start += size
+    nearest = ExactSearch(
+        queries, k, metric, limit=limit, behind=behind, like=rows if total else None
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (search_module, screen_module):
+            patch.setattr(module, "HELD_PAIRS", held)
+            patch.setattr(module, "TILE_ROWS", tile)
+        nearest.add_lists(rows, places, lists)
+    distance = np.array([distances(np.broadcast_to(q, rows.shape), rows, metric) for q in queries])
+    for query in range(12):
+        visited = [
+            np.arange(item.rows.start, item.rows.stop) for item in lists if query in item.queries
+        ]
+        some = np.concatenate([np.empty(0, np.int64), *visited])
+        if behind is not None:
+            some = some[places[some] >= behind[query]]
+        expected = nearest_by(distance[query][None, some], places[some], k)
+        found = nearest.neighbours()
+        alone = Neighbours(found.positions[query][None], found.distances[query][None])
+        assert_same(alone, within(expected, limit))
+
+
+@pytest.mark.parametrize("k", [4_000, 4_097, 9_000])
+def test_k_may_be_above_the_rows_of_a_tile(k: int) -> None:
+    random = np.random.default_rng(25)
+    queries, rows = normal(random, 5, 3), normal(random, 20_000, 3).round(2)
+    assert_same(search(queries, rows, k, Metric.L2), ranked(queries, rows, k, Metric.L2))
+
+
+@pytest.mark.parametrize("period", [2, 16, 41, 64, 257])
+def test_rows_that_repeat_something_are_not_all_compared(period: int) -> None:
+    """Of every so many rows one is near: few of them are compared all the same."""
+    random = np.random.default_rng(22)
+    rows = normal(random, 4_000, 32)
+    rows[period // 2 :: period] /= 4
+    nearest = ExactSearch(normal(random, 50, 32) / 4, 10, Metric.L2)
+    nearest.add(rows, np.arange(len(rows)))
+    assert nearest.compared < 50 * 10 * 4
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("is_behind", [False, True])
+def test_products_with_the_largest_possible_error_do_not_change_the_result(
+    metric: Metric, is_behind: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Products of float32 are replaced by ones as far off as sums in any order can be.
+
+    Sums of n products are off by up to n u / (1 - n u) times the sum of absolute values.
+    """
+    random = np.random.default_rng(17)
+    kinds = normal(random, 60, 16)
+    rows = (kinds[random.integers(0, 60, 12_000)] + 1e-6 * normal(random, 12_000, 16)).astype(
+        np.float32
+    )
+    queries = (kinds + 1e-6 * normal(random, 60, 16)).astype(np.float32)
+    rounded = 0
+
+    def noisy(asked: Matrix, offered: Matrix) -> NDArray[np.float64]:
+        nonlocal rounded
+        rounded += asked.shape[0] * offered.shape[0]
+        wide_asked, wide = asked.astype(np.float64), offered.astype(np.float64)
+        share = asked.shape[1] * 2.0**-24 / (1 - asked.shape[1] * 2.0**-24)
+        sizes = np.abs(wide_asked) @ np.abs(wide).T
+        return wide_asked @ wide.T + random.choice([-1, 1], sizes.shape) * share * sizes
+
+    def multiply(asked: Matrix, offered: Matrix, out: Matrix) -> None:
+        out[:] = noisy(asked, offered)
+
+    monkeypatch.setattr(screen_module, "multiply", multiply)
+    behind = np.full(60, 1) if is_behind else None
+    nearest = ExactSearch(queries, 10, metric, behind=behind)
+    nearest.add(rows, np.arange(12_000))
+    assert_same(nearest.neighbours(), ranked(queries, rows[is_behind:], 10, metric, is_behind))
+    assert rounded >= 60 * 12_000
+
+
+@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("exponent", [-30, 0, 12])
+def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponent: int) -> None:
+    """Limits are the very distances of pairs, which exact products place at the threshold."""
+    random = np.random.default_rng(20)
+    queries = normal(random, 50, 24) * np.float32(10.0**exponent)
+    rows = normal(random, 50, 24) * np.float32(10.0**exponent)
+    frame = Frame.around(queries, rows, metric)
+    asked, offered = frame.prepare_queries(queries), frame.prepare_rows(rows)
+    limit = distances(queries, rows, metric).astype(np.float32)
+    thresholds = frame.thresholds(limit, asked, offered, frame.error(asked, offered))
+    asked.values[:, -1] = thresholds.added
+    sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.values.astype(np.float64))
+    sizes = np.einsum(
+        "nd,nd->n",
+        np.abs(asked.values).astype(np.float64),
+        np.abs(offered.values).astype(np.float64),
+    )
+    assert (sums - 26 * 2.0**-24 * sizes >= 0).all()
+
+
+def test_few_pairs_are_compared_twice() -> None:
+    """On vectors like those of embeddings, exactness costs few times k distances for a query.
+
+    Of each tile of rows these are about k divided by the number of the tile.
+    """
+    random = np.random.default_rng(18)
+    for dimension in (128, 768):
+        rows = normal(random, 20_000, dimension)
+        rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+        nearest = ExactSearch(rows[:200], 10, Metric.COSINE)
+        nearest.add(rows, np.arange(20_000))
+        assert nearest.compared < 200 * 10 * (1.3 + 1 + 1 / 2 + 1 / 3 + 1 / 4)

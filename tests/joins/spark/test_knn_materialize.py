@@ -1,0 +1,55 @@
+"""Rows of a result are assembled in batches of bounded size, independent of their width."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+import lance
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from lancestat.joins.output import result as output
+from lancestat.joins.output.writer import OutputWriter
+from lancestat.joins.search.neighbours import Neighbours
+from lancestat.joins.search.request import JoinKind, output_names
+from lancestat.joins.search.work import PinnedTable, Rows, VectorSide
+from lancestat.joins.spark.materialize import Materializer, ProbedChunk, output_schema
+from lancestat.lake.observe import snapshot
+
+WIDTH = 200_000
+LEFT, K = 400, 3
+
+
+def side(path: Path, table: pa.Table, columns: tuple[str, ...]) -> VectorSide:
+    lance.write_dataset(table, str(path), max_rows_per_file=150)
+    pinned = PinnedTable.at(snapshot(lance.dataset(str(path)), str(path), {}))
+    return VectorSide(pinned.pin, "v", columns, pinned.fragments, {})
+
+
+def test_wide_columns_come_in_small_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [chr(97 + number % 26) * WIDTH for number in range(50)]
+    left = side(tmp_path / "l", pa.table({"v": np.zeros(LEFT), "id": np.arange(LEFT)}), ("id",))
+    right = side(tmp_path / "r", pa.table({"v": np.zeros(50), "text": texts}), ("text",))
+    names = output_names(["id"], ["text"], with_rank=True)
+    batches: list[pa.RecordBatch] = []
+    monkeypatch.setattr(output, "write", lambda _, number, schema, written: batches.extend(written))
+    schema = output_schema(left, right, names, JoinKind.INNER)
+    made = Materializer(left, right, names, JoinKind.INNER, schema, cast(OutputWriter, None))
+    places = np.random.default_rng(1).integers(0, 50, (LEFT, K))
+    distances = np.tile(np.arange(K, dtype=np.float32), (LEFT, 1))
+
+    made.write(
+        ProbedChunk(0, Rows(0, LEFT), np.ones(LEFT, np.bool_), Neighbours(places, distances))
+    )
+
+    later = batches[1:]
+    assert len(later) > 5
+    assert max(batch.nbytes for batch in later) < 2 * (16 << 20)
+    table = pa.Table.from_batches(batches)
+    assert table["id"].to_pylist() == np.repeat(np.arange(LEFT), K).tolist()
+    assert table["text"].to_pylist() == [texts[place] for place in places.ravel()]
+    assert table["_rank"].to_pylist() == [1, 2, 3] * LEFT

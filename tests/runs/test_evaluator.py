@@ -1,0 +1,289 @@
+"""The stages of joins, and plans whose assumptions turn out to be wrong."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from lancestat.errors import StaleBase
+from lancestat.joins.counts import JoinCounts
+from lancestat.joins.planner import JoinFacts, plan_join
+from lancestat.joins.search.cost_model import JoinSize, Strategy
+from lancestat.joins.search.layout import KeptLists, RightContent
+from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.work import (
+    Increment,
+    JoinOutcome,
+    JoinWork,
+    OutputFormat,
+    OutputState,
+    PinnedTable,
+    Scope,
+    SideSource,
+)
+from lancestat.lake.snapshot import Pin
+from lancestat.runs.actions import JoinAction
+from lancestat.runs.evaluator import JoinEvaluation, JoinSession, PreparedJoin
+from lancestat.runs.stages import (
+    CommitResult,
+    ExtendLayout,
+    LayOut,
+    OnStage,
+    PrepareSides,
+    Probe,
+    ReuseLayout,
+    StageProgress,
+)
+
+EXACT = JoinRequest(3)
+APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
+OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
+COUNTS = JoinCounts(10, 10, 0, 0)
+FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
+
+
+@dataclass
+class Session:
+    """A session that records the executed stages."""
+
+    sizes: JoinSize
+    works: list[JoinWork] = field(default_factory=list)
+    done: list[str] = field(default_factory=list)
+    finds_rows: bool = True
+    reaches_recall: bool = True
+    has_last_result: bool = True
+    has_layout: bool = True
+    in_place: tuple[str, ...] = ()
+
+    @contextmanager
+    def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+        self.works.append(work)
+        yield self
+        self.done.append("closed")
+
+    def prepare_sides(self, stage: PrepareSides) -> PreparedJoin:
+        self.done.append("prepare")
+        return self
+
+    @property
+    def facts(self) -> JoinFacts:
+        kept = None if self.works[-1].is_fresh else self.sizes.kept
+        return JoinFacts(replace(self.sizes, kept=kept), 2, self.in_place)
+
+    def lay_out(self, stage: LayOut) -> PreparedJoin | None:
+        self.done.append("lay out")
+        return self if self.finds_rows else None
+
+    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin | None:
+        self.done.append("reuse layout")
+        return self if self.has_layout else None
+
+    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin | None:
+        self.done.append("extend layout")
+        return self if self.has_layout else None
+
+    def measure_index(self) -> PreparedJoin | None:
+        self.done.append("measure")
+        return self if self.reaches_recall else None
+
+    def probe(self, stage: Probe) -> PreparedJoin:
+        self.done.append(f"probe {stage.strategy.value}")
+        return self
+
+    def merge_neighbours(self) -> PreparedJoin:
+        if not self.has_last_result:
+            raise StaleBase("the result has gone")
+        self.done.append("merge")
+        return self
+
+    def commit(self, stage: CommitResult) -> JoinOutcome:
+        self.done.append("append" if stage.appends else "replace")
+        return JoinOutcome("any", COUNTS, OUTPUT, 100)
+
+
+def action(request: JoinRequest, planned: JoinSize, scope: Scope = Scope.FULL) -> JoinAction:
+    table = PinnedTable("t", Pin("t.lance", 1, "m"), ())
+    left, right = SideSource("v", ("id",), table), SideSource("w", ("id",), table)
+    work = JoinWork("near", request, left, right, OutputFormat.LANCE, "near.lance")
+    if scope is not Scope.FULL:
+        work = replace(work, increment=Increment(scope, frozenset(), OUTPUT, COUNTS))
+    return plan_join(work, planned, cores=2, new_rows=5)
+
+
+def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StageProgress]]:
+    progress: list[StageProgress] = []
+    done, _ = JoinEvaluation(session.open, progress.append).run(planned)
+    return done, progress
+
+
+@pytest.mark.parametrize(
+    ("request_", "sizes", "scope", "stages"),
+    [
+        (EXACT, FEW, Scope.FULL, ["prepare", "probe spark", "replace"]),
+        (EXACT, MANY, Scope.FULL, ["prepare", "probe exact", "replace"]),
+        (EXACT, FEW, Scope.NEW_LEFT, ["prepare", "probe exact", "append"]),
+        (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "merge", "replace"]),
+        (APPROXIMATE, MANY, Scope.FULL, ["prepare", "lay out", "probe partitioned", "replace"]),
+        (
+            APPROXIMATE,
+            replace(MANY, left_rows=10, has_index=True),
+            Scope.FULL,
+            ["prepare", "measure", "probe index", "replace"],
+        ),
+    ],
+)
+def test_a_join_goes_through_the_stages_of_its_plan(
+    request_: JoinRequest,
+    sizes: JoinSize,
+    scope: Scope,
+    stages: list[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    planned = action(request_, sizes, scope)
+    session = Session(sizes)
+    done, progress = run(planned, session)
+    assert session.done == [*stages, "closed"]
+    assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
+    if scope is Scope.FULL:
+        assert done == planned
+    assert not caplog.records
+
+
+def test_facts_that_contradict_a_decision_replan_the_join(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    planned = action(APPROXIMATE, FEW)
+    assert planned.decision.strategy == "spark"
+    session = Session(MANY)
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        done, progress = run(planned, session)
+    assert session.done == ["prepare", "lay out", "probe partitioned", "replace", "closed"]
+    assert done.figures.strategy == "partitioned"
+    [record] = caplog.records
+    assert record.levelno == logging.WARNING
+    lists = f"partitioned in {done.decision.lists:,} lists"
+    assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
+    assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
+    assert progress[-1].stage == Probe(Strategy.PARTITIONED, Scope.FULL, done.decision.pairs)
+
+
+def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:
+    planned = action(APPROXIMATE, JoinSize(None, None, None))
+    assert planned.decision.strategy == "partitioned"
+    session = Session(FEW)
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        run(planned, session)
+    assert session.done == ["prepare", "probe spark", "replace", "closed"]
+    assert [record.levelno for record in caplog.records] == [logging.INFO]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wrong", "stage", "why"),
+    [
+        (
+            replace(MANY, left_rows=10, has_index=True),
+            {"reaches_recall": False},
+            "measure",
+            "the index does not reach the recall",
+        ),
+        (MANY, {"finds_rows": False}, "lay out", "no right row can match"),
+    ],
+)
+def test_an_unsuitable_strategy_falls_back_to_exact_search(
+    sizes: JoinSize,
+    wrong: dict[str, bool],
+    stage: str,
+    why: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = Session(sizes, **wrong)  # type: ignore[arg-type]
+    done, _ = run(action(APPROXIMATE, sizes), session)
+    assert session.done == ["prepare", stage, "probe exact", "replace", "closed"]
+    assert (done.figures.strategy, done.decision.why) == ("exact", why)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"'near' is planned again: exact, {why}"
+    ]
+
+
+KEPT = KeptLists(200, MANY.right_rows or 0, 0)
+
+
+@pytest.mark.parametrize(("new_rows", "stage"), [(0, "reuse layout"), (5, "extend layout")])
+def test_a_kept_layout_is_reused_or_extended(new_rows: int, stage: str) -> None:
+    sizes = replace(MANY, kept=replace(KEPT, new_rows=new_rows))
+    planned, session = action(APPROXIMATE, sizes), Session(sizes)
+    done, _ = run(planned, session)
+    assert done == planned
+    assert session.done == ["prepare", stage, "probe partitioned", "replace", "closed"]
+
+
+def test_a_layout_that_is_found_or_has_gone_since_the_plan_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        run(action(APPROXIMATE, MANY), Session(replace(MANY, kept=KEPT)))
+        run(action(APPROXIMATE, replace(MANY, kept=KEPT)), Session(MANY))
+    found, gone = (record.getMessage() for record in caplog.records)
+    assert found.startswith("'near' is planned again: partitioned in 200 lists, about ")
+    assert "a kept layout of" in found and "a kept layout of" not in gone
+
+
+def test_a_join_whose_kept_layout_cannot_be_read_is_planned_without_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sizes = replace(MANY, kept=KEPT)
+    planned = action(APPROXIMATE, sizes)
+    with_content = replace(planned.work.right, content=RightContent("key", ()))
+    planned = replace(planned, work=replace(planned.work, right=with_content))
+    session = Session(sizes, has_layout=False)
+    done, _ = run(planned, session)
+    assert [work.is_fresh for work in session.works] == [False, True]
+    assert session.done == [
+        "prepare", "reuse layout", "prepare", "lay out", "probe partitioned", "replace", "closed",
+    ]  # fmt: skip
+    assert done.decision.kept is None
+    assert "without the kept layout: the kept layout has gone" in caplog.text
+
+
+def test_a_join_whose_last_result_is_gone_is_planned_in_full(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    session = Session(FEW, has_last_result=False)
+    done, _ = run(action(EXACT, FEW, Scope.NEW_RIGHT), session)
+    assert [work.scope for work in session.works] == [Scope.NEW_RIGHT, Scope.FULL]
+    assert session.done == [
+        "prepare", "probe exact", "prepare", "probe spark", "replace", "closed",
+    ]  # fmt: skip
+    assert done.work.scope is Scope.FULL
+    assert "is planned again, in full: the result has gone" in caplog.text
+
+
+def test_a_full_join_whose_result_was_replaced_fails() -> None:
+    class Failing(Session):
+        def commit(self, stage: CommitResult) -> JoinOutcome:
+            raise StaleBase("the result has been replaced")
+
+    with pytest.raises(StaleBase):
+        run(action(EXACT, FEW), Failing(FEW))
+
+
+def test_a_parquet_side_is_planned_and_reported_as_read_in_place(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    planned = action(EXACT, MANY)
+    parquet = SideSource("w", ("id",), format="parquet", uri="right.parquet")
+    work = replace(planned.work, right=parquet)
+    planned = plan_join(work, MANY, cores=2)
+    assert planned.stages.prepare == PrepareSides(("right",), unless_light=("right",))
+    session = Session(MANY, in_place=("right",))
+    with caplog.at_level(logging.INFO, "lancestat.run"):
+        done, _ = run(planned, session)
+    assert done.stages.prepare == PrepareSides(())
+    assert session.done == ["prepare", "probe exact", "replace", "closed"]
+    assert [record.getMessage() for record in caplog.records] == [
+        "'near': the right side is read in place"
+    ]

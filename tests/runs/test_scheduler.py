@@ -1,0 +1,150 @@
+"""Several tables in one run: order, isolation of failures, records."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import lance
+import pytest
+
+from lancestat import Project
+from lancestat.errors import FragmentNotAnalyzed, NodesFailed
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import RunResult
+from tests.runs.local import Before, scan_locally
+from tests.runs.world import orders, write_project
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    write_project(tmp_path, "large", "small")
+    lance.write_dataset(orders(0, 500), str(tmp_path / "large.lance"), max_rows_per_file=50)
+    lance.write_dataset(orders(0, 10), str(tmp_path / "small.lance"))
+    return tmp_path
+
+
+@pytest.fixture
+def scanning(monkeypatch: pytest.MonkeyPatch) -> Callable[[Before], None]:
+    """Scan in this process, after a call-back of the test."""
+
+    def install(before: Before) -> None:
+        scan_locally(monkeypatch, before)
+
+    return install
+
+
+def is_published(folder: Path, name: str) -> bool:
+    return "lance.stats.version" in lance.dataset(str(folder / f"{name}.lance")).config()
+
+
+def statuses(result: RunResult) -> dict[str, Status]:
+    return {node.name: node.status for node in result.nodes}
+
+
+def test_a_small_table_is_published_while_a_large_one_is_read(
+    folder: Path, scanning: Callable[[Before], None]
+) -> None:
+    def wait_for_small(node: str) -> None:
+        deadline = time.monotonic() + 60
+        while node == "large" and not is_published(folder, "small"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+
+    scanning(wait_for_small)
+    result = Project.load(folder).run()
+    assert statuses(result) == {"large": Status.SUCCESS, "small": Status.SUCCESS}
+
+
+def test_a_failed_table_does_not_fail_the_others(
+    folder: Path, scanning: Callable[[Before], None]
+) -> None:
+    def fail_large(node: str) -> None:
+        if node == "large":
+            raise FragmentNotAnalyzed("fragment 3 cannot be read: the disk is on fire")
+
+    scanning(fail_large)
+    result = Project.load(folder).run()
+    assert statuses(result) == {"large": Status.ERROR, "small": Status.SUCCESS}
+    [failed] = [node for node in result.nodes if node.status is Status.ERROR]
+    assert "the disk is on fire" in (failed.message or "")
+    [failure] = result.failures
+    assert (failure.node, failure.code) == ("large", "LS510")
+    assert failure.message == "fragment 3 cannot be read: the disk is on fire"
+    assert failure.place == Project.load(folder).spec.node("large").location  # type: ignore[union-attr]
+    with pytest.raises(NodesFailed, match=r"1 of 2 nodes failed\n.*large: LS510"):
+        result.raise_for_status()
+    [run] = Project.load(folder).state.runs(1)
+    stored = NodeResult.from_json(run.nodes[0].result)
+    assert (run.run_id, stored.code, stored.place) == (result.run_id, "LS510", failure.place)
+    assert not is_published(folder, "large")
+    assert is_published(folder, "small")
+
+
+def test_an_internal_error_fails_its_table_without_a_traceback(
+    folder: Path, scanning: Callable[[Before], None]
+) -> None:
+    def break_large(node: str) -> None:
+        if node == "large":
+            raise KeyError("oops")
+
+    scanning(break_large)
+    result = Project.load(folder).run()
+    assert statuses(result) == {"large": Status.ERROR, "small": Status.SUCCESS}
+    assert result.nodes[0].code == "LS001"
+
+
+def test_fail_fast_starts_nothing_new(folder: Path, scanning: Callable[[Before], None]) -> None:
+    def fail_small(node: str) -> None:
+        if node == "small":
+            raise FragmentNotAnalyzed("no")
+
+    scanning(fail_small)
+    result = Project.load(folder).run(threads=1, fail_fast=True)
+    assert statuses(result) == {"large": Status.SKIPPED, "small": Status.ERROR}
+
+
+def test_partials_of_a_failed_table_are_stored(
+    folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Partials reach the state while a table is read: a second try starts where it ended."""
+    monkeypatch.setattr("lancestat.tables.assembly.PARTIALS_PER_COMMIT", 3)
+    seen = threading.Semaphore(6)
+
+    def fail_late(node: str) -> None:
+        if node == "large" and not seen.acquire(blocking=False):
+            raise FragmentNotAnalyzed("no")
+
+    scanning(fail_late)
+    assert Project.load(folder).run().status is Status.ERROR
+    [again] = [action for action in Project.load(folder).plan().actions if action.node == "large"]
+    assert 0 < again.figures.fragments_scanned <= 5
+
+
+def test_runs_are_recorded(folder: Path, scanning: Callable[[Before], None]) -> None:
+    scanning(lambda node: None)
+    Project.load(folder).run()
+    Project.load(folder).run()
+    [run] = Project.load(folder).state.runs(10)
+    assert run.status == "success"
+    assert {node.node: node.result["rows_scanned"] for node in run.nodes} == {
+        "large": 500,
+        "small": 10,
+    }
+
+
+def test_a_stored_partial_that_does_not_decode_is_read_again(
+    folder: Path, scanning: Callable[[Before], None]
+) -> None:
+    """The plan relies on the index of the state; partials that cannot be read are scanned."""
+    scanning(lambda node: None)
+    Project.load(folder).run()
+    stored = lance.dataset(next(str(path) for path in folder.glob("state/v1/partials-*")))
+    stored.update({"partials": "[X'00', X'00', X'00']"})
+    lance.write_dataset(orders(500, 5), str(folder / "large.lance"), mode="append")
+    result = Project.load(folder).run()
+    assert statuses(result) == {"large": Status.SUCCESS, "small": Status.SUCCESS}
+    large = lance.dataset(str(folder / "large.lance"))
+    assert large.config()["lance.stats.column.o_id.max"] == "504"

@@ -1,0 +1,165 @@
+"""A project over real Lance tables whose fragments are read in this process instead of on Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import lance
+import pyarrow as pa
+
+from lancestat.errors import Location
+from lancestat.joins.search.work import JoinWork
+from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.runs.actions import Action, Plan, TableVersion
+from lancestat.runs.evaluator import Evaluator, JoinSession
+from lancestat.runs.result import RunResult, SilentProgress
+from lancestat.runs.scheduler import RunRecorder, Scheduler
+from lancestat.runs.stages import OnStage, ReadFragments, Scan
+from lancestat.spec.catalog import UriOptions
+from lancestat.spec.digest import node_digest
+from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
+from lancestat.state.identity import has_quantiles
+from lancestat.state.memory import MemoryState
+from lancestat.state.values import StateWriter
+from lancestat.tables.manifest.wire import unstamped
+from lancestat.tables.observe import Observer
+from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.statistics.partial import ColumnPartial
+
+PLACE = Location("specs/shop.yml", 1, 1)
+
+
+@dataclass
+class Clock:
+    """A clock that tests advance."""
+
+    now: datetime = datetime(2026, 1, 1, tzinfo=timezone.utc)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def advance(self, **units: float) -> None:
+        self.now += timedelta(**units)
+
+
+@dataclass
+class World:
+    """One table at `path`, its state, and a log of every (version, fragment id, columns) read."""
+
+    path: Path
+    name: str = "orders"
+    state: StateWriter = field(default_factory=MemoryState)
+    clock: Clock = field(default_factory=Clock)
+    columns: ColumnSelection = field(default_factory=ColumnSelection)
+    policy: Policy = field(default_factory=Policy)
+    publish: Publish = Publish.MANIFEST
+    histogram: bool = False
+    reads: list[tuple[int, int, frozenset[str]]] = field(default_factory=list)
+
+    @property
+    def table(self) -> Table:
+        return Table(
+            name=self.name,
+            uri=str(self.path),
+            location=PLACE,
+            columns=self.columns,
+            policy=self.policy,
+            publish=self.publish,
+            histogram=self.histogram,
+        )
+
+    @property
+    def observer(self) -> Observer:
+        target = Target("dev", state=str(self.path.parent / "state"))
+        spec = ProjectSpec("shop", self.path.parent, target, (self.table,), {})
+        return Observer(spec, self.state, self.clock)
+
+    @property
+    def dataset(self) -> lance.LanceDataset:
+        return lance.dataset(str(self.path))
+
+    def plan(self, *, full_refresh: bool = False) -> Plan:
+        return self.observer.plan([self.table], full_refresh=full_refresh)
+
+    def action(self, *, full_refresh: bool = False) -> Action:
+        [action] = self.plan(full_refresh=full_refresh).actions
+        return action
+
+    def run(self, *, full_refresh: bool = False) -> RunResult:
+        return self.execute(self.plan(full_refresh=full_refresh))
+
+    def execute(self, plan: Plan) -> RunResult:
+        digests = {self.table.name: node_digest(self.table)}
+        evaluator = Evaluator(
+            state=self.state,
+            scan=self.scan,
+            open_join=no_join,
+            replan=no_replan,
+            replan_table=lambda name, use: self.observer.plan_again(self.table, use_partials=use),
+            options=UriOptions({}),
+            catalogs={},
+            run_id="test",
+            clock=self.clock,
+            digests=digests,
+            locations={},
+            on_stage=SilentProgress().at_stage,
+        )
+        recorder = RunRecorder(self.state, digests)
+        return Scheduler(evaluator, recorder, SilentProgress(), lambda: None).execute(plan)
+
+    def scan(
+        self, node: str, table: TableVersion, stage: ReadFragments
+    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+        dataset = open_pinned(table.pin)
+        names = {table.stored_key(column): column.name for column in table.fields}
+        for scan in stage.scans:
+            columns = [names[key] for key in scan.fields]
+            self.reads.append((table.version, scan.fragment_id, frozenset(columns)))
+            fragment = dataset.get_fragment(scan.fragment_id)
+            schema = pa.schema([dataset.schema.field(name) for name in columns])
+            quantiles = {names[key] for key in scan.fields if has_quantiles(key)}
+            with pinned_reads(table.pin):
+                batches = fragment.to_batches(columns=columns)
+                partials = analyze(batches, schema, quantiles=quantiles)
+            yield scan, {key: partials[names[key]] for key in scan.fields}
+
+    def published(self) -> dict[str, str]:
+        """Return the published entries about the rows, without the stamps."""
+        return unstamped(self.dataset.config())
+
+
+def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+    raise AssertionError(f"there is no join here, and so not {work.node}")
+
+
+def no_replan(name: str, full_refresh: bool) -> Action:
+    raise AssertionError(f"nothing awaits a join here, and so not {name}")
+
+
+def orders(start: int, count: int) -> pa.Table:
+    """Return rows whose values all follow from their number."""
+    numbers = range(start, start + count)
+    return pa.table(
+        {
+            "o_id": pa.array(numbers, pa.int64()),
+            "o_status": pa.array(["open" if n % 3 else None for n in numbers], pa.string()),
+            "o_total": pa.array([n / 4 for n in numbers], pa.float64()),
+        }
+    )
+
+
+def write_project(folder: Path, *tables: str, min_bytes: str = "16MB") -> None:
+    """A project that declares Lance tables of those names beside its YAML, with a local Spark."""
+    (folder / "specs").mkdir(exist_ok=True)
+    (folder / "lancestat_project.yml").write_text(
+        "name: shop\n"
+        "default-target: dev\n"
+        "targets: {dev: {state: state, "
+        f'spark: {{master: "local[2]", min-bytes: {min_bytes}}}}}}}\n'
+    )
+    declared = "".join(f"  - {{name: {name}, uri: {name}.lance}}\n" for name in tables)
+    (folder / "specs" / "shop.yml").write_text(f"tables:\n{declared}")

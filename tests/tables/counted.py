@@ -1,0 +1,58 @@
+"""A state that counts what is read from it and written to it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.observe import snapshot
+from lancestat.query.groups import load_groups
+from lancestat.state.identity import table_identity
+from lancestat.state.memory import MemoryState
+from lancestat.state.values import BlockKey, StoredPartials, SummaryBlock, TableSummary
+from tests.runs.world import World
+from tests.tables.grouped import check_whole
+
+
+@dataclass
+class Counted(MemoryState):
+    """Counts partials and blocks that are read, and blocks and summaries that are written."""
+
+    partials_read: int = 0
+    blocks_read: int = 0
+    blocks_written: int = 0
+    summaries: list[TableSummary] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def partials(
+        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+    ) -> Iterator[StoredPartials]:
+        for entry in super().partials(table, wanted):
+            self.partials_read += len(entry.partials)
+            yield entry
+
+    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+        for block in super().summary_blocks(table, wanted):
+            self.blocks_read += 1
+            yield block
+
+    def add_summary(
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+    ) -> None:
+        written = list(blocks)
+        self.blocks_written += len(written)
+        self.summaries.append(summary)
+        super().add_summary(table, summary, written)
+
+    def reset(self) -> None:
+        self.partials_read = self.blocks_read = self.blocks_written = 0
+        self.summaries.clear()
+
+
+def check(world: World) -> None:
+    """Check that the groups of the state equal one pass over the table."""
+    summary = load_groups(world.state, table_identity(str(world.path)), snapshot(world.dataset))
+    check_whole(summary, world.dataset)

@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import json
+import math
+import struct
+import zlib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lancestat.tables.statistics.partial import (
+    EMPTY_PARTIAL,
+    Bound,
+    ColumnPartial,
+    decode,
+    encode,
+    merge,
+)
+from lancestat.tables.statistics.sketch import EMPTY_SKETCH
+from tests.tables.statistics.columns import COLUMNS, true_partial
+
+STORED = json.loads((Path(__file__).parents[2] / "vectors/sketch_partials.json").read_text("utf-8"))
+
+PARTIALS = st.sampled_from(COLUMNS).flatmap(
+    lambda column: st.lists(st.one_of(st.none(), column.values), max_size=20).map(
+        lambda values: true_partial(column, values)
+    )
+)
+
+
+def partials_of_one_column() -> st.SearchStrategy[list[ColumnPartial]]:
+    def of(column: object) -> st.SearchStrategy[list[ColumnPartial]]:
+        values = st.lists(st.one_of(st.none(), column.values), max_size=8)  # type: ignore[attr-defined]
+        partial = values.map(lambda values: true_partial(column, values))  # type: ignore[arg-type]
+        return st.lists(partial, min_size=3, max_size=3)
+
+    return st.sampled_from(COLUMNS).flatmap(of)
+
+
+@given(partials_of_one_column())
+def test_merge_is_associative_and_commutative(parts: list[ColumnPartial]) -> None:
+    a, b, c = parts
+    whole = repr(merge([a, b, c]))
+    assert repr(merge([merge([a, b]), c])) == whole
+    assert repr(merge([a, merge([b, c])])) == whole
+    assert repr(merge([c, a, b])) == whole
+    assert repr(merge([b, EMPTY_PARTIAL, c, a])) == whole
+
+
+def test_merging_nothing_is_empty() -> None:
+    assert merge([]) == merge(iter([])) == EMPTY_PARTIAL
+
+
+def test_an_open_upper_bound_stays_open() -> None:
+    open_above = ColumnPartial(1, 0, 0, b"\xff" * 256, None, 300, 300, EMPTY_SKETCH)
+    closed = ColumnPartial(1, 0, 0, b"a", b"b", 1, 1, EMPTY_SKETCH)
+    merged = merge([closed, open_above, EMPTY_PARTIAL])
+    assert (merged.minimum, merged.maximum) == (b"a", None)
+
+
+@given(PARTIALS)
+def test_the_stored_form_round_trips(partial: ColumnPartial) -> None:
+    assert repr(decode(encode(partial))) == repr(partial)
+
+
+@given(st.integers())
+def test_integers_of_any_size_are_stored(bound: int) -> None:
+    stored = replace(EMPTY_PARTIAL, rows=1, minimum=bound, maximum=bound)
+    assert decode(encode(stored)) == stored
+
+
+@pytest.mark.parametrize("example", STORED["partials"], ids=lambda example: example["name"])
+def test_earlier_stored_forms_decode_to_the_same_partial(example: dict[str, str]) -> None:
+    assert repr(decode(bytes.fromhex(example["stored"])).minimum) == example["minimum"]
+    restored = decode(bytes.fromhex(example["stored"]))
+    assert repr(restored.maximum) == example["maximum"]
+    assert (restored.rows, restored.nulls, restored.nans) == tuple(example["counts"])
+    assert f"{restored.sketch.estimate():.6f}" == example["estimate"]
+
+
+@given(PARTIALS, st.data())
+def test_an_altered_stored_form_is_refused(partial: ColumnPartial, data: st.DataObject) -> None:
+    stored = bytearray(encode(partial))
+    position = data.draw(st.integers(0, len(stored) - 1))
+    stored[position] ^= data.draw(st.integers(1, 255))
+    with pytest.raises(ValueError, match="a stored partial"):
+        decode(bytes(stored))
+
+
+@given(PARTIALS, st.data())
+def test_a_truncated_or_longer_stored_form_is_refused(
+    partial: ColumnPartial, data: st.DataObject
+) -> None:
+    stored = encode(partial)
+    with pytest.raises(ValueError):
+        decode(stored[: data.draw(st.integers(0, len(stored) - 1))])
+    with pytest.raises(ValueError):
+        decode(stored + data.draw(st.binary(min_size=1, max_size=5)))
+
+
+def sealed(body: bytes) -> bytes:
+    return body + struct.pack("<I", zlib.crc32(body))
+
+
+@given(PARTIALS, st.data())
+def test_a_forged_checksum_crashes_nothing(partial: ColumnPartial, data: st.DataObject) -> None:
+    body = bytearray(encode(partial)[:-4])
+    for _ in range(data.draw(st.integers(1, 4))):
+        body[data.draw(st.integers(0, len(body) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        decoded = decode(sealed(bytes(body)))
+    except ValueError:
+        return
+    assert repr(decode(encode(decoded))) == repr(decoded)
+
+
+@given(st.binary(max_size=200))
+def test_arbitrary_bytes_are_refused(stored: bytes) -> None:
+    with pytest.raises(ValueError):
+        decode(stored)
+    with pytest.raises(ValueError):
+        decode(sealed(b"\1" + stored[:40]))
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum"),
+    [(1, 0), (1, 2.0), (b"a", 1), (math.nan, math.nan), (0.0, math.nan), (None, 1), (1, None)],
+)
+def test_impossible_bounds_are_refused(minimum: Bound | None, maximum: Bound | None) -> None:
+    stored = encode(replace(EMPTY_PARTIAL, rows=1, minimum=minimum, maximum=maximum))
+    with pytest.raises(ValueError, match="has bounds"):
+        decode(stored)
+
+
+def test_more_nulls_than_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="2 nulls and 1 NaN in 2 rows"):
+        decode(encode(replace(EMPTY_PARTIAL, rows=2, nulls=2, nans=1)))
+
+
+def test_a_later_form_is_refused() -> None:
+    body = b"\3" + encode(EMPTY_PARTIAL)[1:-4]
+    with pytest.raises(ValueError, match="form 3"):
+        decode(sealed(body))

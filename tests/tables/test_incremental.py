@@ -1,0 +1,487 @@
+"""Each kind of change: its plan, its reads, and the result, which equals a full refresh."""
+
+from __future__ import annotations
+
+import lance
+import pyarrow as pa
+import pytest
+
+from lancestat.report.health import lacking
+from lancestat.runs.actions import STATE_LACKS, Reason, Skip, TableAction
+from lancestat.spec.model import (
+    ColumnPattern,
+    ColumnRule,
+    ColumnSelection,
+    Policy,
+    Publish,
+    StaleBounds,
+)
+from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.state.memory import MemoryState
+from lancestat.tables.table_status import table_status
+from tests.runs.world import World, orders
+
+
+def settle(world: World) -> None:
+    """Run, and clear the log of reads."""
+    assert world.run().status == "success"
+    world.reads.clear()
+
+
+def check_converged(world: World) -> None:
+    """Check that a run leaves nothing to do, and publishes the statistics of a full refresh."""
+    assert world.run().status == "success"
+    assert isinstance(world.action(), Skip)
+    published = world.published()
+    assert published["lance.stats.numRows"] == str(world.dataset.count_rows())
+    version = world.dataset.version
+    assert world.dataset.config()["lance.stats.computedAtVersion"] == str(version)
+    reads = list(world.reads)
+    world.run(full_refresh=True)
+    assert world.published() == published
+    assert world.dataset.version == version, "a full refresh that finds the same commits nothing"
+    world.reads[:] = reads
+
+
+def columns_read(world: World) -> set[str]:
+    return set().union(*(columns for _, _, columns in world.reads))
+
+
+def fragments_read(world: World) -> int:
+    return len({fragment for _, fragment, _ in world.reads})
+
+
+def test_first_run_analyzes_everything(world: World) -> None:
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.verb == "analyze"
+    assert action.reasons == (Reason.NEW,)
+    check_converged(world)
+    assert fragments_read(world) == 4
+
+
+def test_second_run_does_nothing(world: World) -> None:
+    settle(world)
+    version = world.dataset.version
+    assert world.action().reasons == (Reason.UNCHANGED,)
+    world.run()
+    assert world.dataset.version == version
+    assert not world.reads
+
+
+def test_append_reads_the_new_fragment(world: World) -> None:
+    settle(world)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.verb == "refresh"
+    assert action.reasons == (Reason.ROWS_APPENDED,)
+    assert action.figures.rows_scanned == 10
+    check_converged(world)
+    assert fragments_read(world) == 1
+
+
+def test_delete_reads_the_fragment_that_lost_rows(world: World) -> None:
+    settle(world)
+    world.dataset.delete("o_id = 30")
+    assert world.action().reasons == (Reason.ROWS_DELETED,)
+    check_converged(world)
+    assert fragments_read(world) == 1
+
+
+def test_delete_of_a_whole_fragment_reads_nothing(world: World) -> None:
+    settle(world)
+    world.dataset.delete("o_id < 25")
+    assert world.action().reasons == (Reason.ROWS_DELETED,)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_update_reads_old_and_new_fragment(world: World) -> None:
+    settle(world)
+    world.dataset.update({"o_status": "'late'"}, where="o_id = 3")
+    assert world.action().reasons == (Reason.ROWS_CHANGED,)
+    check_converged(world)
+    assert fragments_read(world) == 2
+
+
+def test_merge_insert_reads_the_touched_fragments(world: World) -> None:
+    settle(world)
+    merge = world.dataset.merge_insert("o_id").when_matched_update_all()
+    merge.when_not_matched_insert_all().execute(orders(99, 3))
+    assert world.action().reasons == (Reason.ROWS_CHANGED,)
+    check_converged(world)
+    assert fragments_read(world) == 2
+
+
+def test_only_the_added_column_is_read(world: World) -> None:
+    settle(world)
+    world.dataset.add_columns({"o_double": "o_id * 2"})
+    assert world.action().reasons == (Reason.COLUMNS_ADDED, Reason.SCHEMA_CHANGED)
+    check_converged(world)
+    assert columns_read(world) == {"o_double"}
+
+
+def test_only_the_added_null_column_is_read(world: World) -> None:
+    settle(world)
+    world.dataset.add_columns([pa.field("o_note", pa.string())])
+    check_converged(world)
+    assert columns_read(world) == {"o_note"}
+    assert world.published()["lance.stats.column.o_note.nullCount"] == "100"
+
+
+def test_dropped_column_reads_nothing_and_leaves_no_orphan(world: World) -> None:
+    settle(world)
+    world.dataset.drop_columns(["o_total"])
+    assert world.action().reasons == (Reason.COLUMNS_REMOVED, Reason.SCHEMA_CHANGED)
+    check_converged(world)
+    assert not world.reads
+    assert not [key for key in world.published() if ".o_total." in key]
+
+
+def test_altered_type_reads_that_column(world: World) -> None:
+    settle(world)
+    world.dataset.alter_columns({"path": "o_id", "data_type": pa.int32()})
+    assert world.action().reasons == (Reason.SCHEMA_CHANGED,)
+    check_converged(world)
+    assert columns_read(world) == {"o_id"}
+
+
+def test_renamed_column_reads_nothing(world: World) -> None:
+    settle(world)
+    world.dataset.alter_columns({"path": "o_id", "name": "o_key"})
+    check_converged(world)
+    assert not world.reads
+    assert world.published()["lance.stats.column.o_key.max"] == "99"
+
+
+def test_columns_that_swap_names_swap_statistics(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """The schema hash is the same before and after, and so is the set of field ids."""
+    path = tmp_path_factory.mktemp("swap") / "pairs.lance"
+    pairs = pa.table({"a": pa.array([1, 2], pa.int64()), "b": pa.array([30, 40], pa.int64())})
+    lance.write_dataset(pairs, str(path))
+    world = World(path)
+    settle(world)
+    swap_names(world.dataset)
+    assert world.dataset.to_table().to_pydict() == {"a": [30, 40], "b": [1, 2]}
+    check_converged(world)
+    assert not world.reads
+    assert world.published()["lance.stats.column.a.max"] == "40"
+
+
+def swap_names(dataset: lance.LanceDataset) -> None:
+    """Rename a to b and b to a, and put them in the old order of names."""
+    for old, new in (("a", "tmp"), ("b", "a"), ("tmp", "b")):
+        dataset.alter_columns({"path": old, "name": new})
+    make, (metadata, *fields) = dataset.lance_schema.__reduce__()
+    swapped = lance.LanceOperation.Project(make(metadata, *reversed(fields)))
+    lance.LanceDataset.commit(dataset.uri, swapped, read_version=dataset.version)
+
+
+def test_overwrite_reads_everything(world: World) -> None:
+    settle(world)
+    lance.write_dataset(orders(500, 50), str(world.path), mode="overwrite", max_rows_per_file=25)
+    assert world.action().reasons == (Reason.ROWS_CHANGED,)
+    check_converged(world)
+    assert fragments_read(world) == 2
+
+
+def test_restore_reads_nothing(world: World) -> None:
+    settle(world)
+    before = world.dataset.version
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    settle(world)
+    lance.dataset(str(world.path), version=before).restore()
+    assert world.action().verb == "restamp", "what is restored with the rows is true of them"
+    check_converged(world)
+    assert not world.reads
+    assert world.published()["lance.stats.numRows"] == "100"
+
+
+def test_compaction_is_restamped_and_carried_over(world: World) -> None:
+    settle(world)
+    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.verb == "restamp"
+    assert action.reasons == (Reason.FRAGMENTS_REWRITTEN,)
+    settle(world)
+    assert isinstance(world.action(), Skip)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    check_converged(world)
+    assert fragments_read(world) == 1, "the compacted fragment is known from its parts"
+
+
+def test_compaction_that_materializes_deletions_is_carried_over(world: World) -> None:
+    world.dataset.delete("o_id % 5 = 0")
+    settle(world)
+    world.dataset.optimize.compact_files(target_rows_per_fragment=40)
+    assert world.action().reasons == (Reason.FRAGMENTS_REWRITTEN,)
+    settle(world)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    check_converged(world)
+    assert fragments_read(world) == 1
+
+
+def test_compaction_of_an_indexed_table_is_carried_over(world: World) -> None:
+    world.dataset.create_scalar_index("o_id", "BTREE")
+    settle(world)
+    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
+    assert world.action().reasons == (Reason.FRAGMENTS_REWRITTEN,)
+    settle(world)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    check_converged(world)
+    assert fragments_read(world) == 1
+
+
+def test_append_and_compaction_between_runs(world: World) -> None:
+    settle(world)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
+    assert world.action().reasons == (Reason.ROWS_APPENDED, Reason.FRAGMENTS_REWRITTEN)
+    check_converged(world)
+
+
+@pytest.mark.parametrize("change", ["index", "config", "metadata"])
+def test_commits_that_keep_rows_are_restamped(world: World, change: str) -> None:
+    settle(world)
+    before = world.published()
+    match change:
+        case "index":
+            world.dataset.create_scalar_index("o_id", "BTREE")
+        case "config":
+            world.dataset.update_config({"owner": "shop"})
+        case _:
+            world.dataset.update_schema_metadata({"a": "b"})
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.verb == "restamp"
+    assert action.reasons == (Reason.VERSION_MOVED,)
+    check_converged(world)
+    assert not world.reads
+    assert world.published() == before
+
+
+def test_a_restamp_needs_no_state(world: World) -> None:
+    settle(world)
+    world.state = MemoryState()
+    world.dataset.create_scalar_index("o_id", "BTREE")
+    assert world.action().verb == "restamp"
+    world.run()
+    assert not world.reads
+    assert isinstance(world.action(), Skip)
+
+
+def test_a_lost_state_only_costs_time(world: World) -> None:
+    settle(world)
+    world.state = MemoryState()
+    assert isinstance(world.action(), Skip)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    assert world.action().verb == "analyze"
+    check_converged(world)
+    assert fragments_read(world) == 5
+
+
+@pytest.mark.parametrize("is_restamped", [False, True])
+def test_what_only_a_lost_state_had_is_missed_until_a_full_refresh(
+    world: World, is_restamped: bool
+) -> None:
+    settle(world)
+    assert is_complete(world)
+    world.state = MemoryState()
+    if is_restamped:
+        world.dataset.create_scalar_index("o_id", "BTREE")
+        assert STATE_LACKS in world.action().notes
+    for _ in range(2):
+        world.run()
+        action = world.action()
+        assert isinstance(action, Skip)
+        assert STATE_LACKS in action.notes
+        assert not is_complete(world)
+    world.run(full_refresh=True)
+    assert is_complete(world)
+    assert isinstance(world.action(), Skip)
+    assert not world.action().notes
+
+
+def is_complete(world: World) -> bool:
+    """Whether bounds of strings are known, and no note says that something is missing."""
+    assessment, _ = world.observer.assess(world.table)
+    status = table_status(assessment, world.clock())
+    notes = [*status.skipped, *(problem.sentence for problem in lacking(status))]
+    return status.columns["o_status"].minimum is not None and not notes
+
+
+def test_statistics_without_strings_need_no_bounds_in_the_state(world: World) -> None:
+    world.columns = only("o_id")
+    settle(world)
+    assert world.action().notes == ()
+
+
+def test_fewer_columns_read_nothing(world: World) -> None:
+    settle(world)
+    world.columns = only("o_id")
+    assert world.action().reasons == (Reason.COLUMNS_REMOVED,)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_more_columns_read_only_those(world: World) -> None:
+    world.columns = only("o_id")
+    settle(world)
+    world.columns = only("o_id", "o_total")
+    assert world.action().reasons == (Reason.COLUMNS_ADDED,)
+    check_converged(world)
+    assert columns_read(world) == {"o_total"}
+
+
+def only(*names: str) -> ColumnSelection:
+    rule = ColumnRule(tuple(ColumnPattern(name) for name in names))
+    return ColumnSelection(all=False, rules=(rule,))
+
+
+def test_altered_publication_is_written_again(world: World) -> None:
+    settle(world)
+    world.dataset.update_config({"lance.stats.column.o_id.max": "7"})
+    assert Reason.PUBLISH_ALTERED in world.action().reasons
+    check_converged(world)
+    assert not world.reads
+    assert world.published()["lance.stats.column.o_id.max"] == "99"
+
+
+def test_removed_publication_is_written_again(world: World) -> None:
+    settle(world)
+    keys = [key for key in world.dataset.config() if key.startswith("lance.stats.")]
+    world.dataset.delete_config_keys(keys)
+    assert world.action().reasons == (Reason.PUBLISH_MISSING,)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_malformed_publication_is_written_again(world: World) -> None:
+    settle(world)
+    world.dataset.update_config({"lance.stats.computedAtVersion": "soon"})
+    assert world.action().reasons == (Reason.PUBLISH_ALTERED,)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_entries_of_others_under_the_prefix_are_named_before_they_go(world: World) -> None:
+    for known in (False, True):
+        world.dataset.update_config({"lance.stats.note": "n", "user.note": "n"})
+        action = world.action()
+        assert action.reasons == ((Reason.PUBLISH_ALTERED,) if known else (Reason.NEW,))
+        [note] = action.notes
+        assert note == "publishing removes 1 entry that is not lancestat's: lance.stats.note"
+        check_converged(world)
+        assert "lance.stats.note" not in world.dataset.config()
+        assert world.dataset.config()["user.note"] == "n"
+        assert not world.action().notes
+
+
+def test_entries_of_others_stay_where_nothing_is_published(world: World) -> None:
+    world.publish = Publish.NONE
+    settle(world)
+    world.dataset.update_config({"lance.stats.note": "n"})
+    world.run()
+    assert not world.action().notes
+    world.publish = Publish.MANIFEST
+    assert world.action().reasons == (Reason.SPEC_CHANGED,)
+
+
+def test_publish_none_commits_nothing(world: World) -> None:
+    world.publish = Publish.NONE
+    settle(world)
+    assert world.dataset.version == 1
+    assert world.action().reasons == (Reason.UNCHANGED,)
+    world.dataset.create_scalar_index("o_id", "BTREE")
+    assert world.action().verb == "restamp"
+    settle(world)
+    assert world.action().reasons == (Reason.UNCHANGED,)
+    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.ROWS_APPENDED,)
+    world.run()
+    assert fragments_read(world) == 1
+    assert not world.published()
+
+
+def test_publish_none_then_manifest_publishes_without_reading(world: World) -> None:
+    world.publish = Publish.NONE
+    settle(world)
+    world.publish = Publish.MANIFEST
+    assert world.action().reasons == (Reason.SPEC_CHANGED,)
+    check_converged(world)
+    assert not world.reads
+
+
+def test_publish_none_notices_a_recreated_dataset(world: World) -> None:
+    world.publish = Publish.NONE
+    settle(world)
+    lance.LanceDataset.drop(str(world.path), {})
+    lance.write_dataset(orders(7, 40), str(world.path))
+    assert world.action().verb == "refresh"
+    world.run()
+    assert fragments_read(world) == 1
+
+
+def test_full_refresh_reads_all(world: World) -> None:
+    settle(world)
+    assert world.action(full_refresh=True).reasons == (Reason.FULL_REFRESH,)
+    world.run(full_refresh=True)
+    assert fragments_read(world) == 4
+
+
+def test_when_stale_waits_until_the_policy_refuses(world: World) -> None:
+    bounds = StaleBounds(max_versions=1, max_changed_rows=0.5)
+    world.policy = Policy(allow_stale=bounds, refresh=RefreshWhen.WHEN_STALE)
+    settle(world)
+    lance.write_dataset(orders(100, 1), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+    lance.write_dataset(orders(101, 1), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.ROWS_APPENDED,)
+
+
+def test_when_stale_counts_changed_rows(world: World) -> None:
+    bounds = StaleBounds(max_changed_rows=0.05)
+    world.policy = Policy(allow_stale=bounds, refresh=RefreshWhen.WHEN_STALE)
+    settle(world)
+    lance.write_dataset(orders(100, 4), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+    lance.write_dataset(orders(104, 4), str(world.path), mode="append")
+    assert world.action().reasons == (Reason.ROWS_APPENDED,)
+
+
+def test_when_stale_looks_at_age(world: World) -> None:
+    from datetime import timedelta
+
+    bounds = StaleBounds(max_age=timedelta(hours=24))
+    world.policy = Policy(allow_stale=bounds, refresh=RefreshWhen.WHEN_STALE)
+    settle(world)
+    lance.write_dataset(orders(100, 1), str(world.path), mode="append")
+    world.clock.advance(hours=23)
+    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
+    world.clock.advance(hours=2)
+    assert world.action().verb == "refresh"
+
+
+def test_an_emptied_table_is_published(world: World) -> None:
+    settle(world)
+    world.dataset.truncate_table()
+    check_converged(world)
+    assert world.published()["lance.stats.numRows"] == "0"
+    assert "lance.stats.column.o_id.max" not in world.published()
+
+
+def test_columns_that_cannot_be_read_or_stored_are_skipped_with_a_reason(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    path = tmp_path_factory.mktemp("names") / "t.lance"
+    names = ["id", "a`b", "list"]
+    arrays = [pa.array([1, 2]), pa.array([3, 4]), pa.array([[1], [2]])]
+    lance.write_dataset(pa.table(dict(zip(names, arrays, strict=True))), str(path))
+    world = World(path)
+    assert [note.split(" skipped")[0] for note in world.action().notes] == [
+        "column 'a`b'",
+        "column 'list'",
+    ]
+    check_converged(world)
