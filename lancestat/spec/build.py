@@ -391,6 +391,7 @@ class Builder:
 # The types of values among which a shape of `Either` is chosen.
 _JSON_TYPES: Mapping[type, type | tuple[type, ...]] = {
     Text: str,
+    Duration: str,
     Number: (int, float),
     Flag: bool,
     Listed: list,

@@ -285,7 +285,7 @@ def test_nodes_are_in_the_order_of_files_and_places(load: Load) -> None:
 
 
 def test_overlapping_folders_are_read_once(load: Load) -> None:
-    project = PROJECT + "spec-paths: [specs, specs/sub, .]\n"
+    project = PROJECT + "spec_paths: [specs, specs/sub, .]\n"
     spec = load({"specs/sub/a.yml": "tables: [{name: a, uri: a}]"}, project=project)
     assert [node.name for node in spec.nodes] == ["a"]
 
@@ -293,14 +293,14 @@ def test_overlapping_folders_are_read_once(load: Load) -> None:
 def test_targets_are_chosen_by_argument_then_default(load: Load, tmp_path: Path) -> None:
     project = """\
 name: shop
-default-target: dev
+default_target: dev
 targets:
   dev: {}
   prod:
     spark: {master: "yarn", conf: {a: true, b: 2, c: 1.10, d: x, e: "{{ target.name }}"}}
     state: s3://b/state
     scratch: scratch
-    storage-options: {aws_secret_access_key: "{{ env_var('SECRET') }}", allow_http: false}
+    storage_options: {aws_secret_access_key: "{{ env_var('SECRET') }}", allow_http: false}
 """
     dev = load(project=project).target
     root = tmp_path.resolve()
@@ -321,7 +321,7 @@ def test_the_only_target_needs_no_default(load: Load) -> None:
 def test_the_default_target_may_come_from_the_environment(load: Load) -> None:
     project = """\
 name: x
-default-target: "{{ env_var('TARGET', 'a') }}"
+default_target: "{{ env_var('TARGET', 'a') }}"
 targets: {a: {}, b: {}}
 """
     assert load(project=project).target.name == "a"
@@ -375,7 +375,7 @@ def test_a_variable_may_depend_on_the_target(load: Load) -> None:
 name: x
 vars: {w: "/data/{{ target.name }}"}
 targets: {a: {}, b: {}}
-default-target: a
+default_target: a
 """
     text = "tables: [{name: t, uri: \"{{ var('w') }}\"}]"
     assert load(text, project=project, target="b").tables[0].uri == "/data/b"
@@ -434,7 +434,7 @@ name: x
 vars: {secret: "{{ env_var('SECRET') }}"}
 targets:
   dev:
-    storage-options: {key: [s3cr3t]}
+    storage_options: {key: [s3cr3t]}
     spark: {conf: {a: {b: s3cr3t}}}
     state: ""
 """
@@ -461,11 +461,21 @@ targets:
     ],
 )
 def test_a_size_may_have_a_space_before_its_unit(load: Load, written: str, size: int) -> None:
-    spec = load("", project=PROJECT.replace("dev: {}", f"dev: {{spark: {{min-bytes: {written}}}}}"))
+    spec = load("", project=PROJECT.replace("dev: {}", f"dev: {{spark: {{min_bytes: {written}}}}}"))
     assert spec.target.spark_min_bytes == size
 
 
 @pytest.mark.parametrize("written", ["16  MB", "' 16MB'", "16 MiB", "MB", "16 mb"])
 def test_other_sizes_are_refused(load: Load, written: str) -> None:
     with pytest.raises(InvalidProject, match="a size such as 500kB, 16 MB or 2GB"):
-        load("", project=PROJECT.replace("dev: {}", f"dev: {{spark: {{min-bytes: {written}}}}}"))
+        load("", project=PROJECT.replace("dev: {}", f"dev: {{spark: {{min_bytes: {written}}}}}"))
+
+
+@pytest.mark.parametrize(("written", "keep"), [("3", 3), ("7d", timedelta(days=7))])
+def test_a_result_keeps_versions_by_number_or_age(written: str, keep: object, load: Load) -> None:
+    side = "{table: t, vector: v}"
+    spec = load(
+        f"tables: [{{name: t, uri: t}}]\nknn_joins: [{{name: j, left: {side}, right: {side}, k: 1, "
+        f"output: {{lance: o, keep: {written}}}}}]"
+    )
+    assert [join.keep for join in spec.joins] == [keep]
