@@ -72,9 +72,9 @@ def main() -> None:
 def analyzed_project(folder: Path) -> lancestat.Project:
     """A project of the one table, which a run has analyzed."""
     (folder / "specs").mkdir()
-    spark = '{master: "local[2]", min-bytes: 100GB}'
+    spark = '{master: "local[2]", min_bytes: 100GB}'
     (folder / "lancestat_project.yml").write_text(
-        f"name: tpch\ndefault-target: dev\ntargets: {{dev: {{state: state, spark: {spark}}}}}\n"
+        f"name: tpch\ndefault_target: dev\ntargets: {{dev: {{state: state, spark: {spark}}}}}\n"
     )
     (folder / "specs" / "tables.yml").write_text(
         "tables: [{name: lineitem, uri: lineitem.lance}]\n"

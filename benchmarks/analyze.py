@@ -45,7 +45,7 @@ FRAGMENTS = 16
 WARM_UPS = 2
 PROJECT = """
 name: benchmark
-default-target: dev
+default_target: dev
 targets: {dev: {state: .lancestat/state}}
 """
 TABLE = "tables: [{name: lineitem, uri: lineitem.lance}]"

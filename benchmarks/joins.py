@@ -51,7 +51,7 @@ FRAGMENTS = {
 JOINS = (2, 3, 5, 7, 8, 9, 10, 11, 18, 20, 21)
 PROJECT = """
 name: joins
-default-target: dev
+default_target: dev
 targets:
   dev:
     state: .lancestat/state

@@ -57,7 +57,7 @@ def write_project(folder: Path, tables: int) -> None:
 
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(
-        "name: many\nvars: {warehouse: ./warehouse}\ndefault-target: dev\n"
+        "name: many\nvars: {warehouse: ./warehouse}\ndefault_target: dev\n"
         "targets: {dev: {state: .lancestat/state}}\n"
     )
     names = [f"table_{number:04}" for number in range(tables)]

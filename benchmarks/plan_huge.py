@@ -200,7 +200,7 @@ def real(folder: Path, tiny: bool) -> Iterator[tuple[str, float]]:
     """`lancestat plan` over a table whose manifest and state are real."""
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(
-        "name: huge\ndefault-target: dev\ntargets: {dev: {state: .lancestat/state}}\n"
+        "name: huge\ndefault_target: dev\ntargets: {dev: {state: .lancestat/state}}\n"
     )
     (folder / "specs" / "huge.yml").write_text("tables: [{name: huge, uri: ./huge.lance}]\n")
     for case, expected in (

@@ -28,7 +28,7 @@ from lancestat.spark.installation import find_java
 
 PROJECT = """
 name: benchmark
-default-target: dev
+default_target: dev
 targets: {{dev: {{state: state, spark: {{master: "local[{cores}]"}}}}}}
 """
 APPENDED_ROWS = 600

@@ -43,8 +43,8 @@ ENVIRONMENT = {**ORDINARY, **SECRET}
 
 PROJECT = """\
 name: shop
-default-target: dev
-spec-paths: ["{{ env_var('C_SPECS') }}"]
+default_target: dev
+spec_paths: ["{{ env_var('C_SPECS') }}"]
 vars:
   lake: "{{ env_var('C_LAKE') }}"
   deep: {down: ["{{ env_var('C_NESTED') }}"]}
@@ -55,11 +55,11 @@ targets:
     scratch: "{{ env_var('C_SCRATCH') }}"
     spark:
       master: "{{ env_var('C_MASTER') }}"
-      min-bytes: 0
+      min_bytes: 0
       conf:
         spark.app.note: "{{ env_var('C_CONF') }}"
         spark.hadoop.token: "{{ env_var('C_TOKEN') }}"
-    storage-options:
+    storage_options:
       aws_secret_access_key: "{{ env_var('C_API_KEY') }}"
       aws_region: "{{ env_var('C_REGION') }}"
 """

@@ -17,7 +17,7 @@ from lancestat.errors import LancestatError
 
 SECRET = "qzpasswordvalue"
 FILES = {
-    "lancestat_project.yml": "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n",
+    "lancestat_project.yml": "name: shop\ndefault_target: dev\ntargets: {dev: {state: state}}\n",
     "specs/shop.yml": """\
 tables:
   - {name: orders, uri: "lake/{{ env_var('L_DB_PASSWORD') }}/orders.lance"}

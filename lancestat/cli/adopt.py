@@ -28,7 +28,7 @@ _MOST_LISTED = 50
 _PROJECT = """\
 # yaml-language-server: $schema=schemas/lancestat_project.schema.json
 name: {name}
-default-target: dev
+default_target: dev
 targets:
   dev:
     spark: {{master: "local[*]"}}
@@ -36,7 +36,7 @@ targets:
     state: .lancestat/state
     # Lance takes the usual variables of object stores from the environment, such as AWS_REGION and
     # AWS_ACCESS_KEY_ID. Other options go here, and secrets never stand in this file:
-    # storage-options:
+    # storage_options:
     #   aws_endpoint: "{{{{ env_var('AWS_ENDPOINT') }}}}"
 {catalogs}"""
 

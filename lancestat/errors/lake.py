@@ -20,7 +20,7 @@ class AccessDenied(LakeError):
 
     code = "LS202"
     remedy = (
-        "Check the target's `storage-options`, the credentials in the environment, and the "
+        "Check the target's `storage_options`, the credentials in the environment, and the "
         "permissions on the files or the bucket."
     )
 
@@ -49,7 +49,7 @@ class StoreUnreachable(LakeError):
     """The object store that holds a dataset does not answer."""
 
     code = "LS205"
-    remedy = "Check the endpoint in the target's `storage-options` and the network, and run again."
+    remedy = "Check the endpoint in the target's `storage_options` and the network, and run again."
 
 
 class VersionMissing(LakeError):
@@ -66,7 +66,7 @@ class DatasetMisconfigured(LakeError):
     """A dataset cannot be opened with the declared URI and storage options."""
 
     code = "LS207"
-    remedy = "Check the scheme of the `uri` and the target's `storage-options`."
+    remedy = "Check the scheme of the `uri` and the target's `storage_options`."
 
 
 class UnknownTag(LakeError):

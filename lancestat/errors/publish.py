@@ -221,7 +221,7 @@ class ForeignState(UsageError):
     code = "LS669"
     remedy = (
         "Select without `state:`, or compare sides whose targets have the same `state` and "
-        "`storage-options`."
+        "`storage_options`."
     )
 
 

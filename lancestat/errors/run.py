@@ -327,7 +327,7 @@ class ScratchUnusable(RunError):
     """The scratch folder of KNN joins cannot be created, listed or written to."""
 
     code = "LS583"
-    remedy = "Check the target's `scratch`, its `storage-options` and the permissions there."
+    remedy = "Check the target's `scratch`, its `storage_options` and the permissions there."
 
 
 class PartitionsLost(RunError):

@@ -40,7 +40,7 @@ class UnreadableFile(SpecError):
 
     code = "LS101"
     remedy = (
-        "Check that `lancestat_project.yml` and the folders in `spec-paths` exist and are "
+        "Check that `lancestat_project.yml` and the folders in `spec_paths` exist and are "
         "readable, that they contain regular UTF-8 files, and that no link leads out of the "
         "project."
     )

@@ -9,7 +9,7 @@ class StateUnreachable(StateError):
     """The target's state cannot be read or written."""
 
     code = "LS301"
-    remedy = "Check the target's `state`, its `storage-options` and the permissions there."
+    remedy = "Check the target's `state`, its `storage_options` and the permissions there."
 
 
 class StateContended(StateError):

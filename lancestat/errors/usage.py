@@ -42,7 +42,7 @@ class UnknownTable(UsageError):
 class UnknownTarget(UsageError):
     """The requested target is not declared.
 
-    If the YAML's own `default-target` is not declared, the error is LS110.
+    If the YAML's own `default_target` is not declared, the error is LS110.
     """
 
     code = "LS405"

@@ -222,7 +222,7 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
     DatasetMissing: ("there is no Lance dataset at {uri}", None),
     AccessDenied: (
         "no permission to read {uri}",
-        "check the target's storage-options, or the credentials in the environment",
+        "check the target's storage_options, or the credentials in the environment",
     ),
     UnsupportedDataset: (
         "{uri} needs a newer Lance than the one installed here",
@@ -242,11 +242,11 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
     ),
     StoreUnreachable: (
         "the store of {uri} does not answer",
-        "check the endpoint in the target's storage-options, and the network",
+        "check the endpoint in the target's storage_options, and the network",
     ),
     DatasetMisconfigured: (
         "{uri} cannot be opened as it is declared",
-        "check the table's uri and the target's storage-options",
+        "check the table's uri and the target's storage_options",
     ),
     VersionMissing: (
         "{uri} has no version {version}",

@@ -231,21 +231,21 @@ def _show(view: ShowView, page: Page) -> Payload:
         "version": status.version,
         "verdict": "use" if status.use else "refuse",
         "reason": status.reason,
-        "numRows": status.rows,
-        "sizeInBytes": status.size_bytes,
-        "computedAt": _instant(status.computed_at),
+        "num_rows": status.rows,
+        "size_in_bytes": status.size_bytes,
+        "computed_at": _instant(status.computed_at),
         "columns": {
             name: {
                 **column.to_json(),
                 "published": name not in status.kept,
-                "fragmentsCovered": covered.get(name),
+                "fragments_covered": covered.get(name),
             }
             for name, column in status.columns.items()
         },
-        "missingColumns": list(status.missing),
+        "missing_columns": list(status.missing),
         "fragments": status.fragments,
-        "versionsBehind": status.versions_behind,
-        "changedRows": status.changed_rows,
+        "versions_behind": status.versions_behind,
+        "changed_rows": status.changed_rows,
         "policy": status.policy,
     }
 

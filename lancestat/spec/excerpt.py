@@ -33,7 +33,7 @@ def excerpts(
     """Yield two lines for each error: those of its place and a caret, indented by six.
 
     None where the error has no place in a file, or where the line may hold a secret: below
-    settings such as `storage-options` nothing is shown, nor a line that is redacted in any part.
+    settings such as `storage_options` nothing is shown, nor a line that is redacted in any part.
     """
     known: dict[str, list[str | None]] = {}
     for error in errors:
@@ -113,7 +113,7 @@ def _secret_column(line: str) -> int | None:
 @lru_cache(maxsize=1000)
 def _may_be_secret(key: str) -> bool:
     # Misspelled, it hides what is below it all the same.
-    spelled = key.replace("_", "-").lower()
+    spelled = key.replace("-", "_").lower()
     near = difflib.get_close_matches(spelled, [*_HIDDEN_KEYS, *_HIDDEN_WORDS], 1, 0.75)
     return bool(near) or is_secret_name(key)
 

@@ -260,7 +260,7 @@ def spec_files(
                 UnreadableFile(
                     f"spec path '{visible_path}' is not a folder",
                     location=folder.location,
-                    hint=f"create it in {root}, or change 'spec-paths'",
+                    hint=f"create it in {root}, or change 'spec_paths'",
                 )
             )
             continue

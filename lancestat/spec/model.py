@@ -134,7 +134,7 @@ class Target:
         "If less than this of a table is to be read, the master is local and no session is "
         "running, the table is analyzed in lancestat's own process. 0: always on Spark.",
         "spark",
-        "min-bytes",
+        "min_bytes",
         default=16_000_000,
         kw_only=True,
     )
@@ -159,7 +159,6 @@ class Target:
         replace(SETTINGS, title="a mapping of storage options"),
         "Options for object stores, as Lance names them (aws_region, aws_endpoint, ...). Take "
         "secrets from {{ env_var('X') }}.",
-        "storage-options",
         default_factory=dict,
         repr=False,
         kw_only=True,
@@ -211,7 +210,6 @@ class ProjectFile:
         ),
         "Folders whose .yml and .yaml files, at any depth, declare tables, column sets, "
         "policies and KNN joins. Relative to the project's folder.",
-        "spec-paths",
         default=("specs",),
     )
     vars: Mapping[str, object] = key(
@@ -223,7 +221,6 @@ class ProjectFile:
     default_target: str | None = key(
         Text(title="the name of a target", limits={"minLength": 1}),
         "The target to use without --target. It is not needed if there is only one.",
-        "default-target",
         default=None,
     )
     targets: Mapping[str, Target] = key(

@@ -50,7 +50,7 @@ def outline(root: Path) -> Outline:
     """
     files = Folder(root)
     project = _read(files, PROJECT_FILE)
-    folders = project.get("spec-paths", list(default_of(ProjectFile, "spec_paths")))
+    folders = project.get("spec_paths", list(default_of(ProjectFile, "spec_paths")))
     spec_folders = [SpecFolder(text, Location(PROJECT_FILE, 1, 1)) for text in _texts(folders)]
     ignored: list[LancestatError] = []
     nodes: dict[str, NodeOutline] = {}

@@ -134,7 +134,7 @@ def _settings(value: Mapping[str, Any]) -> Iterator[KnownValue]:
         spark = given.get("spark")
         conf = spark.get("conf") if isinstance(spark, dict) else None
         remote = spark.get("remote") if isinstance(spark, dict) else None
-        options = given.get("storage-options")
+        options = given.get("storage_options")
         catalogs = given.get("catalogs")
         for catalog in catalogs.values() if isinstance(catalogs, dict) else ():
             properties = catalog.get("properties") if isinstance(catalog, dict) else None
@@ -173,16 +173,16 @@ def _render(
     """
     value = dict(document.value) if isinstance(document.value, dict) else {}
     early = TemplateScope(arguments.environment)
-    if "default-target" in value:
-        value["default-target"] = rendering.render(
-            document, value["default-target"], ("default-target",), early
+    if "default_target" in value:
+        value["default_target"] = rendering.render(
+            document, value["default_target"], ("default_target",), early
         )
     target = None
-    origin = rendering.origins.get(("default-target",))
-    if arguments.target is not None or ("default-target",) not in rendering.failures:
+    origin = rendering.origins.get(("default_target",))
+    if arguments.target is not None or ("default_target",) not in rendering.failures:
         target = _target_name(document, value, arguments.target, origin, errors)
     scope = _scope(document, value, target, arguments, rendering)
-    for key in ("name", "description", "spec-paths"):
+    for key in ("name", "description", "spec_paths"):
         if key in value:
             value[key] = rendering.render(document, value[key], (key,), scope)
     targets = value.get("targets")
@@ -219,18 +219,18 @@ def _target_name(
             message, hint = _unknown_target(asked, known)
             raise UnknownTarget(message, hint=hint)
         return asked
-    default = value.get("default-target")
+    default = value.get("default_target")
     if isinstance(default, str) and known and default not in known:
-        location = document.at(("default-target",))
+        location = document.at(("default_target",))
         message, hint = _unknown_target(default, known, origin)
         errors.append(UnknownReference(message, location=location, hint=hint))
         return None
     if isinstance(default, str):
         return default if known else None
-    if len(known) > 1 and "default-target" not in value:
+    if len(known) > 1 and "default_target" not in value:
         location = document.key_at(("targets",))
         message = f"no target is chosen; valid targets: {', '.join(known)}"
-        hint = "add 'default-target', or give --target"
+        hint = "add 'default_target', or give --target"
         errors.append(MissingKey(message, location=location, hint=hint))
     return known[0] if len(known) == 1 else None
 
@@ -251,7 +251,7 @@ def _scope(
     rendering: Rendering,
 ) -> TemplateScope:
     # A target that could not be chosen is one error already, and not one per template.
-    origin = None if arguments.target else rendering.origins.get(("default-target",))
+    origin = None if arguments.target else rendering.origins.get(("default_target",))
     early = TemplateScope(arguments.environment, target=target or "", target_origin=origin)
     written = value.get("vars")
     if not isinstance(written, dict):
@@ -296,10 +296,10 @@ def _var_origins(
 def _folders(
     document: Document, value: dict[str, Any], rendering: Rendering
 ) -> tuple[SpecFolder, ...]:
-    texts = value.get("spec-paths", default_of(ProjectFile, "spec_paths"))
+    texts = value.get("spec_paths", default_of(ProjectFile, "spec_paths"))
     if not isinstance(texts, list | tuple):
         return ()
-    keyed = ((text, ("spec-paths", index)) for index, text in enumerate(texts))
+    keyed = ((text, ("spec_paths", index)) for index, text in enumerate(texts))
     return tuple(
         SpecFolder(text, document.at(path), rendering.origins.get(path))
         for text, path in keyed

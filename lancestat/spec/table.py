@@ -321,7 +321,6 @@ class Table:
     storage_options: Mapping[str, str] = key(
         SETTINGS,
         "Options for object stores, which override those of the target.",
-        "storage-options",
         role=CHECK,
         default_factory=dict,
         repr=False,

@@ -62,7 +62,7 @@ def unreachable(uri: str, error: BaseException, options: Mapping[str, str]) -> S
     """Return the error for a state that may well be sound but cannot be read or written now."""
     return StateUnreachable(
         f"the state at {canonical_uri(uri)} cannot be reached: {message_of(error, options)}",
-        hint="check the target's state, its storage-options and the permissions there",
+        hint="check the target's state, its storage_options and the permissions there",
     )
 
 

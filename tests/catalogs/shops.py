@@ -113,7 +113,7 @@ class Shop:
         lake = {"impl": self.impl, "properties": {**self.properties, **self.declared}}
         catalogs = {"catalogs": {"lake": lake}} if catalog else {}
         target = {"state": "state", **catalogs, **self.target}
-        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
         (self.folder / "lancestat_project.yml").write_text(json.dumps(project))
         lines = ["tables:", *(f"  - {json.dumps(table)}" for table in tables)]
         (self.folder / "specs" / "shop.yml").write_text("\n".join(lines) + "\n")

@@ -49,7 +49,7 @@ class StoreShop(Shop):
 
     @property
     def target(self) -> dict[str, object]:
-        return {"storage-options": self.options, **({"spark": self.spark} if self.spark else {})}
+        return {"storage_options": self.options, **({"spark": self.spark} if self.spark else {})}
 
 
 def owner_options(store: ObjectStore) -> dict[str, str]:
@@ -188,7 +188,7 @@ def test_keys_are_renewed_in_a_long_task(object_store: ObjectStore, tmp_path: Pa
             "spark.eventLog.compress": "false",
             "spark.eventLog.dir": str(tmp_path / "events"),
         }
-        shop.spark = {"master": "local[1]", "min-bytes": 0, "conf": events}
+        shop.spark = {"master": "local[1]", "min_bytes": 0, "conf": events}
         shop.declare(ORDERS)
         slow.plan = Plan("slow", 0, 1_000_000, delay_seconds=0.2)
         environment = {"PYTHONPATH": str(REPOSITORY), "HOME": os.environ["HOME"]}

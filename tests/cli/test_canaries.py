@@ -155,14 +155,14 @@ def files(folder: Path, *names: str) -> Iterator[Path]:
 
 # Each replaces a part of the project by a mistake that has a value of the environment in it.
 MISTAKES = (
-    ("default-target: dev", "default-target: \"{{ env_var('C_OWNER') }}\""),
+    ("default_target: dev", "default_target: \"{{ env_var('C_OWNER') }}\""),
     ("name: shop", "name: \"{{ env_var('C_OWNER') }}\""),
     ("name: shop", "name: \"x {{ env_var('C_TOKEN') }}\""),
     ("['C_SPECS') }}\"]".removeprefix("["), "'C_SPECS') }}\", \"{{ env_var('C_OWNER') }}\"]"),
-    ("spec-paths: [", "spec-paths: [\"/{{ env_var('C_URI_SECRET') }}\\0\", "),
+    ("spec_paths: [", "spec_paths: [\"/{{ env_var('C_URI_SECRET') }}\\0\", "),
     ("'C_STATE') }}/state", "'C_OWNER') }}\\n"),
-    ("min-bytes: 0", "min-bytes: \"{{ env_var('C_OWNER') }}\""),
-    ("    storage-options:", "    reader: \"{{ env_var('C_OWNER') }}\"\n    storage-options:"),
+    ("min_bytes: 0", "min_bytes: \"{{ env_var('C_OWNER') }}\""),
+    ("    storage_options:", "    reader: \"{{ env_var('C_OWNER') }}\"\n    storage_options:"),
     ("name: orders", "name: \"{{ env_var('C_OWNER') }}\""),
     ("name: orders", "name: \"{{ var('lake') }} {{ var('password') }}\""),
     ("name: keys", "name: \"{{ env_var('C_OWNER') }}\""),

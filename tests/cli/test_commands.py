@@ -335,7 +335,7 @@ def test_show_of_a_table_without_statistics(
     )
     golden("cli/show_absent.txt", lancestat("show", "orders").stdout)
     payload = json.loads(lancestat("show", "orders", "--output", "json").stdout)
-    assert (payload["verdict"], payload["reason"], payload["computedAt"]) == (
+    assert (payload["verdict"], payload["reason"], payload["computed_at"]) == (
         "refuse",
         "absent",
         None,

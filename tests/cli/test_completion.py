@@ -131,7 +131,7 @@ def test_an_unreadable_file_hides_no_other(
     assert complete("plan", "-s", "n") == ["near"]
 
 
-@pytest.mark.parametrize("content", ["", "name: [", "spec-paths: 3\n", "- a\n", "targets: 3\n"])
+@pytest.mark.parametrize("content", ["", "name: [", "spec_paths: 3\n", "- a\n", "targets: 3\n"])
 def test_a_broken_project_file_is_not_an_error(
     content: str, folder: Path, complete: Complete
 ) -> None:

@@ -26,7 +26,7 @@ from tests.cli.conftest import Lancestat
 PROJECT = """
 name: shop
 targets: {dev: {state: STATE}}
-default-target: dev
+default_target: dev
 """
 TABLES = """
 tables:

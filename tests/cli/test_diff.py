@@ -93,8 +93,8 @@ def test_nodes_are_selected_on_either_side(lancestat: Lancestat, project: Path) 
 
 def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
     header = (
-        "name: shop\nvars: {}\ndefault-target: dev\ntargets:\n  dev:\n"
-        "    storage-options: {aws_secret_access_key: hunter2hunter2}\n"
+        "name: shop\nvars: {}\ndefault_target: dev\ntargets:\n  dev:\n"
+        "    storage_options: {aws_secret_access_key: hunter2hunter2}\n"
         "    spark: {conf: {spark.hadoop.token: hunter3hunter3}}\n"
     )
     specs = (

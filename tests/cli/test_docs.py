@@ -12,7 +12,7 @@ from tests.cli.conftest import Lancestat
 
 PROJECT = """\
 name: shop
-default-target: dev
+default_target: dev
 targets: {dev: {state: .lancestat/state}}
 """
 SPECS = """\

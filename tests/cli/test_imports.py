@@ -88,7 +88,7 @@ def shop(tmp_path: Path) -> Path:
         lance.write_dataset(vectors(0, 5, name=name), str(tmp_path / f"{side}.lance"))
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n"
+        "name: shop\ndefault_target: dev\ntargets: {dev: {state: state}}\n"
     )
     (tmp_path / "specs" / "s.yml").write_text(
         "tables: [{name: l, uri: l.lance}]\n"

@@ -45,7 +45,7 @@ def test_a_new_project_can_be_planned_and_run_as_it_is(
     status = in_project("status")
     assert (status.exit_code, status.stdout.splitlines()[-1]) == (0, "2 ok.")
     shown = json.loads(in_project("show", "orders", "--output", "json").stdout)
-    assert (shown["verdict"], shown["numRows"]) == ("use", 1000)
+    assert (shown["verdict"], shown["num_rows"]) == ("use", 1000)
     pages = in_project("docs")
     assert pages.exit_code == 0, pages.output
 

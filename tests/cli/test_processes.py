@@ -21,12 +21,12 @@ import lancestat as package
 
 PROJECT = """
 name: shop
-default-target: dev
+default_target: dev
 targets:
   dev:
-    spark: {master: "local[1]", min-bytes: 0}
+    spark: {master: "local[1]", min_bytes: 0}
     state: state
-spec-paths: [specs]
+spec_paths: [specs]
 """
 TABLES = """
 tables:
@@ -94,7 +94,7 @@ def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
     assert (grown["reasons"], grown["rows_scanned"]) == (["rows_appended"], 100)
 
     project = shop / "lancestat_project.yml"
-    project.write_text(PROJECT.replace(", min-bytes: 0", ""))
+    project.write_text(PROJECT.replace(", min_bytes: 0", ""))
     second = lancestat(shop, "run", "--quiet")
     assert (second.returncode, second.stderr) == (0, "")
     assert second.stdout.endswith(
@@ -102,7 +102,7 @@ def test_stdout_is_only_payload_while_tables_change(shop: Path) -> None:
     )
 
     payload = json.loads(lancestat(shop, "show", "orders", "--output", "json").stdout)
-    assert (payload["verdict"], payload["reason"], payload["numRows"]) == ("use", "current", 1100)
+    assert (payload["verdict"], payload["reason"], payload["num_rows"]) == ("use", "current", 1100)
     assert payload["columns"]["o_id"]["max"] == "1099"
     assert lancestat(shop, "gc", "--dry-run").stdout == "Nothing to remove.\n"
 
@@ -218,7 +218,7 @@ def test_ctrl_c_cancels_the_jobs_of_a_local_spark(shop: Path) -> None:
 @pytest.mark.fault
 def test_a_second_ctrl_c_ends_the_process_at_once(shop: Path) -> None:
     project = shop / "lancestat_project.yml"
-    project.write_text(PROJECT.replace(", min-bytes: 0", ""))
+    project.write_text(PROJECT.replace(", min_bytes: 0", ""))
     run = started(shop, HANGING)
     assert run.stderr is not None
     run.send_signal(signal.SIGINT)
@@ -233,7 +233,7 @@ def test_a_second_ctrl_c_ends_the_process_at_once(shop: Path) -> None:
 @pytest.mark.fault
 def test_what_hangs_does_not_keep_an_interrupted_process_alive(shop: Path) -> None:
     project = shop / "lancestat_project.yml"
-    project.write_text(PROJECT.replace(", min-bytes: 0", ""))
+    project.write_text(PROJECT.replace(", min_bytes: 0", ""))
     run = started(shop, HANGING)
     run.send_signal(signal.SIGTERM)
     _, stderr = run.communicate(timeout=120)

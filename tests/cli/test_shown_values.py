@@ -21,7 +21,7 @@ from tests.cli.conftest import Lancestat
 
 LEAST, GREATEST = "qzaaron\x1b[31m", "qzzoe of the forty-three characters and more"
 CANARIES = {"least": "qzaaron", "greatest": "qzzoe", "in hex": b"qz".hex()}
-PROJECT = "name: shop\ndefault-target: dev\ntargets:\n  dev: {state: state}\n"
+PROJECT = "name: shop\ndefault_target: dev\ntargets:\n  dev: {state: state}\n"
 COMMANDS = (
     *(("show", "people", "--output", form) for form in ("text", "json", "csv")),
     *(("status", "--output", form) for form in ("text", "json", "markdown")),
@@ -77,7 +77,7 @@ def test_bounds_are_shown_cut_and_harmless(folder: Path, lancestat: Lancestat) -
     assert "\x1b[31m" not in text
     columns = json.loads(lancestat("show", "people", "--output", "json").stdout)["columns"]
     assert (columns["name"]["min"], columns["name"]["max"]) == (low, high)
-    assert columns["name"]["nullCount"] == 1
+    assert columns["name"]["null_count"] == 1
     key = GREATEST.encode()[:20].hex()
     assert columns["key"]["max"] == f"0x{key}..."
     rows = list(csv.DictReader(io.StringIO(lancestat("show", "people", "--output", "csv").stdout)))
@@ -110,7 +110,7 @@ def test_blanks_are_explained_and_estimates_are_marked(folder: Path, lancestat: 
     assert name.split() == ["name", "0", "2", '""', "b", "1", "1"]
     columns = json.loads(lancestat("show", "people", "--output", "json").stdout)["columns"]
     assert (columns["name"]["min"], columns["price"]["min"]) == ("", None)
-    assert columns["name"]["distinctCount"] == 2
+    assert columns["name"]["distinct_count"] == 2
     lancestat("docs", "--out", "site")
     page = html.unescape((folder / "site" / "tables" / "people.html").read_text())
     assert f"<bdi>N{why}: price, ratio, big</bdi>" in page
@@ -131,7 +131,7 @@ def test_bounds_that_are_not_to_be_shown_are_nowhere(folder: Path, lancestat: La
     columns = json.loads(lancestat("show", "people", "--output", "json").stdout)["columns"]
     for name in ("name", "key"):
         assert (columns[name]["min"], columns[name]["max"]) == (None, None)
-        assert columns[name]["distinctCount"] == 3
+        assert columns[name]["distinct_count"] == 3
     assert (columns["id"]["min"], columns["id"]["max"]) == ("0", "3")
 
 

@@ -25,13 +25,13 @@ ORDERS, LEFTS, RIGHTS, K = 1200, 60, 240, 3
 CREDENTIALS = {"KEY_ID": ACCESS_KEY, "SECRET": SECRET_KEY}
 PROJECT = """
 name: shop
-default-target: cluster
+default_target: cluster
 targets:
   local: &local
     state: {root}/state-local
     scratch: {root}/scratch
     spark: {{master: "local[2]", conf: {{spark.driver.memory: 700m}}}}
-    storage-options:
+    storage_options:
       aws_endpoint: "{endpoint}"
       aws_region: us-east-1
       allow_http: true

@@ -241,7 +241,7 @@ def test_status_show_docs_and_debug_know_tables_that_are_found(
         "crm_customers",
         "sales_orders",
     }
-    assert payload(lancestat, "show", "sales_orders")["numRows"] == 3
+    assert payload(lancestat, "show", "sales_orders")["num_rows"] == 3
     out = tmp_path / "pages"
     assert lancestat("docs", "--out", str(out)).exit_code == 0
     assert any("sales_orders" in path.name for path in out.rglob("*.html"))

@@ -20,7 +20,7 @@ name: shop
 targets:
   dev:
     spark: {{master: "local[1]"}}
-    storage-options:
+    storage_options:
       aws_endpoint: "{endpoint}"
       aws_region: us-east-1
       allow_http: true

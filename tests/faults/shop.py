@@ -73,12 +73,12 @@ class Shop:
         target = {
             "state": self.uri("state"),
             "scratch": self.uri("scratch"),
-            "spark": {"master": "local[2]", "min-bytes": 0},
-            **({"storage-options": dict(self.options)} if self.options else {}),
+            "spark": {"master": "local[2]", "min_bytes": 0},
+            **({"storage_options": dict(self.options)} if self.options else {}),
         }
         project = {
             "name": f"{name}-{edition}",
-            "default-target": "dev",
+            "default_target": "dev",
             "targets": {"dev": target, "prod": target},
         }
         (self.folder / "specs").mkdir(parents=True, exist_ok=True)

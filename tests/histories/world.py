@@ -65,12 +65,12 @@ class HistoryWorld:
         (self.folder / "specs").mkdir(parents=True)
         (self.folder / "lancestat_project.yml").write_text(
             "name: history\n"
-            "default-target: dev\n"
+            "default_target: dev\n"
             "targets:\n"
             "  dev:\n"
             "    state: state\n"
             "    scratch: scratch\n"
-            '    spark: {master: "local[2]", min-bytes: 0}\n'
+            '    spark: {master: "local[2]", min_bytes: 0}\n'
         )
         self.declare("true", "manifest", "always", histogram=False)
         write(self.uri, make_rows(random, random.randrange(1, 90)))

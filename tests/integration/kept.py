@@ -110,7 +110,7 @@ class Shop:
 
     def save(self) -> None:
         target = {"state": "state", "scratch": "scratch", "spark": {"master": "local[2]"}}
-        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
         tables = [{"name": name, "uri": f"{name}.lance"} for name in ("l", "r")]
         specs = {"tables": tables, "knn_joins": list(self.joins.values())}
         (self.folder / "specs").mkdir(exist_ok=True)

@@ -234,7 +234,7 @@ def test_secrets_reach_neither_logs_nor_files(
     remote: SparkSession, server: ConnectServer, tmp_path: Path, orders: str
 ) -> None:
     project = write_project(
-        tmp_path, {"remote": server.remote}, **{"storage-options": {"qz_key": OPTION}}
+        tmp_path, {"remote": server.remote}, **{"storage_options": {"qz_key": OPTION}}
     )
     assert project.run(session=remote).status == "success"
     frame = vectors(remote, [[1.0, 2.0]] * 4)

@@ -431,7 +431,7 @@ def declare(
     folder = path.parent
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(
-        "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n"
+        "name: shop\ndefault_target: dev\ntargets: {dev: {state: state}}\n"
     )
     (folder / "specs" / "shop.yml").write_text(
         f"tables: [{{name: orders, uri: {path.name}, policy: {{allow.stale: {policy}}}}}]\n"

@@ -106,7 +106,7 @@ def skewed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = tmp_path_factory.mktemp("skewed")
     (folder / "specs").mkdir()
     (folder / "lancestat_project.yml").write_text(
-        "name: skewed\ntargets: {dev: {state: state}}\ndefault-target: dev\n"
+        "name: skewed\ntargets: {dev: {state: state}}\ndefault_target: dev\n"
     )
     (folder / "specs" / "tables.yml").write_text(
         "tables:\n"

@@ -62,7 +62,7 @@ class Shop:
         target = {"state": "state", "spark": {"master": master, "conf": conf}}
         if scratch is not None:
             target["scratch"] = scratch
-        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
         specs = {"tables": [{"name": "l", "uri": "l.lance"}], "knn_joins": [self.join]}
         (self.folder / "specs").mkdir(exist_ok=True)
         (self.folder / "lancestat_project.yml").write_text(yaml.safe_dump(project))

@@ -62,8 +62,8 @@ def project(object_store: ObjectStore, root: str, spark: SparkSession, tmp_path:
     )
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ndefault-target: dev\ntargets:\n  dev:\n"
-        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage-options:\n{options}"
+        "name: shop\ndefault_target: dev\ntargets:\n  dev:\n"
+        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage_options:\n{options}"
     )
     (tmp_path / "specs" / "s.yml").write_text(SPECS.format(root=root))
     return Project.load(tmp_path)
@@ -113,8 +113,8 @@ def test_layouts_are_kept_on_an_object_store(
     )
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ndefault-target: dev\ntargets:\n  dev:\n"
-        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage-options:\n{options}"
+        "name: shop\ndefault_target: dev\ntargets:\n  dev:\n"
+        f"    state: {root}/state\n    scratch: {root}/scratch\n    storage_options:\n{options}"
     )
     join = {
         "name": "near",

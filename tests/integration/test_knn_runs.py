@@ -138,7 +138,7 @@ def test_a_join_reads_the_result_of_another(spark: SparkSession, tmp_path: Path)
     lance.write_dataset(vectors(0, 30, name="w"), str(tmp_path / "r.lance"))
     (tmp_path / "specs").mkdir()
     (tmp_path / "lancestat_project.yml").write_text(
-        "name: shop\ndefault-target: dev\n"
+        "name: shop\ndefault_target: dev\n"
         "targets: {dev: {state: state, scratch: scratch, spark: "
         f"{{master: 'local[2]', conf: {json.dumps(INTERPRETED)}}}}}}}\n"
     )

@@ -96,7 +96,7 @@ def table(element: str, count: int, seed: int) -> tuple[pa.Table, Numbers]:
 
 def declare(folder: Path, sides: dict[str, Any], **join: Any) -> Project:
     (folder / "specs").mkdir(exist_ok=True)
-    project = {"name": "shop", "targets": {"dev": {"state": "state"}}, "default-target": "dev"}
+    project = {"name": "shop", "targets": {"dev": {"state": "state"}}, "default_target": "dev"}
     (folder / "lancestat_project.yml").write_text(json.dumps(project))
     named = {
         side: {**source, "vector": "v", "select": ["id"]}

@@ -24,18 +24,18 @@ pytestmark = [pytest.mark.s3, pytest.mark.spark]
 
 PROJECT = """
 name: shop
-default-target: test
+default_target: test
 targets:
   test:
     state: {root}/state
     spark:
       master: "local[2]"
-      min-bytes: 0
+      min_bytes: 0
       conf:
         spark.eventLog.enabled: true
         spark.eventLog.compress: false
         spark.eventLog.dir: "{events}"
-    storage-options:
+    storage_options:
       aws_endpoint: "{endpoint}"
       aws_region: us-east-1
       allow_http: true

@@ -23,7 +23,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "uninstall.md"
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 PROJECT = """\
 name: shop
-default-target: dev
+default_target: dev
 targets: {dev: {spark: {master: "local[1]"}}}
 """
 SPECS = """\

@@ -38,7 +38,7 @@ class Wrapped:
         session.conf.set("spark.sql.catalog.lake.root", str(folder / "lake"))
         lake = {"impl": "dir", "properties": {"root": str(folder / "lake")}}
         target = {"state": "state", "catalogs": {"lake": lake}}
-        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
         (folder / "specs").mkdir()
         (folder / "lancestat_project.yml").write_text(json.dumps(project))
         table = {"name": "orders", "table": "lake.orders", "publish": "none"}

@@ -14,7 +14,7 @@ from lancestat.runs.stages import OnStage
 from tests.joins.joined import opened, vectors
 from tests.runs.local import scan_locally
 
-PROJECT = "name: shop\ndefault-target: dev\ntargets: {dev: {state: state, scratch: scratch}}\n"
+PROJECT = "name: shop\ndefault_target: dev\ntargets: {dev: {state: state, scratch: scratch}}\n"
 SPECS = """\
 tables: [{name: l, uri: l.lance, columns: [id]}]
 knn_joins:

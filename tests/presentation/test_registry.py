@@ -24,7 +24,7 @@ def yaml_format(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    header = "name: shop\ndefault-target: dev\ntargets: {dev: {state: state}}\n"
+    header = "name: shop\ndefault_target: dev\ntargets: {dev: {state: state}}\n"
     (tmp_path / "lancestat_project.yml").write_text(header)
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "shop.yml").write_text(SPECS)

@@ -23,7 +23,7 @@ NOW = datetime(2026, 5, 4, 12, tzinfo=timezone.utc)
 PROJECT = """\
 name: shop
 vars: {lake: "s3://lake"}
-default-target: dev
+default_target: dev
 targets:
   dev: {}
 """

@@ -178,7 +178,7 @@ HARMLESS = {
         {},
         {
             "lancestat_project.yml": "name: shop\nvars: {lake: 's3://lake'}\ntargets:\n"
-            "  dev: {state: s3://lake/state, storage-options: {aws_secret_access_key: hunter2}}\n"
+            "  dev: {state: s3://lake/state, storage_options: {aws_secret_access_key: hunter2}}\n"
         },
     ),
     "column_that_is_not_there": Pair(

@@ -18,7 +18,7 @@ from lancestat.spec.model import ProjectSpec
 Node = dict[str, Any]
 
 LAKE = "s3://lake"
-HEADER = f"name: shop\nvars: {{lake: '{LAKE}'}}\ndefault-target: dev\ntargets: {{dev: {{}}}}\n"
+HEADER = f"name: shop\nvars: {{lake: '{LAKE}'}}\ndefault_target: dev\ntargets: {{dev: {{}}}}\n"
 _PATTERNS = ["a", "b", "id", "*_key", "x_*", "d?te", "[ab]c"]
 _TYPES = ["integer", "float", "string", "date"]
 _WORDS = ["orders", "One row per order.", "yes", "12", "a: b", "# no comment", "ü", "it's", '"', ""]

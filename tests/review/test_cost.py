@@ -56,7 +56,7 @@ def join(k: int, right: str = "{lance: parts.lance, vector: p_vector, select: [p
     )
 
 
-HEADER = "name: shop\nvars: {}\ndefault-target: dev\ntargets: {dev: {}}\n"
+HEADER = "name: shop\nvars: {}\ndefault_target: dev\ntargets: {dev: {}}\n"
 
 
 def compare(root: Path, base: str, head: str) -> Diff:

@@ -89,7 +89,7 @@ def test_changes_of_metadata_open_no_dataset(sides: Sides, lake: Lake) -> None:
 def test_a_value_of_the_environment_is_compared_but_not_shown(
     sides: Sides, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    header = "name: shop\nvars: {}\ntargets: {dev: {}}\nspec-paths: [specs]\n"
+    header = "name: shop\nvars: {}\ntargets: {dev: {}}\nspec_paths: [specs]\n"
     secret = "vars: {w: \"{{ env_var('W') }}/%s\"}"
     specs = ORDERS.replace("s3://lake", "\"{{ var('w') }}").replace("orders.lance", 'o.lance"')
     monkeypatch.setenv("W", "s3://hunter2")

@@ -229,7 +229,7 @@ def test_errors_of_a_revision_have_locations_in_it(repository: Repository) -> No
 
 def test_a_target_missing_on_one_side_is_an_error_of_that_side(repository: Repository) -> None:
     repository.commit(specs(ORDERS))
-    project = "name: shop\ndefault-target: dev\ntargets: {dev: {}, prod: {}}\n"
+    project = "name: shop\ndefault_target: dev\ntargets: {dev: {}, prod: {}}\n"
     write(repository.top, {"lancestat_project.yml": project})
     with pytest.raises(UsageError, match=r"unknown target 'prod'.*\(at main\)"):
         review(repository.top, "main", target="prod", with_datasets=False)
@@ -283,7 +283,7 @@ def test_a_submodule_is_refused(repository: Repository, tmp_path: Path) -> None:
 def test_spec_paths_may_lead_out_of_the_project_but_not_out_of_the_repository(
     repository: Repository,
 ) -> None:
-    header = "name: shop\ntargets: {dev: {}}\nspec-paths: [../shared]\n"
+    header = "name: shop\ntargets: {dev: {}}\nspec_paths: [../shared]\n"
     shared = {"shared/a.yml": ORDERS, "shared/.hidden.yml": "x", "shared/b/.c/d.yml": "x"}
     write(repository.top, shared)
     repository.commit({"lancestat_project.yml": header}, project="shop")

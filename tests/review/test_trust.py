@@ -89,7 +89,7 @@ def project(header: str, specs: str) -> dict[str, str]:
 
 TO_STORE = (
     "name: shop\nvars: {bucket: lake}\ntargets:\n  dev:\n"
-    "    storage-options: {aws_endpoint: ENDPOINT, allow_http: 'true', aws_region: us-east-1}\n"
+    "    storage_options: {aws_endpoint: ENDPOINT, allow_http: 'true', aws_region: us-east-1}\n"
 )
 ELSEWHERE = TO_STORE.replace("ENDPOINT", "'http://127.0.0.1:9'")
 

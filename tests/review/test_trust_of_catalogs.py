@@ -82,7 +82,7 @@ def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     catalog_client._client.cache_clear()
 
 
-TARGET = "name: shop\ndefault-target: dev\ntargets:\n  dev:\n    catalogs:\n      lake: {lake}\n"
+TARGET = "name: shop\ndefault_target: dev\ntargets:\n  dev:\n    catalogs:\n      lake: {lake}\n"
 TOKEN = "header.Authorization: \"{{ env_var('LAKE_TOKEN') }}\""
 
 
@@ -142,7 +142,7 @@ def test_catalogs_that_base_does_not_have_are_not_asked(
     }[change]
     head = project(changed, ORDERS, "columns: [a]")
     if change == "other target":
-        text = head["lancestat_project.yml"].replace("default-target: dev", "default-target: evil")
+        text = head["lancestat_project.yml"].replace("default_target: dev", "default_target: evil")
         head["lancestat_project.yml"] = (
             f"{text}  evil:\n    catalogs:\n      lake: {rest(evil.url)}\n"
         )
@@ -157,7 +157,7 @@ def test_catalogs_that_base_does_not_have_are_not_asked(
         (ORDERS, "table: lake.sales.salaries"),
         (ORDERS, "table: lake.sales.`{{ env_var('LAKE_TOKEN') }}`"),
         ("uri: orders.lance", "table: lake.sales.salaries"),
-        (ORDERS, 'table: lake.sales.orders\n    storage-options: {aws_endpoint: "http://evil"}'),
+        (ORDERS, 'table: lake.sales.orders\n    storage_options: {aws_endpoint: "http://evil"}'),
     ],
 )
 def test_tables_that_base_does_not_read_are_not_asked_for(

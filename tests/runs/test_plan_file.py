@@ -29,9 +29,9 @@ from tests.runs.world import World, orders
 PROJECT = """\
 name: shop
 vars: {share: 5%}
-default-target: dev
+default_target: dev
 targets:
-  dev: {state: state, spark: {master: "local[2]"}, storage-options: {aws_secret_key: hunter2}}
+  dev: {state: state, spark: {master: "local[2]"}, storage_options: {aws_secret_key: hunter2}}
   other: {state: state}
 """
 TABLES = """\

@@ -157,9 +157,9 @@ def write_project(folder: Path, *tables: str, min_bytes: str = "16MB") -> None:
     (folder / "specs").mkdir(exist_ok=True)
     (folder / "lancestat_project.yml").write_text(
         "name: shop\n"
-        "default-target: dev\n"
+        "default_target: dev\n"
         "targets: {dev: {state: state, "
-        f'spark: {{master: "local[2]", min-bytes: {min_bytes}}}}}}}\n'
+        f'spark: {{master: "local[2]", min_bytes: {min_bytes}}}}}}}\n'
     )
     declared = "".join(f"  - {{name: {name}, uri: {name}.lance}}\n" for name in tables)
     (folder / "specs" / "shop.yml").write_text(f"tables:\n{declared}")

@@ -17,7 +17,7 @@ from lancestat.spec.resources import PROJECT_FILE
 PROJECT = """\
 name: shop
 vars: {warehouse: ./warehouse, k: 10, flag: true}
-default-target: dev
+default_target: dev
 targets:
   dev: {}
 """

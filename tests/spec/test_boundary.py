@@ -94,7 +94,7 @@ def test_spec_paths_that_leave_the_repository_are_not_read(
     project: Path, path: str, tmp_path: Path
 ) -> None:
     path = path.format(tmp=tmp_path)
-    header = f"{PROJECT}spec-paths: [{path}]\n"
+    header = f"{PROJECT}spec_paths: [{path}]\n"
     (project / "lancestat_project.yml").write_text(header)
     message = refused(project)
     assert message.startswith("LS101 lancestat_project.yml:3:14  ")
@@ -103,9 +103,9 @@ def test_spec_paths_that_leave_the_repository_are_not_read(
 
 def test_specs_elsewhere_in_the_repository_are_read(project: Path) -> None:
     (project / "specs").rename(project.parent / "shared")
-    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [../shared]\n")
+    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec_paths: [../shared]\n")
     assert names(load_project(project)) == ["orders"]
-    absolute = f"{PROJECT}spec-paths: ['{project.parent}/shared']\n"
+    absolute = f"{PROJECT}spec_paths: ['{project.parent}/shared']\n"
     (project / "lancestat_project.yml").write_text(absolute)
     assert names(load_project(project)) == ["orders"]
 
@@ -115,7 +115,7 @@ def test_without_a_repository_the_project_is_its_folder(tmp_path: Path) -> None:
     (root / "specs").mkdir(parents=True)
     (tmp_path / "shared").mkdir()
     (tmp_path / "shared" / "a.yml").write_text(f"{SECRET}: 1")
-    (root / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [../shared]\n")
+    (root / "lancestat_project.yml").write_text(f"{PROJECT}spec_paths: [../shared]\n")
     assert "leads out of the project's folder" in refused(root)
 
 
@@ -162,7 +162,7 @@ def test_circular_and_dangling_links_are_errors(project: Path) -> None:
 def test_an_unreadable_spec_path_is_an_error(project: Path, path: str) -> None:
     (project / "specs").rename(project / "old")
     (project / "specs").symlink_to("specs")
-    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec-paths: [{path}]\n")
+    (project / "lancestat_project.yml").write_text(f"{PROJECT}spec_paths: [{path}]\n")
     assert refused(project).startswith("LS101 lancestat_project.yml:3:14  cannot read spec path '")
 
 

@@ -43,7 +43,7 @@ SPECS: dict[str, Any] = {
         },
         {"name": "b", "uri": "b.lance", "columns": "all", "policy": "p"},
         {"name": "c", "uri": "c.lance", "columns": ["x", "y*"]},
-        {"name": "d", "table": "lake.s.d", "storage-options": {"aws_region": "r"}},
+        {"name": "d", "table": "lake.s.d", "storage_options": {"aws_region": "r"}},
     ],
     "sources": [
         {
@@ -104,23 +104,23 @@ SPECS: dict[str, Any] = {
 PROJECT: dict[str, Any] = {
     "name": "shop",
     "description": "d",
-    "spec-paths": ["specs"],
+    "spec_paths": ["specs"],
     "vars": {"a": 1, "b": "x"},
-    "default-target": "dev",
+    "default_target": "dev",
     "targets": {
         "dev": {
             "spark": {
                 "master": "local[*]",
                 "remote": "sc://host:15002/;token=x",
                 "conf": {"a": 1, "b": True, "c": "x"},
-                "min-bytes": "16MB",
+                "min_bytes": "16MB",
                 "package": "lancestat.tar.gz",
                 "connect_timeout": "90s",
             },
             "reader": "connector",
             "state": "s",
             "scratch": "t",
-            "storage-options": {"aws_region": "r"},
+            "storage_options": {"aws_region": "r"},
             "catalogs": {"lake": {"impl": "rest", "properties": {"uri": "u"}}},
         }
     },

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
 import pytest
 
 from lancestat.errors import InvalidProject
 from lancestat.spec.load import load_project
+from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from tests.conftest import Golden
 from tests.spec.conftest import Errors, Load
+from tests.spec.test_editor import PROJECT, SPECS
 
 SPEC_FAULTS = {
     "unknown_keys": """\
@@ -249,26 +253,26 @@ PROJECT_FAULTS = {
 name: x
 target: dev
 targets:
-  dev: {sate: x, spark: {masterr: y}, storage_options: {aws_secret_access_key: s3cr3t}}
+  dev: {sate: x, spark: {masterr: y}, storage-options: {aws_secret_access_key: s3cr3t}}
 """,
     "project_missing_keys": "description: x\n",
     "project_wrong_types": """\
 name: [x]
-spec-paths: specs
+spec_paths: specs
 vars: [a]
-default-target: 1
-targets: {dev: [], prod: {spark: local, state: 5, storage-options: s3cr3t}}
+default_target: 1
+targets: {dev: [], prod: {spark: local, state: 5, storage_options: s3cr3t}}
 """,
     "project_wrong_values": """\
 name: my shop
-spec-paths: []
-default-target: dev
+spec_paths: []
+default_target: dev
 targets:
   "my dev": {}
   dev:
     state: "~nobody-of-that-name/x"
     spark: {conf: {spark.x: [s3cr3t], spark.y: null}, master: ""}
-    storage-options: {key: {a: s3cr3t}}
+    storage_options: {key: {a: s3cr3t}}
 """,
     "project_master_and_remote": """\
 name: x
@@ -282,17 +286,17 @@ targets: {dev: {spark: {remote: "sc://host", package: lancestat.tar.gz}}}
 name: x
 targets: {dev: {spark: {remote: "https://host/;token=s3cr3t"}}}
 """,
-    "project_unknown_target": "name: x\ndefault-target: dve\ntargets: {dev: {}, prod: {}}\n",
+    "project_unknown_target": "name: x\ndefault_target: dve\ntargets: {dev: {}, prod: {}}\n",
     "project_no_target_chosen": "name: x\ntargets: {dev: {}, prod: {}}\n",
     "project_no_targets": "name: x\ntargets: {}\n",
-    "project_missing_folders": "name: x\nspec-paths: [spec, ../nope]\ntargets: {dev: {}}\n",
+    "project_missing_folders": "name: x\nspec_paths: [spec, ../nope]\ntargets: {dev: {}}\n",
     "project_templates": """\
 name: "{{ target.name }}{{ var('y') }}"
 vars: {a: "{{ var('b') }}", b: "{{ env_var('MISSING') }}"}
-default-target: "{{ target.name }}"
+default_target: "{{ target.name }}"
 targets: {dev: {state: "{{ env_var('MISSING') }}"}}
 """,
-    "project_template_for_a_mapping": "name: x\ntargets: {dev: {storage-options: '{{ nope }}'}}\n",
+    "project_template_for_a_mapping": "name: x\ntargets: {dev: {storage_options: '{{ nope }}'}}\n",
 }
 
 
@@ -346,3 +350,29 @@ def test_an_unreadable_file_is_an_error(load: Load, errors: Errors, tmp_path: Pa
     (tmp_path / "specs/loop.yml").symlink_to("loop.yml")
     (tmp_path / "specs/folder.yml").mkdir()
     assert "LS101 specs/loop.yml:1:1  cannot read the file: " in errors()
+
+
+SCHEMAS = json.dumps([schema(PROJECT_SCHEMA), schema(SPECS_SCHEMA)])
+# Of the options of storage, which are keys too, the schemas have none.
+SEVERAL_WORDS = sorted(
+    key
+    for key in set(re.findall(r'"(\w+_\w+)":', json.dumps([PROJECT, SPECS])))
+    if f'"{key}": {{' in SCHEMAS
+)
+
+
+@pytest.mark.parametrize("key", SEVERAL_WORDS)
+def test_the_error_of_a_key_with_hyphens_names_it_with_underscores(
+    key: str, errors: Errors
+) -> None:
+    hyphenated = key.replace("_", "-")
+    project, specs = (
+        json.dumps(value).replace(f'"{key}":', f'"{hyphenated}":') for value in (PROJECT, SPECS)
+    )
+    found = errors({"specs/all.yml": specs}, project=project)
+    assert f"unknown key '{hyphenated}' in " in found
+    assert f"hint: did you mean '{key}'?" in found
+
+
+def test_keys_of_several_words_are_tested() -> None:
+    assert {"default_target", "min_bytes", "spec_paths", "storage_options"} <= {*SEVERAL_WORDS}

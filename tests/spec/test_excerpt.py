@@ -66,13 +66,14 @@ def test_excerpts_survive_pickling(load: Load) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "    storage-options: {aws_secret: %s, a: [1]}\n",
+        "    storage_options: {aws_secret: %s, a: [1]}\n",
         "    storage_options: {x: %s, a: [1]}\n",
-        "    storage-optoins: {x: %s}\n",
-        "    storage-options:\n      x: %s\n      y: [1]\n",
-        "    storage-options: {\nx: %s,\ny: [1]}\n",
-        '    storage-options: {\n  x: "a\nb: %s", y: [1]}\n',
-        "    storage-options:\n      x: [\n%s]\n",
+        "    storage-options: {x: %s}\n",
+        "    storage_optoins: {x: %s}\n",
+        "    storage_options:\n      x: %s\n      y: [1]\n",
+        "    storage_options: {\nx: %s,\ny: [1]}\n",
+        '    storage_options: {\n  x: "a\nb: %s", y: [1]}\n',
+        "    storage_options:\n      x: [\n%s]\n",
         "    spark: {conf: {spark.x: [%s]}}\n",
         "    spark:\n      conf:\n        spark.x:\n          - %s\n",
         "    spark: {remote: 'sc://h/;x=%s', y: 1}\n",
@@ -82,16 +83,16 @@ def test_excerpts_survive_pickling(load: Load) -> None:
         "    api_key: |\n      %s\n    y: 1\n",
         "    zzz: https://me:%s@host/x\n",
         "    zzz: https://host/x?sig=%s\n",
-        "    storage-options: {x: '%s\n    y: 2\n",
-        "    storage-options: {x: %s: b}\n",
-        "    storage-options:\n      x: %s\n     y: 2\n",
-        '    storage-options:\n      x: "%s" z\n',
-        "    storage-options:\n      - %s\n     - y\n",
-        "    storage-options:\n\t  x: %s\n",
-        "    storage-options:\n      a: b\n\t  x: %s\n",
-        "    storage-options:\n   x: %s\n",
-        "    storage-options:\n   x: y\n   z: %s: a\n",
-        "    storage-options:\n      x: y\n   z: %s\n",
+        "    storage_options: {x: '%s\n    y: 2\n",
+        "    storage_options: {x: %s: b}\n",
+        "    storage_options:\n      x: %s\n     y: 2\n",
+        '    storage_options:\n      x: "%s" z\n',
+        "    storage_options:\n      - %s\n     - y\n",
+        "    storage_options:\n\t  x: %s\n",
+        "    storage_options:\n      a: b\n\t  x: %s\n",
+        "    storage_options:\n   x: %s\n",
+        "    storage_options:\n   x: y\n   z: %s: a\n",
+        "    storage_options:\n      x: y\n   z: %s\n",
         "    spark:\n     conf:\n      - a\n   z: %s\n",
     ],
 )
@@ -110,7 +111,7 @@ def test_a_value_of_the_environment_in_a_file_is_not_shown(tmp_path: Path) -> No
 
 
 def test_lines_after_a_secret_are_shown_again() -> None:
-    lines = ["storage-options:", "  a: b", "", "state: s", "x: {conf: {", "y: z", "}}", "z: 1"]
+    lines = ["storage_options:", "  a: b", "", "state: s", "x: {conf: {", "y: z", "}}", "z: 1"]
     assert list(hidden_lines(lines)) == [0, 1, 2, 4, 5, 6]
 
 

@@ -161,7 +161,7 @@ def test_names_that_look_the_same_are_equal(one: str, other: str, load: Load) ->
     text = f'tables:\n  - {{name: "{one}", uri: a}}\n  - {{name: "{other}", uri: b}}\n'
     with pytest.raises(InvalidProject, match=r"LS109 specs/shop.yml:3:12 .* is declared twice"):
         load(text)
-    targets = f'name: shop\ndefault-target: "{one}"\ntargets: {{"{one}": {{}}, "{other}": {{}}}}\n'
+    targets = f'name: shop\ndefault_target: "{one}"\ntargets: {{"{one}": {{}}, "{other}": {{}}}}\n'
     with pytest.raises(InvalidProject, match=r"LS109 lancestat_project.yml:3:.* is declared twice"):
         load("", project=targets)
 

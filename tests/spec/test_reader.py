@@ -11,7 +11,7 @@ from tests.spec.conftest import Load
 PROJECT = """\
 name: shop
 vars: {reads: connector}
-default-target: dev
+default_target: dev
 targets:
   dev: {}
   own: {reader: lancestat}

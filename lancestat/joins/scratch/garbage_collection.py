@@ -90,7 +90,7 @@ def collect_scratch_garbage(
         raise ScratchUnusable(
             f"the scratch folder {redact_line(root, secrets)} cannot be cleaned up: "
             f"{redact_line(reason, secrets)}",
-            hint="check the target's 'scratch', its storage-options and the permissions there",
+            hint="check the target's 'scratch', its storage_options and the permissions there",
         ) from None
     return ScratchGarbage(tuple(collected), tuple(left))
 

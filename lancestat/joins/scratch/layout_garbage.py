@@ -88,7 +88,7 @@ def collect_layout_garbage(
         raise ScratchUnusable(
             f"the layouts in {redact_line(store.root, hidden)} cannot be cleaned up: "
             f"{redact_line(reason, hidden)}",
-            hint="check the target's 'scratch', its storage-options and the permissions there",
+            hint="check the target's 'scratch', its storage_options and the permissions there",
         ) from None
     return LayoutGarbage(collected, size_bytes, tuple(left))
 

@@ -259,7 +259,7 @@ class _Writer:
             reason = redact_line(f"{type(error).__name__}: {error}", secret_values(options))
             message = f"the {self._writing.side} side cannot be written: {reason}"
             if is_of_store(error) or cause_of(error) is Cause.NOT_FOUND:
-                hint = "check the target's 'scratch', its storage-options and the permissions there"
+                hint = "check the target's 'scratch', its storage_options and the permissions there"
                 raise ScratchUnusable(message, hint=hint) from error
             hint = "leave out columns of types that Lance does not support"
             raise SideNotWritten(message, hint=hint) from error

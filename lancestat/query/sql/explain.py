@@ -142,7 +142,7 @@ def _columns(columns: Mapping[str, ColumnEstimate]) -> dict[str, object]:
     return {
         name: {
             **column.to_json(),
-            "histogramBins": len(column.histogram.bins) if column.histogram else None,
+            "histogram_bins": len(column.histogram.bins) if column.histogram else None,
         }
         for name, column in columns.items()
     }

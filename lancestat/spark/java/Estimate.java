@@ -107,19 +107,19 @@ final class ColumnEstimate implements ColumnStatistics {
   }
 
   public OptionalLong distinctCount() {
-    return count("distinctCount");
+    return count("distinct_count");
   }
 
   public OptionalLong nullCount() {
-    return count("nullCount");
+    return count("null_count");
   }
 
   public OptionalLong avgLen() {
-    return count("avgLen");
+    return count("avg_len");
   }
 
   public OptionalLong maxLen() {
-    return count("maxLen");
+    return count("max_len");
   }
 
   public Optional<Histogram> histogram() {

@@ -22,7 +22,7 @@ class Statistic:
     """A statistic of a column: how it is computed, named, published and shown.
 
     Attributes:
-        key: Its suffix in the wire format of the Lance Spark connector and its key in JSON.
+        key: Its suffix in the wire format of the Lance Spark connector.
         label: Its name in tables for people, with `~` where it is an estimate.
         compute: Makes the value of a merged partial, None where it is not known.
         is_bound: Whether it is a value of the column; the others are counts, not below zero.
@@ -41,7 +41,7 @@ class Statistic:
 
     @property
     def sql_name(self) -> str:
-        """Its column in `lancestat.statistics` and in CSV: `null_count` of `nullCount`."""
+        """Its key in JSON and its column in SQL and CSV: `null_count` for `nullCount`."""
         return re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", self.key)
 
     def of(self, column: ColumnStatistics[Any]) -> Any:
@@ -143,8 +143,8 @@ class ColumnStatistics(Generic[B]):
         return ((statistic, statistic.of(self)) for statistic in STATISTICS)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values by key, bounds first."""
-        return {statistic.key: statistic.of(self) for statistic in BOUNDS_FIRST}
+        """Return the values by their keys in JSON, bounds first."""
+        return {statistic.sql_name: statistic.of(self) for statistic in BOUNDS_FIRST}
 
 
 STATISTICS: tuple[Statistic, ...] = tuple(

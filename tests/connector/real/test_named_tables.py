@@ -75,7 +75,7 @@ class Named:
         lance.write_dataset(rows, self.path, max_rows_per_file=10)
         catalog = {"impl": "dir", "properties": {"root": str(warehouse)}}
         target = {"state": "state", "catalogs": {"lance": catalog}}
-        project = {"name": "shop", "default-target": "dev", "targets": {"dev": target}}
+        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
         (folder / "specs").mkdir()
         (folder / "lancestat_project.yml").write_text(json.dumps(project))
         table = {"name": "named", "table": f"lance.{self.name}", "publish": "none"}

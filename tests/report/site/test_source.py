@@ -45,7 +45,7 @@ def test_items_are_found_in_every_spelling(text: str, lines: list[str], tmp_path
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "t.yml").write_text(text, encoding="utf-8")
     (tmp_path / "lancestat_project.yml").write_text(
-        "name: p\ndefault-target: d\ntargets: {d: {state: s}}\n", encoding="utf-8"
+        "name: p\ndefault_target: d\ntargets: {d: {state: s}}\n", encoding="utf-8"
     )
     node = load_project(tmp_path).nodes[0]
     source_lines = Sources(tmp_path).of(node.location)

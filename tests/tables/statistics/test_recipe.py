@@ -107,12 +107,12 @@ def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) ->
     assert "lance.stats.column.price.emptyCount" not in entries
     payload = json.loads(output["json"])
     assert payload["verdict"] == "use"
-    assert payload["columns"]["note"]["emptyCount"] == 2
-    assert payload["columns"]["price"]["emptyCount"] is None
+    assert payload["columns"]["note"]["empty_count"] == 2
+    assert payload["columns"]["price"]["empty_count"] is None
     price, note = csv.DictReader(io.StringIO(output["csv"]))
     assert (price["empty_count"], note["empty_count"]) == ("", "2")
     head, line = re.findall(r"^  (?:column|note) .*$", output["text"], re.MULTILINE)
     assert (head.split()[-1], line.split()[-1]) == ("empty", "2")
     assert '<th class="r">Empty</th>' in output["page"]
-    assert output["estimate"]["columns"]["note"]["emptyCount"] == 2
-    assert (output["pruned"]["rows"], output["pruned"]["columns"]["note"]["emptyCount"]) == (2, 1)
+    assert output["estimate"]["columns"]["note"]["empty_count"] == 2
+    assert (output["pruned"]["rows"], output["pruned"]["columns"]["note"]["empty_count"]) == (2, 1)
