@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from lancestat.lake.snapshot import Snapshot
     from lancestat.query.groups import GroupedStatistics
     from lancestat.query.predicates.filter import Filter
-    from lancestat.query.pruned_fragments import FragmentStatistics, RemainingFragments
+    from lancestat.query.pruning import FragmentStatistics, RemainingFragments
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary
     from lancestat.tables.statistics.partial import ColumnPartial

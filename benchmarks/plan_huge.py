@@ -45,8 +45,7 @@ def table_of(fragments: int, columns: int, *, added: bool = False) -> Snapshot:
     """A table as its manifest would show it; an added column is in files of its own."""
     import pyarrow as pa
 
-    from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot
-    from lancestat.lake.spark_type import spark_type
+    from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot, spark_type
 
     types = [pa.int64(), pa.string(), pa.float64(), pa.date32()]
     fields = tuple(

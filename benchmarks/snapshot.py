@@ -66,8 +66,7 @@ def many(folder: Path, tiny: bool) -> Measures:
 
 def huge(folder: Path, tiny: bool) -> Measures:
     """Look at one table of very many fragments."""
-    from lancestat.lake.column_bytes import estimated_bytes
-    from lancestat.lake.fingerprint import column_groups, content_digest
+    from lancestat.lake.fingerprint import column_groups, content_digest, estimated_bytes
     from lancestat.lake.observe import snapshot
     from lancestat.lake.open import observe_dataset
 

@@ -712,11 +712,7 @@ class Project:
     def _observer_for(self, session: SparkSession | None) -> Observer:
         from lancestat.joins.scratch.layouts import LayoutStore
         from lancestat.joins.spark.scratch_root import known_roots
-        from lancestat.spark.choice import (
-            in_process_bytes,
-            joins_by_nearest_by,
-            start_seconds,
-        )
+        from lancestat.spark.start import in_process_bytes, joins_by_nearest_by, start_seconds
         from lancestat.tables.observe import Observer
 
         target = self.spec.target

@@ -16,8 +16,7 @@ import yaml
 from lancestat.cli.command import Command
 from lancestat.cli.failure import ExitCode
 from lancestat.cli.main import COMMANDS
-from lancestat.query.aggregates import PushDownReason
-from lancestat.query.explanation import PruningReason
+from lancestat.query.estimates import PruningReason, PushDownReason
 from lancestat.query.table import (
     ALLOW_STALE,
     ENABLED,

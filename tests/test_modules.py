@@ -131,5 +131,5 @@ def test_no_modules_import_each_other() -> None:
 
 def test_workers_are_set_up_before_heavy_libraries_are_loaded() -> None:
     """A task's modules are imported when it is unpickled, before it can set its variables."""
-    for name in ("lancestat.tables.analyze.scan_task", "lancestat.spark.worker"):
+    for name in ("lancestat.tables.analyze.scan_task", "lancestat.spark.python"):
         assert libraries(name) == set(), name

@@ -37,7 +37,7 @@ from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset
 from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Snapshot
-from lancestat.query.read.read_task import read_part
+from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.read.relation import read_table
 from lancestat.query.table import QueryScan
 from lancestat.runs.evaluator import JoinEvaluation

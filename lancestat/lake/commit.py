@@ -9,8 +9,10 @@ between that look and the commit is looked at afterwards, and such a commit is u
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Protocol
 
 from lancestat.errors import DatasetReplaced, LakeError, UnannouncedVersion
@@ -21,7 +23,9 @@ from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from lance import LanceDataset, LanceOperation
+
 
 MESSAGE_PROPERTY = "__lance_commit_message"
 VERSION_PROPERTY = "lancestat.version"
@@ -277,3 +281,61 @@ def _exists(uri: str, storage_options: Mapping[str, str] | None) -> bool:
     except LakeError:
         return False
     return True
+
+
+class BatchSource:
+    """A stream of one schema that counts its rows and keeps the exception raised inside it."""
+
+    def __init__(self, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> None:
+        self.schema = schema
+        self.rows = 0
+        self._batches = iter(batches)
+        self._only: pa.RecordBatch | None = None
+        self._taken = 0
+        self._error: BaseException | None = None
+
+    def reader(self) -> pa.RecordBatchReader:
+        """Return the stream, to be read once, or again after `rewind`."""
+        import pyarrow as pa
+
+        return pa.RecordBatchReader.from_batches(self.schema, self)
+
+    def rewind(self) -> bool:
+        """Start again, which is possible while no more than one batch was taken."""
+        if self._taken > 1 or self._error is not None:
+            return False
+        if self._only is not None:
+            self._batches = chain([self._only], self._batches)
+        self._taken = self.rows = 0
+        return True
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in self._batches:
+                self.rows += batch.num_rows
+                self._taken += 1
+                self._only = batch if self._taken == 1 else None
+                yield _conform(batch, self.schema)
+        except GeneratorExit:
+            raise
+        except BaseException as error:
+            self._error = error
+            raise
+
+    @contextmanager
+    def own_errors(self) -> Iterator[None]:
+        """Raise the stream's own error instead of the one that its reader made of it."""
+        try:
+            yield
+        except BaseException:
+            if self._error is not None:
+                raise self._error from None
+            raise
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    import pyarrow as pa
+
+    if batch.schema.equals(schema):
+        return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
+    return batch.cast(schema)

@@ -18,8 +18,15 @@ from lancestat.errors import (
 )
 from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_dataset, open_pinned, pinned_history, probe, readable
-from lancestat.lake.snapshot import Field, Pin, Snapshot, committed_at, fragment_values, pin_of
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import (
+    Field,
+    Pin,
+    Snapshot,
+    committed_at,
+    fragment_values,
+    pin_of,
+    spark_type,
+)
 from lancestat.spec.catalog import UriOptions, table_name_of
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Row ranges, and how a scan is split into the tasks of a Spark job."""
+"""Row counts and ranges, and how a scan is split into the tasks of a Spark job."""
 
 from __future__ import annotations
 
@@ -6,8 +6,12 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
 from lancestat.lake.snapshot import Fragment
+
+if TYPE_CHECKING:
+    import lance
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,3 +172,12 @@ def _ranges(spans: Sequence[Span], start: _Cut, stop: _Cut) -> Iterator[tuple[in
         if last > first or (span.rows == 0 and index < stop[0]):
             to_the_end = last == span.rows and span.is_whole
             yield index, RowRange(span.fragment_id, first, None if to_the_end else last - first)
+
+
+def count_rows(fragment: lance.LanceFragment, filter: str | None = None) -> int:
+    """Return the number of live rows, or of those that pass a filter in Lance's SQL.
+
+    `LanceFragment.count_rows` holds Python's lock while it waits for what it reads, and blocks for
+    ever where other threads scan at the same time.
+    """
+    return int(fragment.scanner(columns=[], filter=filter, with_row_id=True).count_rows())

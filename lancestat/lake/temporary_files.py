@@ -1,17 +1,166 @@
-"""Temporary folders, and files that are written whole: under another name first, then moved."""
+"""Temporary folders and drafts of files, and leases: which process owns something on disk.
+
+A process can be killed between making a file and removing it. So whatever is there only for a
+while says who made it: in its name (`Process.tag`) or in a small file beside it
+(`Process.to_json`), in one case renewed by a heartbeat. Garbage collection removes what has
+a lease that has ended, and nothing else.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import secrets
 import shutil
+import socket
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime, timedelta, timezone
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
-from lancestat.lake.lease import TAG, Lease, abandoned, this_process
+# Whether a process of another host still runs cannot be known; nobody writes for longer than this.
+ABANDONED_AFTER = timedelta(days=7)
+# `HOST-PID-STARTED`, as a pattern for names that contain it.
+TAG = r"[0-9a-f]{12}-\d+-\d+"
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process, told apart from any that gets its number later or has it on another host.
+
+    `host` is where process numbers mean the same: a host since it was booted, or a container there.
+    `started` is in clock ticks since then, None where the system does not tell.
+    """
+
+    host: str
+    pid: int
+    started: int | None = None
+
+    @property
+    def tag(self) -> str:
+        """Text that stands for the process and fits into a file's name: `HOST-PID-STARTED`."""
+        return f"{_digest(self.host)}-{self.pid}-{self.started or 0}"
+
+    def is_alive(self) -> bool | None:
+        """Return whether it runs; None when that cannot be known."""
+        if self.host != _host():
+            return None
+        try:
+            os.kill(self.pid, 0)
+        except ProcessLookupError:
+            # Names of hosts, which stand in where the system has nothing better, are not unique.
+            return None if self.started is None else False
+        except (PermissionError, OverflowError):
+            pass
+        return self.started is None or self.started == _started(self.pid)
+
+    def to_json(self) -> dict[str, str | int | None]:
+        """Return the stored form."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Process:
+        """Read the stored form.
+
+        Raises:
+            KeyError: A part of it is missing.
+            TypeError: It is not an object.
+            ValueError: A part of it is malformed.
+        """
+        started = stored["started"]
+        return cls(
+            str(stored["host"]), int(stored["pid"]), None if started is None else int(started)
+        )
+
+
+def this_process() -> Process:
+    """Return the running process."""
+    pid = os.getpid()
+    return Process(_host(), pid, _started(pid))
+
+
+def process_of(tag: str) -> Process | None:
+    """Return the process of this host that a tag stands for, None for one of another host."""
+    host, _, rest = tag.partition("-")
+    pid, _, started = rest.partition("-")
+    if host != _digest(_host()) or not (pid.isdecimal() and started.isdecimal()):
+        return None
+    return Process(_host(), int(pid), int(started) or None)
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The claim of a process on something that lies on disk.
+
+    It ends when its owner does. Where it is not known whether the owner runs, it ends `duration`
+    after `renewed_at`, the last sign of life; without such a sign, never. `owner` is None where
+    only the owner's tag is known and belongs to another host.
+    """
+
+    owner: Process | None
+    renewed_at: datetime | None = None
+    duration: timedelta = ABANDONED_AFTER
+
+    @classmethod
+    def of_tag(cls, tag: str, renewed_at: float | None = None) -> Lease:
+        """Return the lease of a tagged thing, last renewed at a time in seconds of the epoch."""
+        renewed = None
+        if renewed_at is not None:
+            with suppress(ValueError, OverflowError, OSError):
+                renewed = datetime.fromtimestamp(renewed_at, timezone.utc)
+        return cls(process_of(tag), renewed)
+
+    def is_held(self, now: datetime | None = None) -> bool:
+        """Return whether what it covers must be left alone."""
+        is_alive = None if self.owner is None else self.owner.is_alive()
+        if is_alive is not None or self.renewed_at is None:
+            return is_alive is not False
+        return (now or datetime.now(timezone.utc)) - self.renewed_at < self.duration
+
+
+def abandoned(leased: Iterable[tuple[_T, Lease]]) -> Iterator[_T]:
+    """Yield the things whose lease has ended: which garbage collection removes."""
+    return (thing for thing, lease in leased if not lease.is_held())
+
+
+def parse_instant(text: str) -> datetime:
+    """Parse an aware instant in ISO 8601.
+
+    Raises:
+        ValueError: It is not a time, or has no zone.
+    """
+    instant = datetime.fromisoformat(text)
+    if instant.tzinfo is None:
+        raise ValueError(f"{text!r} has no zone")
+    return instant
+
+
+def _digest(host: str) -> str:
+    return hashlib.sha256(host.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=1)
+def _host() -> str:
+    with suppress(OSError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    return socket.gethostname()
+
+
+def _started(pid: int) -> int | None:
+    # The name in the second field may hold anything; after it, start time is the twentieth.
+    with suppress(OSError, IndexError, ValueError):
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return int(stat.rpartition(")")[2].split()[19])
+    return None
+
 
 _FOLDER_NAME = re.compile(rf"lancestat-({TAG})-[^-]+")
 _DRAFT_NAME = re.compile(rf"\..*\.draft-({TAG})-[0-9a-f]{{12}}")

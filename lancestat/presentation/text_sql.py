@@ -11,9 +11,7 @@ from lancestat.presentation.terminal import cell_width, fitting_columns, paint, 
 from lancestat.presentation.views import ExplanationView, QueryView
 
 if TYPE_CHECKING:
-    from lancestat.query.aggregates import PushDown
-    from lancestat.query.estimates import ColumnEstimate
-    from lancestat.query.explanation import Explanation
+    from lancestat.query.estimates import ColumnEstimate, Explanation, PushDown
     from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 
 _WIDEST_CELL = 60

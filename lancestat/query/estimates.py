@@ -1,25 +1,38 @@
-"""Estimates of one scan for Spark's optimizer: rows, bytes and column statistics."""
+"""The answers to Spark's optimizer about one scan: estimates, aggregates, and their explanation.
+
+A count of rows comes from the manifest. Other aggregates are answered from the partials of the
+state, which are known to describe the content of the fragments at the version that is read: their
+fingerprints are equal. The statistics in a manifest answer no aggregate. Their tag says for which
+version they are meant, and proves neither who computed them nor from which rows.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
-from lancestat.query.predicates.filter import And, Comparison, Filter, Not, Or
-from lancestat.query.pruned_fragments import ColumnRange, RemainingFragments
-from lancestat.query.table import ReadSettings, ReadTable
+from lancestat.formats import StringEnum, count
+from lancestat.query.predicates.filter import And, Comparison, Filter, Not, Or, columns_of
+from lancestat.query.pruning import (
+    ColumnRange,
+    FragmentStatistics,
+    NoFragmentStatistics,
+    RemainingFragments,
+)
+from lancestat.query.table import PUSHDOWN, ReadSettings, ReadTable
 from lancestat.tables.manifest.guard import Verdict
 from lancestat.tables.manifest.wire import PublishedColumn, column_bounds, published_column
-from lancestat.tables.statistics.bound_text import parse_bound
+from lancestat.tables.statistics.bound_text import DAY_MICROS, parse_bound
+from lancestat.tables.statistics.bounds import BOUND_BYTES, Bound
 from lancestat.tables.statistics.column_statistics import column_statistics_of
-from lancestat.tables.statistics.column_type import ColumnType, decoded_size
+from lancestat.tables.statistics.column_type import ColumnType, Kind, decoded_size
 from lancestat.tables.statistics.histogram import Histogram as Histogram
 from lancestat.tables.statistics.histogram import HistogramBin as HistogramBin
 from lancestat.tables.statistics.histogram import equi_height
-from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,3 +282,273 @@ def _possible_distinct(values: Mapping[str, Any], rows: int) -> int | None:
     if values["distinct"] is None:
         return None
     return min(values["distinct"], rows - (values["nulls"] or 0)) or None
+
+
+class PruningReason(StringEnum):
+    """The reasons why fragments are ruled out, or none is; the spelling is a contract."""
+
+    RULED_OUT = "ruled_out"
+    NO_FILTERS = "no_filters"
+    UNKNOWN_FILTERS = "unknown_filters"
+    NO_STATISTICS = "no_statistics"
+    UNKNOWN_COLUMNS = "unknown_columns"
+    ALL_MATCH = "all_match"
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """The decision on the fragments of a scan; `detail` is the reason in words."""
+
+    reason: PruningReason
+    detail: str
+
+    @property
+    def use(self) -> bool:
+        """Whether some fragments are not read."""
+        return self.reason is PruningReason.RULED_OUT
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One answer to the optimizer: the verdict on the statistics, and the estimates.
+
+    `rows` and `size_bytes` are the estimates: the rows of the `fragments_scanned` of all
+    `fragments`, and the decoded size of their projected columns. `columns` holds the estimate of
+    each column, none where the verdict refuses. `filters` are the conditions on the source, for
+    people, and `other_filters` those that Spark alone knows; `is_covered` is set where every row
+    that is left is proven to pass all filters, so that Spark does not apply them. `table_rows` is
+    the live row count of the version as a whole, None when it was not counted. `pruning` and
+    `aggregates` are None where the question did not come up.
+    """
+
+    table: str
+    version: int
+    rows: int
+    size_bytes: int
+    verdict: Verdict
+    columns: Mapping[str, ColumnEstimate] = field(default_factory=dict)
+    fragments: int = 0
+    fragments_scanned: int = 0
+    filters: tuple[str, ...] = ()
+    table_rows: int | None = None
+    other_filters: tuple[str, ...] = ()
+    is_covered: bool = False
+    pruning: Pruning | None = None
+    aggregates: PushDown | None = None
+
+
+def pruning_of(
+    table: ReadTable,
+    filters: Sequence[Filter],
+    others: Sequence[str],
+    left: Collection[int] | None,
+) -> Pruning:
+    """Return why a scan reads the fragments that it reads.
+
+    Args:
+        table: The table at its version.
+        filters: A conjunction.
+        others: Filters that are not known, in Spark's SQL.
+        left: The fragments that the filters leave, None for all of them.
+    """
+    if left is not None:
+        fragments = len(table.snapshot.fragments)
+        ruled_out = count(fragments - len(left))
+        detail = f"the filters rule out {ruled_out} of {count(fragments, 'fragment')}"
+        return Pruning(PruningReason.RULED_OUT, detail)
+    if not filters and not others:
+        return Pruning(PruningReason.NO_FILTERS, "the scan has no filters")
+    if not filters:
+        what = f"lancestat does not know the kind of filter: {', '.join(others)}"
+        return Pruning(PruningReason.UNKNOWN_FILTERS, what)
+    if isinstance(table.fragments, NoFragmentStatistics):
+        what = "neither a state nor a zone map knows the fragments"
+        return Pruning(PruningReason.NO_STATISTICS, what)
+    names = sorted(set().union(*map(columns_of, filters)))
+    unknown = [f"'{name}'" for name in names if not table.fragments.knows(name)]
+    if unknown:
+        what = f"no fragment has known bounds of {', '.join(unknown)}"
+        return Pruning(PruningReason.UNKNOWN_COLUMNS, what)
+    return Pruning(PruningReason.ALL_MATCH, "every fragment may hold a row that passes")
+
+
+class Function(StringEnum):
+    """The aggregate functions that are answered."""
+
+    COUNT = "count"
+    MIN = "min"
+    MAX = "max"
+
+
+@dataclass(frozen=True, slots=True)
+class Aggregate:
+    """An aggregate over the rows that a scan selects; a count of no column counts rows."""
+
+    function: Function
+    column: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.function.value}({'*' if self.column is None else self.column})"
+
+
+class PushDownReason(StringEnum):
+    """The reasons why aggregates are answered, or left to Spark; the spelling is a contract."""
+
+    EXACT = "exact"
+    DISABLED = "disabled"
+    GROUPED = "grouped"
+    FILTERED = "filtered"
+    UNSUPPORTED = "unsupported"
+    UNPROVEN = "unproven"
+    INEXACT = "inexact"
+
+
+@dataclass(frozen=True, slots=True)
+class PushDown:
+    """The decision on the aggregates of a scan; `functions` shows them, empty where not known.
+
+    `values` are the answers in the order of the aggregates, empty where they are left to Spark.
+    They have the forms of bounds: dates in days, timestamps and times of day in microseconds,
+    unscaled decimals, strings and binary as bytes; None is null.
+    """
+
+    reason: PushDownReason
+    detail: str
+    functions: tuple[str, ...] = ()
+    values: tuple[Bound | None, ...] = ()
+
+    @property
+    def use(self) -> bool:
+        """Whether the aggregates are answered."""
+        return self.reason is PushDownReason.EXACT
+
+
+class _Unknown(Exception):  # noqa: N818 - no error: the aggregates are left to Spark
+    """An answer that is not known exactly."""
+
+    def __init__(self, reason: PushDownReason, detail: str) -> None:
+        super().__init__(detail)
+        self.reason = reason
+        self.detail = detail
+
+
+def push_down(
+    table: ReadTable,
+    aggregates: Sequence[Aggregate],
+    filters: Sequence[Filter],
+    settings: ReadSettings,
+) -> PushDown:
+    """Answer all aggregates over the rows that pass some filters, or none of them.
+
+    Args:
+        table: The table at its version.
+        aggregates: At least one, of columns that the table has.
+        filters: A conjunction.
+        settings: Of the session and the scan.
+    """
+    functions = tuple(map(str, aggregates))
+    try:
+        return PushDown(
+            PushDownReason.EXACT,
+            f"known of every fragment of version {table.snapshot.version}",
+            functions,
+            _answers(table, aggregates, filters, settings),
+        )
+    except _Unknown as unknown:
+        return PushDown(unknown.reason, unknown.detail, functions)
+
+
+def _answers(
+    table: ReadTable,
+    aggregates: Sequence[Aggregate],
+    filters: Sequence[Filter],
+    settings: ReadSettings,
+) -> tuple[Bound | None, ...]:
+    if not settings.pushdown:
+        raise _Unknown(PushDownReason.DISABLED, f"{PUSHDOWN} is false")
+    if filters and not table.fragments.covers(filters):
+        raise _Unknown(PushDownReason.FILTERED, "the filters may select parts of fragments")
+    remaining = remaining_fragments(table, filters)
+    rows = table.snapshot.rows if remaining is None else remaining.rows
+    names = dict.fromkeys(a.column for a in aggregates if a.column is not None)
+    partials: Mapping[str, ColumnPartial] = dict.fromkeys(names, EMPTY_PARTIAL)
+    if rows and names:
+        partials = _partials(table, remaining, names, rows)
+    return tuple(
+        rows
+        if aggregate.column is None
+        else _answer(aggregate, partials[aggregate.column], table.types.get(aggregate.column))
+        for aggregate in aggregates
+    )
+
+
+def _partials(
+    table: ReadTable, remaining: RemainingFragments | None, names: Iterable[str], rows: int
+) -> Mapping[str, ColumnPartial]:
+    """Return the partials of columns over all rows that are left."""
+    names = list(names)
+    known: FragmentStatistics | RemainingFragments = remaining or table.fragments
+    table.fragments.load(name for name in names if name in table.types)
+    partials = {}
+    for name in names:
+        type = table.types.get(name)
+        if type is None:
+            what = f"columns of the type of '{name}' have no statistics"
+            raise _Unknown(PushDownReason.UNSUPPORTED, what)
+        partial = known.partial(name)
+        if partial is None or partial.rows != rows:
+            what = f"no state knows the content of '{name}' in all fragments of this version"
+            raise _Unknown(PushDownReason.UNPROVEN, what)
+        if not _fits(partial, type):
+            # A query that reads them fails, and has to fail.
+            what = f"'{name}' has values that Spark's {type.spark_type} cannot hold"
+            raise _Unknown(PushDownReason.INEXACT, what)
+        partials[name] = partial
+    return partials
+
+
+_BITS = {
+    "tinyint": 8,
+    "smallint": 16,
+    "int": 32,
+    "bigint": 64,
+    "date": 32,
+    "timestamp": 64,
+    "timestamp_ntz": 64,
+}
+
+
+def _fits(partial: ColumnPartial, type: ColumnType) -> bool:
+    """Whether Spark's type can hold every value."""
+    low, high = partial.minimum, partial.maximum
+    if not isinstance(low, int) or not isinstance(high, int) or type.kind is Kind.BOOLEAN:
+        return True
+    if type.kind is Kind.DECIMAL:
+        digits = int(type.spark_type.removeprefix("decimal(").partition(",")[0])
+        return bool(max(abs(low), abs(high)) < 10**digits)
+    if type.kind is Kind.TIME:
+        return bool(low >= 0 and high < DAY_MICROS)
+    end = 2 ** (_BITS[type.spark_type] - 1)
+    return bool(-end <= low and high < end)
+
+
+def _answer(aggregate: Aggregate, partial: ColumnPartial, type: ColumnType | None) -> Bound | None:
+    """Return the answer as Spark orders values: NaN is the greatest."""
+    if aggregate.function is Function.COUNT:
+        return partial.values
+    if partial.values == 0:
+        return None
+    assert type is not None, "a column without a type has no partial"
+    is_min = aggregate.function is Function.MIN
+    bound = partial.minimum if is_min else partial.maximum
+    if partial.nans and (not is_min or partial.nans == partial.values):
+        return math.nan
+    if type.kind is Kind.FLOAT and bound == 0:
+        what = f"the {aggregate} is a zero, of which the sign is not known"
+        raise _Unknown(PushDownReason.INEXACT, what)
+    if type.is_variable_width and partial.max_bytes > BOUND_BYTES:
+        what = f"'{aggregate.column}' has values of more than {BOUND_BYTES} bytes"
+        raise _Unknown(PushDownReason.INEXACT, what)
+    if bound is None:
+        raise _Unknown(PushDownReason.INEXACT, f"the {aggregate} is not known")
+    return bound

@@ -13,15 +13,19 @@ import numpy as np
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.query.column_groups import ColumnBounds, Counts, GroupColumn, Mask
 from lancestat.query.predicates.filter import Filter, columns_of
-from lancestat.query.pruned_fragments import (
+from lancestat.query.pruning import (
+    ColumnBounds,
     ColumnRange,
+    Counts,
     FragmentStatistics,
+    GroupColumn,
+    Mask,
     NoFragmentStatistics,
     RemainingFragments,
+    may_match,
+    must_match,
 )
-from lancestat.query.pruning import may_match, must_match
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import BlockKey, StateReader, TableSummary

@@ -21,15 +21,20 @@ import numpy as np
 
 from lancestat.lake.open import portable, store_options
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.query.column_groups import Bounds, ColumnBounds, Mask, fits_spark
 from lancestat.query.predicates.filter import Filter, columns_of
-from lancestat.query.pruned_fragments import (
+from lancestat.query.pruning import (
+    Bounds,
+    ColumnBounds,
     ColumnRange,
     FragmentStatistics,
+    Mask,
     NoFragmentStatistics,
     RemainingFragments,
+    fits_spark,
+    literal_bound,
+    may_match,
+    must_match,
 )
-from lancestat.query.pruning import literal_bound, may_match, must_match
 from lancestat.redact import redact_line, secret_values
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind, column_type

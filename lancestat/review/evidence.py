@@ -13,9 +13,8 @@ from datetime import datetime
 from lancestat.errors import LakeError, LancestatError, SpecError
 from lancestat.joins.observe import read_uris
 from lancestat.joins.sides import datasets_of
-from lancestat.lake.column_bytes import estimated_bytes
 from lancestat.lake.files import list_files, list_store_files, local_path
-from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key
+from lancestat.lake.fingerprint import ColumnGroup, column_groups, estimated_bytes, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.review.mask import Mask

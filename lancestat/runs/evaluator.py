@@ -65,7 +65,7 @@ from lancestat.runs.stages import (
     SearchStage,
     StageProgress,
 )
-from lancestat.spark.outage import SessionLostError
+from lancestat.spark.failure import SessionLostError
 from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
 from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
 from lancestat.tables.assembly import (

@@ -18,8 +18,8 @@ from lancestat.runs.result import Progress, RunResult
 from lancestat.runs.scanner import SparkScanner
 from lancestat.runs.scheduler import THREADS, NodeMessages, RunRecorder, Scheduler
 from lancestat.runs.stages import ReadFragments, RunsOn
-from lancestat.spark.choice import uses_package
 from lancestat.spark.package import require_package
+from lancestat.spark.start import uses_package
 from lancestat.spec.model import Table, joins_of
 from lancestat.state.values import StateWriter
 from lancestat.tables.analyze.in_process import ProcessScanner

@@ -16,7 +16,7 @@ from lancestat.joins.spark.scratch_root import CONNECT, require_shared, scratch_
 from lancestat.query.sql.query import silent_query_logger
 from lancestat.runs.actions import TableVersion
 from lancestat.runs.stages import OnStage, Scan
-from lancestat.spark.outage import (
+from lancestat.spark.failure import (
     SessionLostError,
     abandon,
     is_forgotten,

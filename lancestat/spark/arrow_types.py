@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from lancestat.lake.snapshot import UNREADABLE_NAME, Field, is_readable_name
-from lancestat.lake.spark_type import BLOB
+from lancestat.lake.snapshot import BLOB, UNREADABLE_NAME, Field, is_readable_name
 from lancestat.spark.versions import has_time_type
 
 if TYPE_CHECKING:

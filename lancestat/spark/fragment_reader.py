@@ -1,21 +1,28 @@
-"""Reads row ranges of fragments in batches of bounded size."""
+"""Reads row ranges of fragments, whole or filtered, in batches of bounded size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
+from lancestat.lake.fingerprint import fixed_width
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
-from lancestat.lake.row_counts import count_rows
-from lancestat.lake.row_ranges import RowRange
+from lancestat.lake.row_ranges import RowRange, count_rows
 from lancestat.lake.snapshot import Pin, is_readable_name, pin_of
-from lancestat.spark.arrow_types import BATCH_BYTES, PROBE_ROWS, SCAN_OPTIONS, fitting_rows
-from lancestat.spark.filtered_rows import FilteredRows
+from lancestat.spark.arrow_types import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    PROBE_ROWS,
+    SCAN_OPTIONS,
+    fitting_rows,
+)
 
 METADATA_CACHE_BYTES = 32 << 20
 # Pages of an index that filters are looked up in; analyses use none.
@@ -171,3 +178,185 @@ def _named(
             raise failure from None
         subject = f"fragment {fragment_id} at version {dataset.version}"
         raise type(failure)(f"{subject}: {failure.message}", hint=failure.hint) from None
+
+
+FIRST_WINDOW = 16_384
+LARGEST_WINDOW = 262_144
+
+# Lance evaluates the filter first and then looks the other columns of matching rows up. Where more
+# than this share matches, reading everything is up to four times faster. Wide rows are looked up.
+DENSE = 0.02
+WIDE_ROW_BYTES = 2_048
+
+# Where an index or an older format decides how matches are read; widths are estimates there.
+LOOKED_UP_ROWS = 4_096
+
+_ADDRESS = "_rowaddr"
+_ROW_OF_ADDRESS = (1 << 32) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class FilteredRows:
+    """The live rows that pass a filter, of the physical rows `start` to before `stop`."""
+
+    dataset: lance.LanceDataset
+    fragment: lance.LanceFragment
+    columns: tuple[str, ...]
+    filter: str
+    start: int
+    stop: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the rows are all of the fragment."""
+        return self.start == 0 and self.stop >= self.fragment.physical_rows
+
+    def count(self) -> int:
+        """Return the number of rows that pass the filter."""
+        if self.is_whole:
+            return count_rows(self.fragment, self.filter)
+        if self._can_be_masked():
+            mask = row_mask(self.fragment.fragment_id, self.start, self.stop)
+            return int(self._scanner(BATCH_ROWS, mask=mask, with_row_id=True).count_rows())
+        return sum(batch.num_rows for batch in self._addressed(BATCH_ROWS))
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the columns in batches that are neither small nor large."""
+        width = self._width()
+        if self._can_be_masked() and not self._has_index():
+            yield from _joined(self._windows(is_wide=width > WIDE_ROW_BYTES))
+        else:
+            # Masks and indices exclude each other.
+            rows = max(1, min(LOOKED_UP_ROWS, BATCH_BYTES // max(1, int(width))))
+            yield from _joined(self._scanned(rows) if self.is_whole else self._addressed(rows))
+
+    def _windows(self, *, is_wide: bool) -> Iterator[pa.RecordBatch]:
+        # Matches come in clusters: each window is read in the way that suited the one before. The
+        # first also shows how many rows fit a batch, and much wider rows cut a window short.
+        start, size, rows, is_dense = self.start, FIRST_WINDOW, PROBE_ROWS, not is_wide
+        while start < self.stop:
+            stop = min(start + size, self.stop)
+            matches, fitting = 0, BATCH_ROWS
+            for batch in self._window(start, stop, rows, is_dense=is_dense):
+                last = batch.column(_ADDRESS)[-1].as_py() & _ROW_OF_ADDRESS
+                yield batch.select(list(self.columns))
+                matches, fitting = matches + batch.num_rows, min(fitting, fitting_rows(batch))
+                if fitting * 4 < batch.num_rows:
+                    stop = last + 1
+                    break
+            is_dense = not is_wide and matches > DENSE * (stop - start)
+            rows = fitting if matches else rows
+            start, size = stop, min(4 * size, LARGEST_WINDOW)
+
+    def _window(
+        self, start: int, stop: int, rows: int, *, is_dense: bool
+    ) -> Iterator[pa.RecordBatch]:
+        scanner = self._scanner(
+            rows,
+            mask=row_mask(self.fragment.fragment_id, start, stop),
+            with_row_address=True,
+            late_materialization=False if is_dense else None,
+        )
+        return (batch for batch in scanner.to_batches() if batch.num_rows)
+
+    def _scanned(self, rows: int) -> Iterator[pa.RecordBatch]:
+        batches: Iterator[pa.RecordBatch] = self._scanner(rows).to_batches()
+        return batches
+
+    def _addressed(self, rows: int) -> Iterator[pa.RecordBatch]:
+        first = self.fragment.fragment_id << 32
+        for batch in self._scanner(rows, with_row_address=True).to_batches():
+            address = batch.column(_ADDRESS)
+            inside = pc.and_(
+                pc.greater_equal(address, pa.scalar(first + self.start, pa.uint64())),
+                pc.less(address, pa.scalar(first + self.stop, pa.uint64())),
+            )
+            yield batch.filter(inside).select(list(self.columns))
+
+    def _scanner(
+        self, rows: int, *, mask: bytes | None = None, **options: object
+    ) -> lance.LanceScanner:
+        if mask is not None:
+            options["row_addr_allowlist"] = mask
+        return self.dataset.scanner(
+            fragments=[self.fragment],
+            columns=list(self.columns),
+            filter=self.filter,
+            batch_size=rows,
+            **SCAN_OPTIONS,
+            **options,
+        )
+
+    def _has_index(self) -> bool:
+        return "ScalarIndexQuery" in self._scanner(1).explain_plan()
+
+    def _can_be_masked(self) -> bool:
+        # Masks are of row ids, which are addresses unless they are stable.
+        if self.dataset.has_stable_row_ids:
+            return False
+        return all(file.file_major_version >= 2 for file in self.fragment.metadata.files)
+
+    def _width(self) -> float:
+        fields = [self.dataset.schema.field(name) for name in self.columns]
+        widths = [fixed_width(field.type) for field in fields]
+        width = sum(value_width for value_width in widths if value_width is not None)
+        if None in widths:
+            files = self.fragment.metadata.files
+            bytes_on_disk = sum(file.file_size_bytes or 0 for file in files)
+            width += bytes_on_disk / max(1, self.fragment.physical_rows)
+        return width
+
+
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        if rows + batch.num_rows > BATCH_ROWS or size + batch.nbytes > BATCH_BYTES:
+            yield from _one(held)
+            held, rows, size = [], 0, 0
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    yield from _one(held)
+
+
+def _one(batches: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    if len(batches) < 2:
+        yield from batches
+    else:
+        yield from pa.Table.from_batches(batches).combine_chunks().to_batches()
+
+
+# RoaringFormatSpec: bitmaps of runs, by the upper 16 bits; offsets follow from four of them on.
+_RUN_COOKIE = 12_347
+_OFFSETS_FROM = 4
+_BLOCK = 1 << 16
+
+
+def row_mask(fragment_id: int, start: int, stop: int) -> bytes:
+    """Return the physical rows `start` to before `stop` of a fragment as `row_addr_allowlist`.
+
+    It is what `lance.dataset.serialize_row_addrs` makes of their addresses, in runs: a count of
+    fragments, and for each its id, the length of its bitmap and the bitmap, all little-endian
+    (https://github.com/RoaringBitmap/RoaringFormatSpec).
+    """
+    bitmap = _runs(start, stop)
+    return struct.pack("<III", 1, fragment_id, len(bitmap)) + bitmap
+
+
+def _runs(start: int, stop: int) -> bytes:
+    blocks = range(start // _BLOCK, -(-stop // _BLOCK))
+    spans = [
+        (max(start - block * _BLOCK, 0), min(stop - block * _BLOCK, _BLOCK) - 1) for block in blocks
+    ]
+    head = struct.pack("<I", _RUN_COOKIE | (len(blocks) - 1) << 16)
+    head += ((1 << len(blocks)) - 1).to_bytes(-(-len(blocks) // 8), "little")
+    for block, (first, last) in zip(blocks, spans, strict=True):
+        head += struct.pack("<HH", block, last - first)
+    containers = [struct.pack("<HHH", 1, first, last - first) for first, last in spans]
+    if len(blocks) >= _OFFSETS_FROM:
+        body = len(head) + 4 * len(blocks)
+        for index, container in enumerate(containers):
+            head += struct.pack("<I", body + index * len(container))
+    return head + b"".join(containers)

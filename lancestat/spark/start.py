@@ -1,36 +1,48 @@
-"""Starts Spark or connects to it, and finds the session that runs."""
+"""Starts Spark or connects to it, finds the session that runs, and tells where one would run."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
-from lancestat.arguments import check_session
-from lancestat.errors import RunError, SparkConnectSession, SparkNotStarted
-from lancestat.lake.temporary_files import temporary_folder
-from lancestat.redact import redact_line
-from lancestat.spark.class_archive import archive_options
-from lancestat.spark.installation import find_java, spark_defaults
-from lancestat.spark.outage import CONNECT_TIMEOUT, abandon, has_gone
-from lancestat.spark.package import package_settings, require_same_versions
-from lancestat.spark.remote import connect
-from lancestat.spark.versions import session_class, time_settings
-from lancestat.spark.worker import THREAD_VARIABLES
+from lancestat.spark.versions import has_nearest_by_join
 from lancestat.spec.model import Target
-from lancestat.spec.spark_master import is_local, with_attempts
+from lancestat.spec.spark_master import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+import socket
+import tempfile
+import warnings
+from collections.abc import Mapping
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.arguments import check_session
+from lancestat.errors import LancestatError, RunError, SparkConnectSession, SparkNotStarted
+from lancestat.lake.temporary_files import temporary_folder
+from lancestat.redact import redact_line
+from lancestat.spark.class_archive import archive_options
+from lancestat.spark.failure import CONNECT_TIMEOUT, abandon, has_gone, limit_retries
+from lancestat.spark.installation import find_java, spark_defaults
+from lancestat.spark.package import package_settings, require_same_versions
+from lancestat.spark.python import THREAD_VARIABLES
+from lancestat.spark.versions import has_python_sources, session_class, time_settings
+from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 
 # Spark has one schema of views that belong to no database; it is named when the first session of a
 # process starts, and so is lancestat's in sessions that lancestat starts.
@@ -421,3 +433,153 @@ def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
     """Return settings with which Spark uses column statistics, where none are configured."""
     settings = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
     return {key: value for key, value in settings.items() if key not in conf}
+
+
+_SECONDS_TO_CONNECT = 10
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+def connect(
+    remote: str, conf: Mapping[str, str], app_name: str, timeout: timedelta = CONNECT_TIMEOUT
+) -> SparkSession:
+    """Return a new session on a Spark Connect server.
+
+    Args:
+        remote: Its URL; the value may hold a token.
+        conf: Settings of the session; Spark ignores those that only a server can have.
+        app_name: As Spark shows it.
+        timeout: For how long a server that does not answer is tried from then on.
+
+    Raises:
+        SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or
+            libraries are missing.
+    """
+    # PySpark 4.0 has both. Over Spark 3.5's Connect lancestat's jobs were seen not to end.
+    if not has_python_sources():
+        raise SparkNotStarted(
+            "lancestat works over Spark Connect from Spark 4.0 on, and this is an older PySpark",
+            hint="give the target a 'master' in place of 'remote', or install a newer PySpark",
+        )
+    try:
+        from pyspark.sql.connect.session import SparkSession as RemoteSession
+    except ImportError as error:
+        raise SparkNotStarted(
+            f"Spark Connect needs more libraries: {redact_line(str(error))}",
+            hint="pip install 'lancestat[connect]'",
+        ) from None
+    try:
+        _require_server(remote)
+        builder = RemoteSession.builder.remote(remote).appName(app_name)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        session = builder.create()
+        limit_retries(session, timeout)
+        # The first answer of the server: one that refuses a token does so here.
+        _ = session.version
+    except LancestatError:
+        raise
+    except Exception as error:
+        _forget(RemoteSession)
+        raise SparkNotStarted(
+            f"the Spark Connect server refuses: {redact_line(str(error), remote_secrets(remote))}",
+            hint="check the target's 'remote'",
+        ) from None
+    return cast("SparkSession", session)
+
+
+def _forget(sessions: Any) -> None:
+    """Stop the session that PySpark registered before the server was asked for anything."""
+    session = sessions._default_session or sessions.getActiveSession()
+    if session is not None:
+        # The server would be asked to release what it never granted.
+        session.release_session_on_close = False
+        with suppress(Exception):
+            session.stop()
+
+
+def _require_server(remote: str) -> None:
+    """Refuse an address at which nobody listens; Spark would go on trying it for minutes."""
+    if any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
+        return
+    try:
+        socket.create_connection(remote_address(remote), timeout=_SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        raise SparkNotStarted(
+            f"the Spark Connect server cannot be reached: {error.strerror or error}",
+            hint="check the target's 'remote', and that the server runs",
+        ) from None
+
+
+# Where options of spark-submit can say where Spark runs.
+_NAMES_OF_MASTERS = ("--master", "--remote", "--properties-file", "spark.master", "spark.remote")
+
+
+def in_process_bytes(target: Target) -> int:
+    """Return how much less of a table is read without Spark, 0 where Spark is to read all of it.
+
+    That is so where a session is running already, under spark-submit, over Spark Connect, and where
+    the master is not local. Neither pyspark is imported nor Java started to find out.
+    """
+    if _is_spark_running() or not _is_local(target):
+        return 0
+    return target.spark_min_bytes
+
+
+# Between what benchmarks/README.md measures of a first run on two cores with a class archive
+# (8.7 s) and without one (13.9 s), less the 2.4 s that reading takes without Spark.
+_START_SECONDS = 9.0
+
+
+def start_seconds(target: Target) -> float | None:
+    """Estimate how long the target's Spark takes to start: none if it runs, or is a server.
+
+    None where it is not local, since machines of clusters start in their own time.
+    """
+    if _is_spark_running() or remote_of(target) is not None:
+        return 0.0
+    return _START_SECONDS if _is_local(target) else None
+
+
+def uses_package(target: Target) -> bool:
+    """Whether workers take their modules from the target's package once its Spark is started.
+
+    They do not where a session is running already, or where Spark is local or a server.
+    """
+    if target.spark_package is None or remote_of(target) is not None or _is_local(target):
+        return False
+    return "pyspark" not in sys.modules or running_session() is None
+
+
+def joins_by_nearest_by(target: Target, session: SparkSession | None = None) -> bool:
+    """Whether Spark's `nearestByJoin` can be used for joins: not over Spark Connect.
+
+    `session` is the one that will be used, where that is known.
+    """
+    return has_nearest_by_join() and not _is_over_connect(target, session)
+
+
+def _is_over_connect(target: Target, session: SparkSession | None) -> bool:
+    if session is None and "pyspark" in sys.modules:
+        session = running_session()
+    return remote_of(target) is not None if session is None else is_connect(session)
+
+
+def _is_spark_running() -> bool:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True
+    return "pyspark" in sys.modules and running_session() is not None
+
+
+def _is_local(target: Target) -> bool:
+    if remote_of(target) is not None:
+        return False
+    if target.master is not None:
+        return is_local(target.master)
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    is_named = any(word in submitted for word in _NAMES_OF_MASTERS) or "MASTER" in os.environ
+    return not is_named and not _has_default_master()
+
+
+def _has_default_master() -> bool:
+    """Whether Spark's own configuration names a master, which may be any."""
+    return any(line.strip().startswith("spark.master") for line in spark_defaults().splitlines())

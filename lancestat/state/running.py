@@ -13,8 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lancestat import codec
-from lancestat.lake.lease import TAG, Lease, this_process
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import TAG, Lease, this_process
 from lancestat.state.layout import StateFolder
 from lancestat.state.run_rows import run_batch, run_schema, runs_of
 from lancestat.state.values import RunRecord

@@ -21,8 +21,7 @@ from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from lancestat.lake.batch_source import BatchSource
-from lancestat.lake.commit import CommitOutcome, CommitRequest, Conflict, commit
+from lancestat.lake.commit import BatchSource, CommitOutcome, CommitRequest, Conflict, commit
 from lancestat.state.failure import (
     Failure,
     contended,

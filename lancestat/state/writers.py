@@ -15,8 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from lancestat.lake.lease import TAG, Lease, abandoned, this_process
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import TAG, Lease, abandoned, this_process
 from lancestat.state.layout import StateFolder
 
 _FOLDER = "writers"

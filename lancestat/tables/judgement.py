@@ -15,9 +15,8 @@ from functools import cached_property
 
 from lancestat.errors import LakeError
 from lancestat.formats import count
-from lancestat.lake.changed_rows import rows_changed_between
 from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
-from lancestat.lake.history import History
+from lancestat.lake.history import History, rows_changed_between
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.spec.model import Publish, StaleBounds, Table
 from lancestat.state.values import TableRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lancestat.formats import count, visible
-from lancestat.lake.column_bytes import estimated_bytes
+from lancestat.lake.fingerprint import estimated_bytes
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import (
     STATE_LACKS,

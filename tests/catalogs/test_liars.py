@@ -21,11 +21,16 @@ from click.testing import CliRunner, Result
 from lancestat.cli.main import cli
 from lancestat.errors import CatalogAnswerInvalid, CatalogLimitExceeded
 from lancestat.lake import catalog_client
-from lancestat.lake.catalog_answers import AnswerError, check_description, names_in, token_in
-from lancestat.lake.catalog_client import client_of
+from lancestat.lake.catalog_client import (
+    AnswerError,
+    check_description,
+    client_of,
+    names_in,
+    token_in,
+)
 from lancestat.lake.catalogs import LocatedTable, locate, tables_at
 from lancestat.project import Project
-from lancestat.query.named_tables import NamedTables
+from lancestat.query.read.session_catalogs import NamedTables
 from lancestat.query.table import DeclaredTables
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.liar import Answer, Lie, Question, liar

@@ -13,9 +13,16 @@ from click.testing import CliRunner
 from lancestat.presentation.query_view import json_value, query_view
 from lancestat.presentation.registry import Page, load_format
 from lancestat.presentation.views import ExplanationView, QueryView
-from lancestat.query.aggregates import PushDown, PushDownReason
-from lancestat.query.estimates import ColumnEstimate, Histogram, HistogramBin
-from lancestat.query.explanation import Explanation, Pruning, PruningReason
+from lancestat.query.estimates import (
+    ColumnEstimate,
+    Explanation,
+    Histogram,
+    HistogramBin,
+    Pruning,
+    PruningReason,
+    PushDown,
+    PushDownReason,
+)
 from lancestat.query.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
 from lancestat.query.sql.query import (
     Array,

@@ -12,7 +12,7 @@ import lance
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import spark_type
 from lancestat.query.predicates.filter import Day, Instant, LocalTime
 from lancestat.spark.versions import has_time_type
 from tests.integration.spark_predicates import spark_literal

@@ -7,8 +7,13 @@ from collections.abc import Collection, Sequence
 import lance
 import pyarrow as pa
 
-from lancestat.lake.column_bytes import estimated_bytes
-from lancestat.lake.fingerprint import column_groups, content_digest, field_key, schema_hash
+from lancestat.lake.fingerprint import (
+    column_groups,
+    content_digest,
+    estimated_bytes,
+    field_key,
+    schema_hash,
+)
 from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import TableVersion
 from lancestat.runs.scanner import SparkScanner

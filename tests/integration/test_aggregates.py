@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import spark_type
 from lancestat.query.read.planning_service import PlanningService
 from lancestat.query.read.relation import Relation, relate
 from lancestat.query.table import PUSHDOWN, DeclaredTables, ReadTable

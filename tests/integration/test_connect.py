@@ -39,8 +39,7 @@ from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.runs.scanner import SparkScanner
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of
-from lancestat.spark.remote import connect
-from lancestat.spark.start import is_connect, running_session
+from lancestat.spark.start import connect, is_connect, running_session
 from lancestat.spec.model import Target
 from lancestat.tables.analyze import scan_task
 from lancestat.tables.analyze.work import split

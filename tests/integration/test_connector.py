@@ -15,7 +15,7 @@ import pytest
 
 import lancestat
 from lancestat.errors import RunError, UsageError
-from lancestat.query.read import connector
+from lancestat.query.read import relation
 from lancestat.query.read.relation import Relation, planning_service, relate
 from lancestat.query.table import open_table
 from tests.examples import sample
@@ -83,12 +83,12 @@ def held(session: SparkSession, fakes: Fakes, tmp_path_factory: pytest.TempPathF
 
 @pytest.fixture(params=SOURCES)
 def source(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(connector, "SOURCE", Fakes.name(request.param))
+    monkeypatch.setattr(relation, "SOURCE", Fakes.name(request.param))
     yield request.param
 
 
 def use(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(connector, "SOURCE", Fakes.name(name))
+    monkeypatch.setattr(relation, "SOURCE", Fakes.name(name))
 
 
 QUERIES = (
@@ -296,7 +296,7 @@ def test_a_recreated_table_is_not_read(
 def test_without_the_connector_a_hint_says_where_it_is(
     held: Held, monkeypatch: pytest.MonkeyPatch, line: str, hint: str
 ) -> None:
-    monkeypatch.setattr(connector, "release_line", lambda spark: line)
+    monkeypatch.setattr(relation, "release_line", lambda spark: line)
     with pytest.raises(RunError) as refused:
         held.read()
     assert refused.value.code == "LS540"
@@ -409,5 +409,5 @@ def test_a_target_whose_connector_is_missing_attaches_nothing(held: Held, tmp_pa
 
 
 def test_a_source_is_found_by_its_short_name(held: Held, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connector, "SOURCE", SHORT_NAME)
+    monkeypatch.setattr(relation, "SOURCE", SHORT_NAME)
     assert held.read().count() == ROWS

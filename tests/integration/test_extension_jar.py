@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
-from lancestat.spark import jar as jar_module
+from lancestat.spark import compiler as jar_module
 from lancestat.spark.compiler import EXTENSION_NAME
 from tests.versions import needs
 

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import spark_type
 from lancestat.query.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
 from lancestat.query.read.relation import register
 from tests.integration.spark_predicates import spark_predicate

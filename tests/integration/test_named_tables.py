@@ -17,8 +17,8 @@ from pyspark.errors import AnalysisException
 
 import lancestat
 from lancestat.errors import CatalogNotAttached
-from lancestat.query.named_tables import NamedTables
 from lancestat.query.read.relation import planning_service
+from lancestat.query.read.session_catalogs import NamedTables
 from lancestat.spark.failure import carried_by
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, Shop, rows

@@ -22,8 +22,7 @@ from lancestat.cli.main import cli
 from lancestat.errors import InvalidQuery
 from lancestat.project import Project
 from lancestat.query.sql.query import silent_query_logger
-from lancestat.query.sql.query_failure import QueryText
-from lancestat.query.sql.statement import AnalyzeStatement, parse, parse_analyze
+from lancestat.query.sql.statement import AnalyzeStatement, QueryText, parse, parse_analyze
 from tests.interpreted import short_lived
 from tests.versions import needs
 

@@ -27,8 +27,7 @@ from lancestat.joins.nearest_by import install
 from lancestat.runs.actions import is_pending
 from lancestat.spark import compiler, versions
 from lancestat.spark.jobs import job_group
-from lancestat.spark.remote import connect
-from lancestat.spark.start import active, defaults
+from lancestat.spark.start import active, connect, defaults
 from tests.query.read.arrow_values import plain
 from tests.versions import needs
 

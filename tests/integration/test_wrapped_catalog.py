@@ -10,7 +10,7 @@ import lance
 import pytest
 
 import lancestat
-from lancestat.query.named_tables import NamedTables
+from lancestat.query.read.session_catalogs import NamedTables
 from tests.catalogs.shops import rows
 from tests.integration.fakes import Fakes
 from tests.integration.planned import planned, with_cbo

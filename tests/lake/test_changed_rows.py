@@ -7,8 +7,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.changed_rows import rows_changed_between
-from lancestat.lake.history import commits_since
+from lancestat.lake.history import commits_since, rows_changed_between
 from lancestat.lake.observe import snapshot
 
 Rows = Callable[[int, int], pa.Table]

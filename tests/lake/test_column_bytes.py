@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.column_bytes import column_bytes, estimated_bytes, fixed_width
-from lancestat.lake.fingerprint import field_key
+from lancestat.lake.fingerprint import column_bytes, estimated_bytes, field_key, fixed_width
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import DataFile, Field, Fragment
 

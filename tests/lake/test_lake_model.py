@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from lancestat.lake.changed_rows import rows_changed_between
 from lancestat.lake.fingerprint import column_groups, content_digest, field_key
-from lancestat.lake.history import commits_since
+from lancestat.lake.history import commits_since, rows_changed_between
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Snapshot
 from tests.examples import examples

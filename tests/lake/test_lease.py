@@ -12,15 +12,15 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from lancestat.lake import lease
-from lancestat.lake.lease import TAG, Lease, Process, abandoned, process_of, this_process
+from lancestat.lake import temporary_files
+from lancestat.lake.temporary_files import TAG, Lease, Process, abandoned, process_of, this_process
 
 
 @pytest.fixture
 def child() -> Iterator[tuple[Process, subprocess.Popen[bytes]]]:
     """Another process of this host."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        process = Process(this_process().host, running.pid, lease._started(running.pid))
+        process = Process(this_process().host, running.pid, temporary_files._started(running.pid))
         yield process, running
         running.kill()
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LakeError
-from lancestat.lake.column_bytes import column_bytes
+from lancestat.lake.fingerprint import column_bytes
 from lancestat.lake.observe import fragment_values, observe_snapshots, snapshot
 from lancestat.lake.snapshot import Snapshot
 

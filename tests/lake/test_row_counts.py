@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.lake.row_counts import count_rows
+from lancestat.lake.row_ranges import count_rows
 
 COUNTING = """
 import sys, threading, time
 import lance
-from lancestat.lake.row_counts import count_rows
+from lancestat.lake.row_ranges import count_rows
 
 uri, until = sys.argv[1], time.monotonic() + 3
 

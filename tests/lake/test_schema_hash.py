@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.snapshot import Field
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import Field, spark_type
 
 VECTORS = json.loads(
     (Path(__file__).parent.parent / "vectors" / "schema_hash.json").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 from lance.blob import blob_field
 
-from lancestat.lake.spark_type import connector_type, spark_type
+from lancestat.lake.snapshot import connector_type, spark_type
 
 
 @pytest.mark.parametrize(

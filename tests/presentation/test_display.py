@@ -21,7 +21,7 @@ from lancestat.presentation.explanation import QueryExplanation
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.registry import Page
 from lancestat.presentation.report_views import run_view
-from lancestat.query.explanation import Explanation
+from lancestat.query.estimates import Explanation
 from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.runs.actions import Plan

@@ -10,7 +10,7 @@ from typing import Any
 import lance
 import numpy as np
 
-from lancestat.query.aggregates import Aggregate, Function, push_down
+from lancestat.query.estimates import Aggregate, Function, push_down
 from lancestat.query.predicates.filter import Filter
 from lancestat.query.table import ReadSettings, ReadTable
 from tests.query.values import holds, literal_of

@@ -17,7 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.query.aggregates import Aggregate, Function, PushDownReason, push_down
+from lancestat.query.estimates import Aggregate, Function, PushDownReason, push_down
 from lancestat.query.predicates.filter import Comparison, Filter, IsNull, Not, Operator
 from lancestat.query.table import DeclaredTables, ReadSettings, ReadTable, open_table
 from lancestat.spec.model import Policy, Publish

@@ -17,9 +17,8 @@ from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Estimate, estimate
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
-from lancestat.query.pruned_fragments import ColumnRange
-from lancestat.query.sampling import Sampler
-from lancestat.query.table import ReadSettings, ReadTable
+from lancestat.query.pruning import ColumnRange
+from lancestat.query.table import ReadSettings, ReadTable, Sampler
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.assessment import analyzable
 from lancestat.tables.judgement import TableStatistics

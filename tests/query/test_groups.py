@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 import lancestat.tables.table_summary
 from lancestat.errors import StateUnreachable
 from lancestat.lake.observe import snapshot
-from lancestat.query.column_groups import GroupColumn
 from lancestat.query.groups import GroupedStatistics, load_groups
 from lancestat.query.predicates.filter import (
     Comparison,
@@ -27,7 +26,7 @@ from lancestat.query.predicates.filter import (
     TextMatch,
     TextOperator,
 )
-from lancestat.query.pruned_fragments import FragmentStatistics, NoFragmentStatistics
+from lancestat.query.pruning import FragmentStatistics, GroupColumn, NoFragmentStatistics
 from lancestat.state.identity import table_identity
 from lancestat.state.memory import MemoryState
 from lancestat.state.store import open_state

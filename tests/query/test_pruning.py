@@ -15,7 +15,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.query.column_groups import ColumnBounds, GroupColumn, Mask
 from lancestat.query.predicates.filter import (
     And,
     Comparison,
@@ -31,7 +30,7 @@ from lancestat.query.predicates.filter import (
     TextMatch,
     TextOperator,
 )
-from lancestat.query.pruning import BoundsOf, may_match, must_match
+from lancestat.query.pruning import BoundsOf, ColumnBounds, GroupColumn, Mask, may_match, must_match
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from tests.examples import examples

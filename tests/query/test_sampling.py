@@ -25,7 +25,7 @@ from lancestat.query.predicates.filter import (
     TextOperator,
     TimeOfDay,
 )
-from lancestat.query.sampling import SAMPLE_ROWS, Sampler
+from lancestat.query.table import SAMPLE_ROWS, Sampler
 
 ROWS = 40_000
 

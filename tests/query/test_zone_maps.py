@@ -35,7 +35,7 @@ from lancestat.query.predicates.filter import (
     TimeOfDay,
 )
 from lancestat.query.predicates.filter_sql import to_lance
-from lancestat.query.pruned_fragments import (
+from lancestat.query.pruning import (
     ColumnRange,
     FragmentStatistics,
     NoFragmentStatistics,

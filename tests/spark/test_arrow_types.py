@@ -3,8 +3,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.snapshot import Field
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import Field, spark_type
 from lancestat.spark.arrow_types import data_type, spark_schema, unreadable
 from tests.query.read.arrow_values import CASES, Case
 

@@ -12,7 +12,7 @@ import pytest
 
 from lancestat.lake.row_ranges import RowRange
 from lancestat.spark import arrow_types as batch_size
-from lancestat.spark import filtered_rows
+from lancestat.spark import fragment_reader
 from lancestat.spark.arrow_types import BATCH_BYTES, BATCH_ROWS
 from lancestat.spark.fragment_reader import pinned_dataset, read_range
 from tests.examples import sample
@@ -59,8 +59,8 @@ def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(params=["windows as they are", "small windows"])
 def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "small windows":
-        monkeypatch.setattr(filtered_rows, "FIRST_WINDOW", 128)
-        monkeypatch.setattr(filtered_rows, "LARGEST_WINDOW", 2_048)
+        monkeypatch.setattr(fragment_reader, "FIRST_WINDOW", 128)
+        monkeypatch.setattr(fragment_reader, "LARGEST_WINDOW", 2_048)
 
 
 FILTERS = {
@@ -136,7 +136,7 @@ def test_wide_values_are_looked_up_and_batches_stay_small(tmp_path: Path) -> Non
 def test_values_that_grow_when_converted_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (batch_size, filtered_rows):
+    for module in (batch_size, fragment_reader):
         monkeypatch.setattr(module, "BATCH_BYTES", 100_000)
     widths = [10] * 40_000 + [4_000] * 2_000
     rows = pa.table({"id": range(42_000), "s": ["y" * width for width in widths]})

@@ -10,7 +10,7 @@ import pytest
 from lancestat.errors import SparkNotStarted
 from lancestat.runs import scanner as module
 from lancestat.runs.scanner import MAX_SERVER_RESTARTS, SparkScanner
-from lancestat.spark.outage import SessionLostError
+from lancestat.spark.failure import SessionLostError
 from lancestat.spec.model import Target
 
 TARGET = Target("far")

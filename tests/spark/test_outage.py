@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lancestat.errors import SparkNotStarted
-from lancestat.spark.outage import Outage, is_forgotten
+from lancestat.spark.failure import Outage, is_forgotten
 
 
 class Clock:

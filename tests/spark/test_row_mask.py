@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 from lance.dataset import serialize_row_addrs
 
-from lancestat.spark.filtered_rows import row_mask
+from lancestat.spark.fragment_reader import row_mask
 
 BLOCK = 65_536
 

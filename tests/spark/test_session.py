@@ -13,13 +13,13 @@ import pytest
 
 from lancestat.errors import RunError
 from lancestat.spark import installation
-from lancestat.spark.choice import joins_by_nearest_by
 from lancestat.spark.installation import Java, find_java
-from lancestat.spark.remote import connect
 from lancestat.spark.start import (
     ALLOCATOR_VARIABLES,
     _properties_file,
+    connect,
     defaults,
+    joins_by_nearest_by,
     start_session,
     stop_session,
 )
@@ -259,8 +259,8 @@ def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
 
 
 def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lancestat.spark.choice.running_session", lambda: None)
-    monkeypatch.setattr("lancestat.spark.choice.has_nearest_by_join", lambda: True)
+    monkeypatch.setattr("lancestat.spark.installation.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.installation.has_nearest_by_join", lambda: True)
     assert joins_by_nearest_by(Target("dev", "state"))
     assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lancestat.query.predicates.filter import Filter, columns_of
-from lancestat.query.pruned_fragments import ColumnRange, FragmentStatistics, RemainingFragments
+from lancestat.query.pruning import ColumnRange, FragmentStatistics, RemainingFragments
 from lancestat.tables.statistics.bounds import lower_bound, upper_bound
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze

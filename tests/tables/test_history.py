@@ -38,7 +38,7 @@ from lancestat.query.predicates.filter import (
     TimeOfDay,
     columns_of,
 )
-from lancestat.query.pruned_fragments import FragmentStatistics
+from lancestat.query.pruning import FragmentStatistics
 from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity
 from lancestat.state.memory import MemoryState

@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from lancestat.project import Project
     from lancestat.query.sql.query import QueryResult
-    from lancestat.query.sql.query_failure import QueryContext, QueryText
-    from lancestat.query.sql.statement import AnalyzeStatement, Statement
+    from lancestat.query.sql.statement import AnalyzeStatement, QueryContext, QueryText, Statement
 
 _ROWS_FOR_PEOPLE = 100
 _ALL = "all"
@@ -125,7 +124,7 @@ def sql(
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
     """Read the query from the argument, a file or stdin."""
-    from lancestat.query.sql.query_failure import query_text
+    from lancestat.query.sql.statement import query_text
 
     if (query is None) == (path is None):
         what = "neither was" if query is None else "both were"
@@ -151,9 +150,8 @@ def _limit(invocation: Invocation, limit: str | int | None) -> int | None:
 
 def _attach(project: Project, spark: SparkSession, text: QueryText) -> QueryContext:
     """Open the tables that the query may name; one that fails to open fails a query of it."""
-    from lancestat.query.sql.query_failure import QueryContext
-    from lancestat.query.sql.statement import mentioned
-    from lancestat.query.sql.system_views import view_schema
+    from lancestat.query.sql.statement import QueryContext, mentioned
+    from lancestat.query.sql.view_query import view_schema
     from lancestat.report.rows import ReportTable
 
     tables: dict[str, LancestatError | None] = {table.name: None for table in project.spec.tables}
@@ -173,7 +171,7 @@ def _system_views(
     project: Project, spark: SparkSession, text: QueryText
 ) -> AbstractContextManager[None]:
     """Make views of what is known of the project, as far as the query may name them."""
-    from lancestat.query.sql.system_views import mentioned_views, system_views, view_schema
+    from lancestat.query.sql.view_query import mentioned_views, system_views, view_schema
     from lancestat.report.rows import ReportTable
 
     names = [table.value for table in ReportTable]

@@ -26,8 +26,8 @@ from lancestat.joins.output.write_intents import (
 )
 from lancestat.joins.output.writer import OutputWriter, Written, refused, stale, writing
 from lancestat.joins.search.work import OutputFormat, OutputState
-from lancestat.lake.batch_source import BatchSource
 from lancestat.lake.commit import (
+    BatchSource,
     CommitRequest,
     Conflict,
     SameDataset,
@@ -37,7 +37,6 @@ from lancestat.lake.commit import (
 )
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
-from lancestat.lake.lease import abandoned, this_process
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import (
     observe_dataset,
@@ -47,6 +46,7 @@ from lancestat.lake.open import (
     store_options,
 )
 from lancestat.lake.snapshot import pin_of
+from lancestat.lake.temporary_files import abandoned, this_process
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:

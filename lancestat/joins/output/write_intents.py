@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lancestat.lake.lease import Lease, Process, parse_instant, process_of, this_process
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import Lease, Process, parse_instant, process_of, this_process
 
 FOLDER = "_lancestat"
 _LAST = "last.json"

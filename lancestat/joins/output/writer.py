@@ -11,7 +11,7 @@ from hashlib import blake2b
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
 from lancestat.joins.search.work import OutputFormat
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.lease import Process
+from lancestat.lake.temporary_files import Process
 from lancestat.redact import redact_line, secret_values
 from lancestat.state.identity import canonical_uri
 

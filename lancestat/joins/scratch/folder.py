@@ -29,8 +29,8 @@ from lancestat.errors import (
     ScratchUnusable,
 )
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.lease import Lease, Process, parse_instant, this_process
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import Lease, Process, parse_instant, this_process
 from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")

@@ -11,9 +11,9 @@ from lancestat.errors import LancestatError, ScratchUnusable
 from lancestat.joins.scratch.folder import DEAD_AFTER, MARKER, read_marker
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import store_of
-from lancestat.lake.lease import TAG, Lease
 from lancestat.lake.open import probe
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import TAG, Lease
 from lancestat.redact import redact_line, secret_values
 
 # As `scratch` names them.

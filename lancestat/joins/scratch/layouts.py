@@ -27,9 +27,9 @@ from lancestat.errors import ScratchFull, ScratchUnusable
 from lancestat.joins.scratch.folder import MARKER, Heartbeat, encode, remove_folder, scratch_errors
 from lancestat.joins.search.layout import LayoutRecord
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.lease import TAG, Lease, abandoned, this_process
 from lancestat.lake.snapshot import Pin
 from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import TAG, Lease, abandoned, this_process
 from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")

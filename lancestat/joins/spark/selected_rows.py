@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from lancestat.joins.search.work import FragmentRows, Rows, Selection, VectorSide, fragment_rows
 from lancestat.lake.open import pinned_reads
-from lancestat.lake.row_counts import count_rows
-from lancestat.lake.row_ranges import RowRange
+from lancestat.lake.row_ranges import RowRange, count_rows
 from lancestat.lake.snapshot import Pin
 from lancestat.spark.fragment_reader import pinned_dataset, read_range
 

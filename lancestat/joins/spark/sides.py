@@ -26,7 +26,7 @@ from lancestat.joins.spark.selected_rows import select_rows
 from lancestat.lake.open import pinned_reads
 from lancestat.query.read.relation import Relation, relate
 from lancestat.query.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
-from lancestat.query.sql.query_failure import QueryContext, QueryText, explain_failure
+from lancestat.query.sql.statement import QueryContext, QueryText, explain_failure
 from lancestat.query.table import open_pinned_table
 from lancestat.redact import secret_values
 from lancestat.spark.fragment_reader import pinned_dataset

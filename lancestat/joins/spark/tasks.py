@@ -29,7 +29,7 @@ from lancestat.redact import redact_line, secret_values
 from lancestat.runs.stages import CommitResult, JoinStage, OnStage, Probe, StageProgress
 from lancestat.spark.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.jobs import Jobs, Merging
-from lancestat.spark.worker import prepare_worker
+from lancestat.spark.python import prepare_worker
 
 
 @dataclass(frozen=True, slots=True)

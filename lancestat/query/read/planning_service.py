@@ -14,23 +14,22 @@ from typing import Any
 from lancestat.errors import InternalError, LancestatError
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.row_ranges import split_fragments
-from lancestat.query.aggregates import (
+from lancestat.query.estimates import (
     Aggregate,
+    ColumnEstimate,
+    Estimate,
+    Explanation,
     Function,
     PushDown,
     PushDownReason,
-    push_down,
-)
-from lancestat.query.estimates import (
-    ColumnEstimate,
-    Estimate,
     estimate,
+    pruning_of,
+    push_down,
     remaining_fragments,
 )
-from lancestat.query.explanation import Explanation, pruning_of
 from lancestat.query.predicates.filter import Filter, Unread, filter_text, read_filters
 from lancestat.query.predicates.filter_sql import exact_conjuncts
-from lancestat.query.read.read_task import encode_part, encode_scan
+from lancestat.query.read.arrow_columns import encode_part, encode_scan
 from lancestat.query.table import QueryScan, ReadTable, read_settings
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.failure import WorkerError

@@ -7,17 +7,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.query.aggregates import PushDown, PushDownReason
-from lancestat.query.estimates import ColumnEstimate
-from lancestat.query.explanation import Explanation, Pruning
+from lancestat.query.estimates import ColumnEstimate, Explanation, Pruning, PushDown, PushDownReason
 from lancestat.query.read.relation import planning_service
-from lancestat.query.sql.query_failure import (
+from lancestat.query.sql.statement import (
     NO_CONTEXT,
     QueryContext,
     QueryText,
+    Statement,
     explain_failure,
 )
-from lancestat.query.sql.statement import Statement
 from lancestat.spark.compiler import nearest_by_extension, relation_classes
 from lancestat.spark.start import active, require_classic
 from lancestat.spark.versions import has_nearest_by_join

@@ -12,8 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.query.sql.query_failure import NO_CONTEXT, QueryContext, explain_failure
-from lancestat.query.sql.statement import Statement
+from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, Statement, explain_failure
 from lancestat.spark.start import (
     active,
     classic_session,

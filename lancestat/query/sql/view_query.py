@@ -1,24 +1,29 @@
-"""Queries of one system view that are answered without Spark.
+"""System views, and queries of one of them that are answered without Spark.
 
-They are of the simple form that scripts write: columns or aggregates of a view, a condition,
-groups, an order and a limit. They mean here what they mean in Spark, down to where nulls are
-sorted. Everything else, and whatever is wrong in a query, is left to Spark.
+Such queries are of the simple form that scripts write: columns or aggregates of a view, a
+condition, groups, an order and a limit. They mean here what they mean in Spark, down to where nulls
+are sorted. Everything else, and whatever is wrong in a query, is left to Spark.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lancestat.interrupts import keep_interrupts
 from lancestat.query.sql.query import Array, QueryResult, ResultColumn, ResultValue, Scalar
+from lancestat.spark.start import VIEW_SCHEMA_SETTING
+from lancestat.spark.versions import arrow_frame
 
 if TYPE_CHECKING:
     import polars as pl
     import pyarrow as pa
+    from pyspark.sql import SparkSession
+
 
 # The types of the views' columns, spelled as in Spark.
 _TEXT, _TEXTS, _COUNT, _NUMBER, _INSTANT = (
@@ -456,3 +461,33 @@ def _like(pattern: str) -> str:
     """Return the regular expression of a pattern, of which no character is escaped."""
     parts = (".*" if part == "%" else "." if part == "_" else re.escape(part) for part in pattern)
     return f"(?s)^{''.join(parts)}$"
+
+
+def view_schema(spark: SparkSession) -> str:
+    """Return the schema of a session's views: `lancestat`, unless others started Spark."""
+    return str(spark.conf.get(VIEW_SCHEMA_SETTING))
+
+
+def mentioned_views(text: str, schema: str, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the views of `names` that a query may read: none unless it names the schema.
+
+    A query that names the schema and no view, as one that lists views, may read all.
+    """
+    if not re.search(rf"(?<!\w){re.escape(schema)}(?!\w)", text, re.IGNORECASE):
+        return ()
+    lowered = text.lower()
+    return tuple(name for name in names if name.lower() in lowered) or tuple(names)
+
+
+@contextmanager
+def system_views(spark: SparkSession, tables: Mapping[str, pa.Table]) -> Iterator[None]:
+    """Make views of Arrow tables by their names, and drop them in the end."""
+    made = []
+    try:
+        for name, rows in tables.items():
+            arrow_frame(spark, rows).createOrReplaceGlobalTempView(name)
+            made.append(name)
+        yield
+    finally:
+        for name in made:
+            spark.catalog.dropGlobalTempView(name)

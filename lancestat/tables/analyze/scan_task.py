@@ -12,7 +12,7 @@ from lancestat.lake.snapshot import Pin
 from lancestat.redact import redact_line, secret_values
 from lancestat.runs.stages import Scan
 from lancestat.spark.failure import WorkerError
-from lancestat.spark.worker import prepare_worker
+from lancestat.spark.python import prepare_worker
 from lancestat.state.identity import has_quantiles
 from lancestat.tables.analyze.work import (
     OnProgress,

@@ -10,7 +10,7 @@ import pytest
 
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.lake.spark_type import connector_type
+from lancestat.lake.snapshot import connector_type
 from tests.connector.every_type import (
     EVERY_COLUMN,
     NOT_ALWAYS_OPENED,

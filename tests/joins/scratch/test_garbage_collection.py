@@ -18,7 +18,7 @@ from lancestat.errors import RunError
 from lancestat.joins.scratch.folder import HEARTBEAT, MARKER, encode, scratch
 from lancestat.joins.scratch.garbage_collection import collect_scratch_garbage
 from lancestat.lake import storage
-from lancestat.lake.lease import Process, this_process
+from lancestat.lake.temporary_files import Process, this_process
 from tests.integration.object_store import ObjectStore, object_store
 from tests.joins.search.results import files_below
 

@@ -22,8 +22,8 @@ from lancestat.joins.search.layout import (
     RightContent,
     RightFragment,
 )
-from lancestat.lake.lease import Process, this_process
 from lancestat.lake.storage import FolderStorage
+from lancestat.lake.temporary_files import Process, this_process
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 QUALITY = Quality(10, 1.0, 1.0)

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.lake.snapshot import Field
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import Field, spark_type
 from lancestat.query.predicates.filter import (
     DEEPEST,
     And,
@@ -38,7 +37,7 @@ from lancestat.query.predicates.filter import (
 )
 from lancestat.query.predicates.filter_sql import to_lance
 from lancestat.query.pruning import may_match, must_match
-from lancestat.query.sampling import conditions
+from lancestat.query.table import conditions
 from tests.lake.awkward import COLUMNS, predicate
 
 FIELDS = {

@@ -13,8 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.lake.observe import snapshot
-from lancestat.lake.snapshot import Field
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import Field, spark_type
 from lancestat.query.predicates.filter import (
     And,
     Comparison,

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.lake.snapshot import Field
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import Field, spark_type
 from lancestat.query.predicates.filter import (
     And,
     Comparison,

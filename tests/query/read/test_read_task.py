@@ -13,8 +13,8 @@ import pytest
 from lancestat.errors import RunError
 from lancestat.lake.row_ranges import RowRange, ScanPartition
 from lancestat.lake.snapshot import Pin
-from lancestat.query.read import read_task
-from lancestat.query.read.read_task import (
+from lancestat.query.read import arrow_columns
+from lancestat.query.read.arrow_columns import (
     ReadTask,
     decode_part,
     decode_scan,
@@ -96,7 +96,7 @@ def requests(*texts: str) -> Iterator[pa.RecordBatch]:
 @pytest.fixture
 def process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Run the task in this process without setting it up as a worker."""
-    monkeypatch.setattr(read_task, "prepare_worker", lambda threads: None)
+    monkeypatch.setattr(arrow_columns, "prepare_worker", lambda threads: None)
 
 
 @pytest.mark.usefixtures("process")

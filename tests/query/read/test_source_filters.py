@@ -23,10 +23,9 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from lancestat.lake.snapshot import Field
-from lancestat.lake.spark_type import spark_type
+from lancestat.lake.snapshot import Field, spark_type
 from lancestat.query.predicates.filter import DEEPEST
-from lancestat.query.read.source_filters import pushed_filters
+from lancestat.query.read.source import pushed_filters
 
 _TYPES = {
     "i": pa.int32(),

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import DatasetDamaged, RunError, UnknownTable, UsageError
-from lancestat.query.sql.query_failure import QueryContext, QueryText, explain_failure, query_text
-from lancestat.query.sql.statement import AnalyzeStatement, find_declared, mentioned, not_declared
+from lancestat.query.sql.statement import (
+    AnalyzeStatement,
+    QueryContext,
+    QueryText,
+    explain_failure,
+    find_declared,
+    mentioned,
+    not_declared,
+    query_text,
+)
 from lancestat.spark.failure import WorkerError
 
 

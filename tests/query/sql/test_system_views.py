@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from lancestat.query.sql.query_failure import QueryContext, hint_for
-from lancestat.query.sql.system_views import mentioned_views, view_schema
+from lancestat.query.sql.statement import QueryContext, hint_for
+from lancestat.query.sql.view_query import mentioned_views, view_schema
 from lancestat.spark.start import VIEW_SCHEMA_SETTING, defaults
 
 NAMES = ("statistics", "runs", "fragments")
