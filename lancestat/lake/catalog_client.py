@@ -291,7 +291,6 @@ class CatalogClient:
         return _repeated(lambda: self._inner.list_table_versions(request))
 
     def describe_table_version(self, request: Any) -> Any:
-        """See `list_table_versions`."""
         return _repeated(lambda: self._inner.describe_table_version(request))
 
     def create_table_version(self, request: Any) -> Any:

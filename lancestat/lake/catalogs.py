@@ -84,7 +84,6 @@ class CatalogOptions(RenewedOptions):
         return self.table, self._catalog, self._base, self.is_managed
 
     def current(self) -> dict[str, str]:
-        """See `RenewedOptions`."""
         given = self._client.options.get(self.table.identifier, self._given)
         if expires_soon(given):
             described = self._client.describe(self.table)
@@ -93,7 +92,6 @@ class CatalogOptions(RenewedOptions):
 
     @property
     def secrets(self) -> frozenset[str]:
-        """See `RenewedOptions`."""
         return frozenset((*self._base.values(), *self._given.values(), *self._client.secrets))
 
     @property

@@ -128,7 +128,6 @@ class VersionIs:
     or_later: bool = False
 
     def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """See `Requirement`."""
         latest = observe_dataset(self.pin.uri, storage_options=storage_options).version
         read = self.pin.version
         if latest == read or (self.or_later and latest > read):
@@ -136,7 +135,6 @@ class VersionIs:
         return f"version {read} was read, the table is at version {latest}"
 
     def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """See `Requirement`."""
         return None
 
 
@@ -152,7 +150,6 @@ class SameDataset:
     or_cleaned_up: bool = False
 
     def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """See `Requirement`."""
         try:
             open_pinned(self.pin, storage_options=storage_options)
         except DatasetReplaced:
@@ -160,7 +157,6 @@ class SameDataset:
         return None
 
     def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """See `Requirement`."""
         failure = replacement(self.pin, storage_options)
         if failure is None:
             return None

@@ -94,11 +94,9 @@ class FolderStorage:
     root: Path
 
     def uri(self, path: str) -> str:
-        """See `Storage`."""
         return str(self.root / path)
 
     def make(self, path: str) -> None:
-        """See `Storage`."""
         folder = self.root / path
 
         def make() -> None:
@@ -108,7 +106,6 @@ class FolderStorage:
         _retry_while_folders_vanish(make)
 
     def files(self, path: str) -> list[str]:
-        """See `Storage`."""
         try:
             with os.scandir(self.root / path) as entries:
                 return sorted(
@@ -118,11 +115,9 @@ class FolderStorage:
             return []
 
     def remove_file(self, path: str) -> None:
-        """See `Storage`."""
         (self.root / path).unlink(missing_ok=True)
 
     def children(self, path: str) -> list[str]:
-        """See `Storage`."""
         try:
             with os.scandir(self.root / path) as entries:
                 return sorted(
@@ -132,7 +127,6 @@ class FolderStorage:
             return []
 
     def read(self, path: str) -> str | None:
-        """See `Storage`."""
         file = self.root / path
         if file.is_symlink() or not file.is_file():
             return None
@@ -142,7 +136,6 @@ class FolderStorage:
             return None
 
     def has_file(self, path: str, size_bytes: int) -> bool:
-        """See `Storage`."""
         try:
             status = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -150,7 +143,6 @@ class FolderStorage:
         return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
-        """See `Storage`."""
         file = self.root / path
 
         def make_and_write() -> None:
@@ -171,11 +163,9 @@ class FolderStorage:
             draft.unlink(missing_ok=True)
 
     def size_bytes(self, path: str) -> int:
-        """See `Storage`."""
         return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(self.root / path))
 
     def remove(self, path: str, last: str) -> None:
-        """See `Storage`."""
         folder = self.root / path
         for attempt in range(_ATTEMPTS):
             try:
@@ -191,7 +181,6 @@ class FolderStorage:
                 return
 
     def remove_empty(self, path: str) -> None:
-        """See `Storage`."""
         try:
             (self.root / path).rmdir()
         except OSError:
@@ -242,29 +231,24 @@ class ObjectStorage:
     options: Mapping[str, str] = field(repr=False)
 
     def uri(self, path: str) -> str:
-        """See `Storage`."""
         return f"{self.root}/{path}"
 
     def make(self, path: str) -> None:
         """See `Storage`: there is nothing to do."""
 
     def files(self, path: str) -> list[str]:
-        """See `Storage`."""
         listed = self._session.list_with_delimiter(path or None).objects
         return sorted(object_path.rpartition("/")[2] for object_path in listed)
 
     def remove_file(self, path: str) -> None:
-        """See `Storage`."""
         if self._session.contains(path):
             self._session.delete_file(path)
 
     def children(self, path: str) -> list[str]:
-        """See `Storage`."""
         listed = self._session.list_with_delimiter(path or None).common_prefixes
         return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in listed)
 
     def read(self, path: str) -> str | None:
-        """See `Storage`."""
         if not self._session.contains(path):
             return None
         with temporary_folder() as folder:
@@ -277,18 +261,15 @@ class ObjectStorage:
         return bool(self._session.contains(path))
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
-        """See `Storage`."""
         with temporary_folder() as folder:
             draft = folder / "draft"
             draft.write_text(text, encoding="utf-8")
             self._session.upload_file(draft, path)
 
     def size_bytes(self, path: str) -> int:
-        """See `Storage`."""
         return 0
 
     def remove(self, path: str, last: str) -> None:
-        """See `Storage`."""
         others = [file for file in self._session.list(path) if not _is_named(file, last)]
         for other in others:
             self._session.delete_file(other)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,18 +12,14 @@ import numpy as np
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.query.predicates.filter import Filter, columns_of
 from lancestat.query.pruning import (
     ColumnBounds,
-    ColumnRange,
-    Counts,
     FragmentStatistics,
     GroupColumn,
+    GroupLayout,
     Mask,
     NoFragmentStatistics,
-    RemainingFragments,
-    may_match,
-    must_match,
+    PrunableStatistics,
 )
 from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key
@@ -54,7 +49,7 @@ def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> Fragme
 _COLUMNS_AT_ONCE = 16
 
 
-class GroupedStatistics:
+class GroupedStatistics(PrunableStatistics):
     """`FragmentStatistics` over the groups of a stored summary; a query costs groups, not files.
 
     Fragments of groups that are no longer whole, and those that came later, are one last group of
@@ -68,14 +63,13 @@ class GroupedStatistics:
         self._identity = identity
         self._snapshot = snapshot
         self._summary = summary
-        self._layout = _GroupLayout.of(snapshot, summary.groups)
+        super().__init__(_layout(snapshot, summary.groups))
         self._columns: dict[str, GroupColumn | None] = {}
         self._whole: dict[str, ColumnPartial | None] = {}
         self._lock = threading.Lock()
         self._fields = {field.name: field for field in snapshot.fields}
 
     def load(self, columns: Iterable[str]) -> None:
-        """Read columns from the state at once, which takes less time than one by one."""
         with self._lock:
             self._load(columns)
 
@@ -92,66 +86,33 @@ class GroupedStatistics:
             for some in _batched([name for name, held in known.items() if held]):
                 loaded = self._read({name: stored for name in some if (stored := known[name])})
                 for name, partials in loaded.items():
-                    self._columns[name] = self._layout.column(types[name], partials)
+                    self._columns[name] = self._column(types[name], partials)
         except StateError as error:
             _log.warning("columns are not known by group: %s", error.message)
 
-    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
-        try:
-            columns = set().union(*map(columns_of, filters))
-            self.load(columns)
-            matching = may_match(filters, self._bounds, len(self._layout.rows))
-        except RecursionError:
-            return None
-        matching |= ~self._layout.is_whole
-        ruled_out = ~matching & (self._layout.fragments > 0)
-        if not ruled_out.any():
-            return None
-        alive = matching & (self._layout.fragments > 0)
-        bounds = [self._bounds(name) for name in columns]
-        is_known = all(
-            column_bounds is not None and bool(column_bounds.known[alive].all())
-            for column_bounds in bounds
-        )
-        fragment_ids = self._layout.fragments_of(np.flatnonzero(alive))
-        return _RemainingGroupFragments(
-            self, alive, fragment_ids, int(self._layout.rows[alive].sum()), is_known
-        )
-
-    def covers(self, filters: Sequence[Filter]) -> bool:
-        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
-        try:
-            self.load(set().union(*map(columns_of, filters)))
-            groups = len(self._layout.rows)
-            left = may_match(filters, self._bounds, groups) | ~self._layout.is_whole
-            passing = must_match(filters, self._bounds, groups) & self._layout.is_whole
-        except RecursionError:
-            return False
-        return bool(passing[left & (self._layout.fragments > 0)].all())
-
-    def knows(self, column: str) -> bool:
-        """Whether the bounds of a column are known in some fragment."""
-        self.load([column])
-        bounds = self._bounds(column)
-        return bounds is not None and bool(bounds.known.any())
+    def _column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
+        """Lay a column's partials out by group, those with as many rows as in the manifest."""
+        whole, rows = self._layout.is_whole.tolist(), self._layout.rows.tolist()
+        sound = [
+            partial if partial is not None and is_whole and partial.rows == count else None
+            for partial, is_whole, count in zip([*partials, None], whole, rows, strict=True)
+        ]
+        return GroupColumn.of(sound, type)
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """Return the partial of a column over the whole table, None where a group is unknown."""
         if column not in self._whole:
-            self._whole[column] = self.partial_of(column, self._layout.fragments > 0)
+            self._whole[column] = super().partial(column)
         return self._whole[column]
 
     def partial_of(self, column: str, groups: Mask) -> ColumnPartial | None:
-        """Return the partial of a column over some groups, None where one is unknown."""
         self.load([column])
         group_column = self._columns.get(column)
         if group_column is None or not group_column.bounds.known[groups].all():
             return None
         return group_column.merged(groups)
 
-    def _bounds(self, name: str) -> ColumnBounds | None:
-        group_column = self._columns.get(name)
+    def bounds(self, column: str) -> ColumnBounds | None:
+        group_column = self._columns.get(column)
         return group_column.bounds if group_column else None
 
     @property
@@ -221,75 +182,27 @@ def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
         yield names[start : start + _COLUMNS_AT_ONCE]
 
 
-@dataclass(frozen=True)
-class _GroupLayout:
-    """The groups of a summary in a snapshot, and after them one of all other fragments.
-
-    `ids` are the fragments of the groups one after the other, `group_of` the group of each; `rows`
-    and `fragments` count what a group has, `is_whole` whether it still has all its fragments.
-    """
-
-    ids: Counts
-    group_of: Counts
-    rows: Counts
-    fragments: Counts
-    is_whole: Mask
-
-    @classmethod
-    def of(cls, snapshot: Snapshot, groups: Sequence[Group]) -> _GroupLayout:
-        sizes = [len(group) for group in groups]
-        home = dict(
-            zip(
-                (fragment_id for group in groups for fragment_id in group),
-                np.repeat(np.arange(len(groups)), sizes).tolist(),
-                strict=True,
-            )
+def _layout(snapshot: Snapshot, groups: Sequence[Group]) -> GroupLayout:
+    """Return the groups of a summary in a snapshot, and after them one of all other fragments."""
+    sizes = [len(group) for group in groups]
+    home = dict(
+        zip(
+            (fragment_id for group in groups for fragment_id in group),
+            np.repeat(np.arange(len(groups)), sizes).tolist(),
+            strict=True,
         )
-        ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
-        ids = np.array([fragment.id for fragment in ordered], np.int64)
-        rows = np.array([fragment.rows for fragment in ordered], np.int64)
-        rest = len(groups)
-        group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
-        present = np.bincount(group_of, minlength=rest + 1)
-        is_whole = np.append(present[:rest] == np.array(sizes), False)
-        group_of = np.where(is_whole[group_of], group_of, rest)
-        return cls(
-            ids=ids,
-            group_of=group_of,
-            rows=np.bincount(group_of, rows, rest + 1).astype(np.int64),
-            fragments=np.bincount(group_of, minlength=rest + 1),
-            is_whole=is_whole,
-        )
-
-    def fragments_of(self, groups: Counts) -> tuple[int, ...]:
-        """Return the fragments of some groups, ascending."""
-        return tuple(self.ids[np.isin(self.group_of, groups)].tolist())
-
-    def column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
-        """Return a column's partials by group, those with as many rows as in the manifest."""
-        sound = [
-            partial if partial is not None and whole and partial.rows == rows else None
-            for partial, whole, rows in zip(
-                [*partials, None], self.is_whole.tolist(), self.rows.tolist(), strict=True
-            )
-        ]
-        return GroupColumn.of(sound, type)
-
-
-@dataclass(frozen=True)
-class _RemainingGroupFragments:
-    """The groups of a table that are not pruned."""
-
-    statistics: GroupedStatistics
-    groups: Mask
-    fragment_ids: Sequence[int]
-    rows: int
-    is_known: bool
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return the partial of a column over the remaining groups, None where one is unknown."""
-        return self.statistics.partial_of(column, self.groups)
-
-    def range(self, column: str) -> ColumnRange | None:
-        """Return None: where a group has a column's bounds it has its partial."""
-        return None
+    )
+    ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+    rows = np.array([fragment.rows for fragment in ordered], np.int64)
+    rest = len(groups)
+    group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
+    present = np.bincount(group_of, minlength=rest + 1)
+    is_whole = np.append(present[:rest] == np.array(sizes), False)
+    group_of = np.where(is_whole[group_of], group_of, rest)
+    return GroupLayout(
+        ids=np.array([fragment.id for fragment in ordered], np.int64),
+        group_of=group_of,
+        rows=np.bincount(group_of, rows, rest + 1).astype(np.int64),
+        fragments=np.bincount(group_of, minlength=rest + 1),
+        is_whole=is_whole,
+    )

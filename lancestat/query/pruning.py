@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import math
 import operator
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -33,6 +34,7 @@ from lancestat.query.predicates.filter import (
     TextOperator,
     TimeOfDay,
     Unread,
+    columns_of,
 )
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, Kind
@@ -254,22 +256,18 @@ class NoFragmentStatistics:
     """No statistics: neither state nor index has any of the fragments."""
 
     def load(self, columns: Iterable[str]) -> None:
-        """Load nothing."""
+        pass
 
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        """Return None: no fragment is ruled out."""
         return None
 
     def covers(self, filters: Sequence[Filter]) -> bool:
-        """Return False: nothing is known of any row."""
         return False
 
     def knows(self, column: str) -> bool:
-        """Return False: no column is known."""
         return False
 
     def partial(self, column: str) -> ColumnPartial | None:
-        """Return None: no column is known."""
         return None
 
 
@@ -332,12 +330,8 @@ BoundsOf = Callable[[str], ColumnBounds | None]
 Point = Bound | Fraction
 
 
-@dataclass(frozen=True, slots=True)
-class FilterOutcomes:
-    """The groups where a filter may be true for some row, and those where it may be false."""
-
-    true: Mask
-    false: Mask
+# The groups where a filter may be true for some row, and those where it may be false.
+_Outcomes = tuple[Mask, Mask]
 
 
 def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
@@ -351,7 +345,7 @@ def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Ma
     outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)
     for filter in filters:
-        matching &= outcomes.evaluate(filter).true
+        matching &= outcomes.evaluate(filter)[0]
     return matching
 
 
@@ -366,7 +360,7 @@ def must_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> M
     outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)
     for filter in filters:
-        matching &= ~outcomes.evaluate(filter).false & ~outcomes.may_be_null(filter)
+        matching &= ~outcomes.evaluate(filter)[1] & ~outcomes.may_be_null(filter)
     return matching
 
 
@@ -375,23 +369,23 @@ class _FilterEvaluator:
     bounds_of: BoundsOf
     groups: int
 
-    def evaluate(self, filter: Filter) -> FilterOutcomes:
+    def evaluate(self, filter: Filter) -> _Outcomes:
         """Evaluate a filter; where it is null it is neither true nor false, negated or not."""
         match filter:
             case Not():
-                operand = self.evaluate(filter.operand)
-                return FilterOutcomes(operand.false, operand.true)
+                true, false = self.evaluate(filter.operand)
+                return false, true
             case And():
-                left, right = self.evaluate(filter.left), self.evaluate(filter.right)
-                return FilterOutcomes(left.true & right.true, left.false | right.false)
+                (true, false), other = self.evaluate(filter.left), self.evaluate(filter.right)
+                return true & other[0], false | other[1]
             case Or():
-                left, right = self.evaluate(filter.left), self.evaluate(filter.right)
-                return FilterOutcomes(left.true | right.true, left.false & right.false)
+                (true, false), other = self.evaluate(filter.left), self.evaluate(filter.right)
+                return true | other[0], false & other[1]
             case Comparison() | In() | IsNull() | TextMatch():
                 return self._evaluate_leaf(filter)
             case Unread():
                 every = np.ones(self.groups, np.bool_)
-                return FilterOutcomes(every, every)
+                return every, every
             case _:
                 assert_never(filter)
 
@@ -416,20 +410,20 @@ class _FilterEvaluator:
             case _:
                 assert_never(filter)
 
-    def _evaluate_leaf(self, filter: Leaf) -> FilterOutcomes:
+    def _evaluate_leaf(self, filter: Leaf) -> _Outcomes:
         column = self.bounds_of(filter.column)
         outcomes = None if column is None else _leaf_outcomes(column, filter)
         if column is None or outcomes is None:
             every = np.ones(self.groups, np.bool_)
-            return FilterOutcomes(every, every)
-        return FilterOutcomes(outcomes.true | ~column.known, outcomes.false | ~column.known)
+            return every, every
+        return outcomes[0] | ~column.known, outcomes[1] | ~column.known
 
 
-def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> FilterOutcomes | None:
+def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> _Outcomes | None:
     """Return None when the filter's literals are not of the column's type."""
     match filter:
         case IsNull():
-            return FilterOutcomes(column.nulls > 0, column.values > 0)
+            return column.nulls > 0, column.values > 0
         case Comparison():
             return _comparison(column, filter)
         case In():
@@ -437,12 +431,12 @@ def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> FilterOutcomes | None:
         case TextMatch(_, TextOperator.STARTS_WITH, prefix):
             return _starts_with(column, prefix)
         case TextMatch():
-            return FilterOutcomes(column.values > 0, column.values > 0)
+            return column.values > 0, column.values > 0
         case _:
             assert_never(filter)
 
 
-def _comparison(column: ColumnBounds, comparison: Comparison) -> FilterOutcomes | None:
+def _comparison(column: ColumnBounds, comparison: Comparison) -> _Outcomes | None:
     sign, literal = comparison.operator, comparison.literal
     if literal is None:
         return _leaf_outcomes(column, IsNull("")) if sign is Operator.NULL_SAFE else None
@@ -451,44 +445,44 @@ def _comparison(column: ColumnBounds, comparison: Comparison) -> FilterOutcomes 
         return None
     outcomes = (_against_nan if _is_nan(point) else _against)(column, sign, point)
     if sign is Operator.NULL_SAFE:
-        return FilterOutcomes(outcomes.true, outcomes.false | (column.nulls > 0))
+        return outcomes[0], outcomes[1] | (column.nulls > 0)
     return outcomes
 
 
-def _against(column: ColumnBounds, sign: Operator, point: Point) -> FilterOutcomes:
+def _against(column: ColumnBounds, sign: Operator, point: Point) -> _Outcomes:
     has_nan = column.nans > 0
     match sign:
         case Operator.LESS:
-            return FilterOutcomes(_some_below(column, point), _some_from(column, point) | has_nan)
+            return _some_below(column, point), _some_from(column, point) | has_nan
         case Operator.LESS_OR_EQUAL:
-            return FilterOutcomes(_some_to(column, point), _some_above(column, point) | has_nan)
+            return _some_to(column, point), _some_above(column, point) | has_nan
         case Operator.GREATER:
-            return FilterOutcomes(_some_above(column, point) | has_nan, _some_to(column, point))
+            return _some_above(column, point) | has_nan, _some_to(column, point)
         case Operator.GREATER_OR_EQUAL:
-            return FilterOutcomes(_some_from(column, point) | has_nan, _some_below(column, point))
+            return _some_from(column, point) | has_nan, _some_below(column, point)
         case Operator.EQUAL | Operator.NULL_SAFE:
             equal = _some_to(column, point) & _some_from(column, point)
-            return FilterOutcomes(equal, (column.values > 0) & ~_all_equal(column, point))
+            return equal, (column.values > 0) & ~_all_equal(column, point)
         case _:
             assert_never(sign)
 
 
-def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> FilterOutcomes:
+def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> _Outcomes:
     is_nan, is_ordered, nothing = column.nans > 0, column.ordered > 0, np.zeros_like(column.known)
     match sign:
         case Operator.LESS:
-            return FilterOutcomes(is_ordered, is_nan)
+            return is_ordered, is_nan
         case Operator.LESS_OR_EQUAL:
-            return FilterOutcomes(column.values > 0, nothing)
+            return column.values > 0, nothing
         case Operator.GREATER:
-            return FilterOutcomes(nothing, column.values > 0)
+            return nothing, column.values > 0
         case Operator.GREATER_OR_EQUAL | Operator.EQUAL | Operator.NULL_SAFE:
-            return FilterOutcomes(is_nan, is_ordered)
+            return is_nan, is_ordered
         case _:
             assert_never(sign)
 
 
-def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> FilterOutcomes | None:
+def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> _Outcomes | None:
     points: list[Point] = []
     for literal in literals:
         point = None if literal is None else literal_bound(literal, column.type)
@@ -502,10 +496,10 @@ def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> FilterOutco
         matching |= column.nans > 0
     if not literals:
         # Since Spark 4 even null is not in an empty list; before, that was null.
-        return FilterOutcomes(matching, column.rows > 0)
+        return matching, column.rows > 0
     # A value that is none of the others is not known to differ from null.
     differing = np.zeros_like(matching) if None in literals else column.values > 0
-    return FilterOutcomes(matching, differing)
+    return matching, differing
 
 
 def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
@@ -519,7 +513,7 @@ def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
     return matching
 
 
-def _starts_with(column: ColumnBounds, prefix: str) -> FilterOutcomes | None:
+def _starts_with(column: ColumnBounds, prefix: str) -> _Outcomes | None:
     point = literal_bound(prefix, column.type)
     if not isinstance(point, bytes):
         return None
@@ -531,7 +525,7 @@ def _starts_with(column: ColumnBounds, prefix: str) -> FilterOutcomes | None:
         low, high = (_head(bound, len(point)) for bound in (lower[index], upper[index]))
         some[index] = (low is None or low <= point) and (high is None or high >= point)
         every[index] = low == point == high
-    return FilterOutcomes(some, (column.values > 0) & ~every)
+    return some, (column.values > 0) & ~every
 
 
 def _head(bound: Bound | None, length: int) -> bytes | None:
@@ -569,3 +563,98 @@ def _all_equal(column: ColumnBounds, point: Point) -> Mask:
 
 def _is_nan(point: Point) -> bool:
     return isinstance(point, float) and math.isnan(point)
+
+
+@dataclass(frozen=True)
+class GroupLayout:
+    """Groups of a snapshot's fragments.
+
+    `ids` are the fragments, ascending, `group_of` the group of each; `rows` and `fragments` count
+    what a group has. Nothing is known of the groups that are not whole.
+    """
+
+    ids: Counts
+    group_of: Counts
+    rows: Counts
+    fragments: Counts
+    is_whole: Mask
+
+
+class PrunableStatistics(ABC):
+    """`FragmentStatistics` that rule groups of fragments out by the bounds of their columns."""
+
+    def __init__(self, layout: GroupLayout) -> None:
+        self._layout = layout
+        self._present = layout.fragments > 0
+
+    @abstractmethod
+    def load(self, columns: Iterable[str]) -> None:
+        """Load columns at once, which takes less time than one by one."""
+
+    @abstractmethod
+    def bounds(self, column: str) -> ColumnBounds | None:
+        """Return the bounds of a column, once loaded, by group; None where they are unknown."""
+
+    def partial_of(self, column: str, groups: Mask) -> ColumnPartial | None:
+        """Return the partial of a column over some groups, None where one is unknown."""
+        return None
+
+    def range_of(self, column: str, groups: Mask) -> ColumnRange | None:
+        """Return the range of a column without a partial, None where it is unknown, too."""
+        return None
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        return self.partial_of(column, self._present)
+
+    def knows(self, column: str) -> bool:
+        self.load([column])
+        bounds = self.bounds(column)
+        return bounds is not None and bool(bounds.known.any())
+
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        try:
+            columns = set().union(*map(columns_of, filters))
+            matching = self._matching(filters)
+        except RecursionError:
+            return None
+        if matching[self._present].all():
+            return None
+        alive = matching & self._present
+        layout, bounds = self._layout, [self.bounds(name) for name in columns]
+        return _PrunedGroups(
+            self,
+            alive,
+            fragment_ids=tuple(layout.ids[alive[layout.group_of]].tolist()),
+            rows=int(layout.rows[alive].sum()),
+            is_known=all(
+                column is not None and bool(column.known[alive].all()) for column in bounds
+            ),
+        )
+
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        try:
+            left = self._matching(filters)
+            passing = must_match(filters, self.bounds, len(left)) & self._layout.is_whole
+        except RecursionError:
+            return False
+        return bool(passing[left & self._present].all())
+
+    def _matching(self, filters: Sequence[Filter]) -> Mask:
+        self.load(set().union(*map(columns_of, filters)))
+        matching = may_match(filters, self.bounds, len(self._layout.rows))
+        return matching | ~self._layout.is_whole
+
+
+@dataclass(frozen=True, slots=True)
+class _PrunedGroups:
+    statistics: PrunableStatistics
+    groups: Mask
+    fragment_ids: Sequence[int]
+    rows: int
+    is_known: bool
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        return self.statistics.partial_of(column, self.groups)
+
+    def range(self, column: str) -> ColumnRange | None:
+        return self.statistics.range_of(column, self.groups)

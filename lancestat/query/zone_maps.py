@@ -21,24 +21,21 @@ import numpy as np
 
 from lancestat.lake.open import portable, store_options
 from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.query.predicates.filter import Filter, columns_of
 from lancestat.query.pruning import (
     Bounds,
     ColumnBounds,
     ColumnRange,
     FragmentStatistics,
+    GroupLayout,
     Mask,
     NoFragmentStatistics,
-    RemainingFragments,
+    PrunableStatistics,
     fits_spark,
     literal_bound,
-    may_match,
-    must_match,
 )
 from lancestat.redact import redact_line, secret_values
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind, column_type
-from lancestat.tables.statistics.partial import ColumnPartial
 
 if TYPE_CHECKING:
     import lance
@@ -79,7 +76,7 @@ def load_zone_maps(
             continue
         segments.setdefault(column.name, []).extend(
             # A clone's index lies with the table that it was cloned from.
-            _Segment(
+            (
                 f"{dataset.uri.rstrip('/')}/_indices/{segment.uuid}",
                 frozenset(segment.fragment_ids),
             )
@@ -91,12 +88,8 @@ def load_zone_maps(
     return ZoneMapStatistics(snapshot, segments, portable(storage_options))
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """A part of an index: where its file is, and the fragments that it still holds for."""
-
-    folder: str
-    fragments: frozenset[int]
+# A part of an index: the folder of its file, and the fragments that it still holds for.
+_Segment = tuple[str, frozenset[int]]
 
 
 @dataclass(slots=True)
@@ -110,7 +103,7 @@ class _Zones:
     highs: list[Bound | None] = field(default_factory=list)
 
 
-class ZoneMapStatistics:
+class ZoneMapStatistics(PrunableStatistics):
     """`FragmentStatistics` from zone maps, which have only bounds and counts of nulls and NaN."""
 
     def __init__(
@@ -123,76 +116,41 @@ class ZoneMapStatistics:
         self._segments = segments
         self._options = storage_options
         self._fragments = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+        count = len(self._fragments)
+        layout = GroupLayout(
+            ids=np.array([fragment.id for fragment in self._fragments], np.int64),
+            group_of=np.arange(count),
+            rows=np.array([fragment.rows for fragment in self._fragments], np.int64),
+            fragments=np.ones(count, np.int64),
+            is_whole=np.ones(count, np.bool_),
+        )
+        super().__init__(layout)
         self._columns: dict[str, ColumnBounds | None] = {}
         self._lock = threading.Lock()
-
-    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
-        try:
-            columns = set().union(*map(columns_of, filters))
-            matching = may_match(filters, self._bounds, len(self._fragments))
-        except RecursionError:
-            return None
-        if matching.all():
-            return None
-        left = [
-            fragment for fragment, matches in zip(self._fragments, matching, strict=True) if matches
-        ]
-        bounds = [self._bounds(name) for name in columns]
-        return _ZoneMapFragments(
-            self,
-            matching,
-            tuple(fragment.id for fragment in left),
-            sum(fragment.rows for fragment in left),
-            all(
-                column_bounds is not None and bool(column_bounds.known[matching].all())
-                for column_bounds in bounds
-            ),
-        )
-
-    def covers(self, filters: Sequence[Filter]) -> bool:
-        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
-        groups = len(self._fragments)
-        try:
-            left = may_match(filters, self._bounds, groups)
-            passing = must_match(filters, self._bounds, groups)
-        except RecursionError:
-            return False
-        return bool(passing[left].all())
-
-    def knows(self, column: str) -> bool:
-        """Whether the bounds of a column are known in some fragment."""
-        bounds = self._bounds(column)
-        return bounds is not None and bool(bounds.known.any())
 
     def load(self, columns: Iterable[str]) -> None:
         """Load nothing: the columns of filters are read one by one."""
 
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return None: a zone map has no sketch, so there is no partial."""
-        return None
-
-    def range_of(self, column: str, fragments: Mask) -> ColumnRange | None:
-        """Return the range of a column over some fragments, None where a zone is unknown."""
-        bounds = self._bounds(column)
-        if bounds is None or not bounds.known[fragments].all():
+    def range_of(self, column: str, groups: Mask) -> ColumnRange | None:
+        bounds = self.bounds(column)
+        if bounds is None or not bounds.known[groups].all():
             return None
-        valued = fragments & (bounds.ordered > 0)
+        valued = groups & (bounds.ordered > 0)
         has_both = bool((bounds.lower.exists & bounds.upper.exists)[valued].all())
         # As in `column_statistics_of`: bounds of numbers would leave NaN out.
-        has_both = has_both and not bounds.nans[fragments].any()
+        has_both = has_both and not bounds.nans[groups].any()
         return ColumnRange(
             minimum=bounds.lower.least(valued) if has_both else None,
             maximum=bounds.upper.greatest(valued) if has_both else None,
-            nulls=int(bounds.nulls[fragments].sum()),
+            nulls=int(bounds.nulls[groups].sum()),
         )
 
-    def _bounds(self, name: str) -> ColumnBounds | None:
+    def bounds(self, column: str) -> ColumnBounds | None:
         with self._lock:
-            if name not in self._columns:
-                column = self._snapshot.field(name)
-                self._columns[name] = None if column is None else self._load(column)
-            return self._columns[name]
+            if column not in self._columns:
+                field = self._snapshot.field(column)
+                self._columns[column] = None if field is None else self._load(field)
+            return self._columns[column]
 
     def _load(self, column: Field) -> ColumnBounds | None:
         type = column_type(column.type)
@@ -206,39 +164,20 @@ class ZoneMapStatistics:
         }
         zones: dict[int, _Zones] = {}
         try:
-            for segment in segments:
-                _collect(self._read(segment), type, segment.fragments & trusted, zones)
+            for folder, fragments in segments:
+                _collect(self._read(folder), type, fragments & trusted, zones)
         except Exception as error:
             _give_up(self._snapshot.uri, error, self._options)
             return None
         return _column_bounds(type, [zones.get(fragment.id) for fragment in self._fragments])
 
-    def _read(self, segment: _Segment) -> pa.Table:
+    def _read(self, folder: str) -> pa.Table:
         from lance.file import LanceFileReader
 
-        path = f"{segment.folder}/{_FILE}"
+        path = f"{folder}/{_FILE}"
         options = store_options(self._snapshot.uri, self._options)
         reader = LanceFileReader(path, storage_options=options, columns=_COLUMNS)
         return reader.read_all().to_table()
-
-
-@dataclass(frozen=True, slots=True)
-class _ZoneMapFragments:
-    """The fragments that are left; at most bounds and nulls of their columns are known."""
-
-    statistics: ZoneMapStatistics
-    fragments: Mask
-    fragment_ids: Sequence[int]
-    rows: int
-    is_known: bool
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return None: a zone map has no sketch, so there is no partial."""
-        return None
-
-    def range(self, column: str) -> ColumnRange | None:
-        """Return the range of a column over these fragments, None where a zone is unknown."""
-        return self.statistics.range_of(column, self.fragments)
 
 
 def _collect(

@@ -244,7 +244,7 @@ def _files(distributions: Mapping[str, metadata.Distribution]) -> dict[str, Path
 
 def _own_files() -> Iterator[tuple[str, Path]]:
     # Where lancestat is imported from its repository, no list of its files exists.
-    folder = Path(__file__).parents[2]
+    folder = Path(__file__).parents[1]
     for path in folder.rglob("*"):
         name = PurePosixPath(_DISTRIBUTION, *path.relative_to(folder).parts)
         if path.is_file() and _is_packed(name):

@@ -259,8 +259,8 @@ def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
 
 
 def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lancestat.spark.installation.running_session", lambda: None)
-    monkeypatch.setattr("lancestat.spark.installation.has_nearest_by_join", lambda: True)
+    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.start.has_nearest_by_join", lambda: True)
     assert joins_by_nearest_by(Target("dev", "state"))
     assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))
 

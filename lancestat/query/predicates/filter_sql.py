@@ -486,12 +486,10 @@ class Strings(Domain):
     """Compared byte by byte in UTF-8, as in Spark."""
 
     def compare(self, column: str, sign: str, literal: Literal) -> str | None:
-        """See `Domain`."""
         text = self.member(literal)
         return None if text is None else f"{column} {sign} {text}"
 
     def member(self, literal: Literal) -> str | None:
-        """See `Domain`."""
         return exact_string_literal(literal) if isinstance(literal, str) else None
 
 
