@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_for
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -203,7 +204,6 @@ def expires_soon(given: Mapping[str, str]) -> bool:
 
 
 def _lease_millis(given: Mapping[str, str]) -> int | None:
-    """How long options are good for from now on; None for ever."""
     expires = given.get(EXPIRES, "")
     return int(expires) - int(time.time() * 1000) if expires.isdecimal() else None
 
@@ -221,16 +221,7 @@ _MANIFEST = "__manifest"
 THREADS = 8
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where the dataset of a table is, and whether the catalog owns its versions."""
-
-    uri: str
-    is_managed: bool
-
-
 def _is_plain_folder(catalog: Catalog) -> bool:
-    """Whether a catalog is a folder whose properties say nothing of its tables."""
     others = {name for name in catalog.properties if not name.startswith("storage.")}
     return catalog.impl == "dir" and others <= {"root", "manifest_enabled"}
 
@@ -259,17 +250,13 @@ class CatalogClient:
         self._listing = threading.Lock()
         self._listed: tuple[TableName, ...] = ()
         self._listed_until = 0.0
-        self._places: dict[TableName, Place | None] = {}
+        self._places: dict[TableName, tuple[str, bool] | None] = {}
         import lance_namespace
 
-        try:
+        with self._explained(f"the catalog '{name}'"):
             self._inner: LanceNamespace = _answered(
                 lambda: lance_namespace.connect(catalog.impl, dict(catalog.properties))
             )
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, f"the catalog '{name}'") from None
 
     def __getattr__(self, name: str) -> Any:
         # Copies ask before there is any attribute.
@@ -309,12 +296,8 @@ class CatalogClient:
         if place is not None:
             return DescribeTableResponse(location=place)
         request = DescribeTableRequest(id=list(table.identifier), vend_credentials=True)
-        try:
+        with self._explained(str(table), table):
             return self.describe_table(request)
-        except BaseException as error:
-            if not is_error_or_panic(error):
-                raise
-            raise self.failure(error, str(table), table) from None
 
     def declare(self, table: TableName) -> DeclareTableResponse | DescribeTableResponse:
         """Return the location of a table that is created unless it is there.
@@ -325,23 +308,28 @@ class CatalogClient:
         from lance_namespace import DeclareTableRequest
 
         request = DeclareTableRequest(id=list(table.identifier), vend_credentials=True)
-        try:
-            declared = _repeated(lambda: self._inner.declare_table(request))
+        with self._explained(str(table), table):
+            try:
+                declared = _repeated(lambda: self._inner.declare_table(request))
+            except Exception as error:
+                if type(error).__name__ != "TableAlreadyExistsError":
+                    raise
+                # Another writer was first, or an answer of the catalog got lost.
+                return self.describe(table)
             return self._with_options(declared, request)
+
+    @contextmanager
+    def _explained(self, what: str, table: TableName | None = None) -> Iterator[None]:
+        try:
+            yield
+        except LakeError:
+            raise
         except BaseException as error:
             if not is_error_or_panic(error):
                 raise
-            if type(error).__name__ == "TableAlreadyExistsError":
-                # Another writer was first, or an answer of the catalog got lost.
-                return self.describe(table)
-            raise self.failure(error, str(table), table) from None
+            raise self.failure(error, what, table) from None
 
     def _with_options(self, answer: R, request: Any) -> R:
-        """Remember the options of an answer, and return it with the time to renew them.
-
-        Raises:
-            AnswerError: it makes no sense.
-        """
         check_description(answer)
         if not answer.storage_options:
             return answer
@@ -363,17 +351,13 @@ class CatalogClient:
         pending: list[tuple[str, ...]] = [()]
         while pending:
             namespace = pending.pop()
-            try:
+            with self._explained(f"the tables of the catalog '{self.name}'"):
                 tables = self.names(namespace, "tables", listing=listing)
                 inner = self.names(namespace, "namespaces", listing=listing)
                 if inner and len(namespace) >= BOUNDS.depth:
                     raise LimitError(f"its namespaces are nested more than {BOUNDS.depth} deep")
                 if not namespace:
                     self._flat = self._flat_places(tables) if not inner else {}
-            except BaseException as error:
-                if not is_error_or_panic(error):
-                    raise
-                raise self.failure(error, f"the tables of the catalog '{self.name}'") from None
             for table in tables:
                 yield TableName(self.name, (*namespace, table))
             pending += ((*namespace, name) for name in reversed(inner))
@@ -412,13 +396,16 @@ class CatalogClient:
                 self._listed_until = time.monotonic() + _LISTED_FOR_SECONDS
             return self._listed
 
-    def places(self, tables: Sequence[TableName]) -> Iterator[tuple[TableName, Place]]:
-        """Yield where tables are that may be described; each is asked for once a minute."""
+    def places(self, tables: Sequence[TableName]) -> Iterator[tuple[TableName, str, bool]]:
+        """Yield the URIs of tables that may be described, and whether the catalog owns versions.
+
+        Each is asked for once a minute.
+        """
         from lance_namespace import DescribeTableRequest
 
         until = time.monotonic() + BOUNDS.locating_seconds
 
-        def place_of(table: TableName) -> Place | None:
+        def place_of(table: TableName) -> tuple[str, bool] | None:
             request = DescribeTableRequest(id=list(table.identifier), vend_credentials=False)
             try:
                 require_time(until)
@@ -431,7 +418,7 @@ class CatalogClient:
                     raise failure from None
                 # It was dropped a moment ago, or is not for us, or is nowhere.
                 return None
-            return Place(described.location or "", described.managed_versioning is True)
+            return described.location or "", described.managed_versioning is True
 
         with self._listing:
             asked = [table for table in tables if table not in self._places]
@@ -439,7 +426,7 @@ class CatalogClient:
                 with ThreadPoolExecutor(min(THREADS, len(asked))) as pool:
                     self._places |= zip(asked, pool.map(place_of, asked), strict=True)
             known = [(table, self._places[table]) for table in tables]
-        yield from ((table, place) for table, place in known if place is not None)
+        yield from ((table, *place) for table, place in known if place is not None)
 
     def failure(self, error: BaseException, what: str, table: TableName | None = None) -> LakeError:
         """Return the error for what a request about a table, or the whole catalog, raised."""

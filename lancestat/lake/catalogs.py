@@ -189,9 +189,9 @@ def tables_at(uri: str, catalogs: Mapping[str, Catalog]) -> Iterator[tuple[Table
         others = [table for table in tables if table.identifier[-1] not in folder]
         for candidates in (named, others):
             found = [
-                (table, place.is_managed)
-                for table, place in client.places(candidates)
-                if _same_place(place.uri, uri)
+                (table, is_managed)
+                for table, place, is_managed in client.places(candidates)
+                if _same_place(place, uri)
             ]
             yield from found
             if found:

@@ -258,7 +258,6 @@ def unannounced(
 
 
 def _is_unannounced(change: CommitRequest, storage_options: Mapping[str, str] | None) -> bool:
-    """Return whether a change conflicts with a version that readers do not see."""
     if not (isinstance(storage_options, CatalogOptions) and storage_options.is_managed):
         return False
     for _ in range(_LOOKS):
@@ -271,7 +270,6 @@ def _is_unannounced(change: CommitRequest, storage_options: Mapping[str, str] | 
 
 
 def _exists(uri: str, storage_options: Mapping[str, str] | None) -> bool:
-    """Return whether a dataset is there, which another process may have created just before."""
     try:
         observe_dataset(uri, storage_options=storage_options)
     except LakeError:

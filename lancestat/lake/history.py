@@ -313,7 +313,6 @@ def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetim
 
 
 def _commits(dataset: lance.LanceDataset, oldest: int) -> Iterator[Commit]:
-    """Yield the commits down to version `oldest`, newest first, in growing batches."""
     newest, step = dataset.version, _STEP
     while newest >= oldest:
         if dataset.version - newest < _ONE_BY_ONE:
@@ -373,7 +372,6 @@ def rows_changed_between(
 def _unchanged_rows(
     old: Snapshot, new: Snapshot, columns: Collection[str], history: History | None
 ) -> int:
-    """Count the rows that both snapshots are known to hold with equal values of `columns`."""
     fields = _same_fields(old, new, history)
     same = {field_key(field) for field in fields}
     then = {field.name: field_key(field) for field in old.fields}
@@ -466,7 +464,6 @@ class _Lineage:
             self._units[fragment.id] = (content, merged)
 
     def _doubt(self, fragment: Fragment) -> int:
-        """Count the rows that may differ between two sets of deletions of unknown content."""
         before = self._doubtful.get(fragment.id)
         if before is None or before.deletion_file == fragment.deletion_file:
             return 0

@@ -221,7 +221,6 @@ def _not_a_version(text: str) -> UsageError:
 
 
 def _tagged(uri: str, tag: str, storage_options: Mapping[str, str] | None) -> Pin:
-    """Return the pin of the version that a tag names."""
     observed = observe_dataset(uri, storage_options=storage_options)
     with pinned_history(pin_of(observed, uri), storage_options) as dataset:
         version = _tagged_version(dataset, uri, tag)

@@ -26,11 +26,8 @@ class RowRange:
     count: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPartition:
-    """The row ranges that one Spark task reads for a query, in order."""
-
-    ranges: tuple[RowRange, ...]
+# The row ranges that one Spark task reads for a query, in order.
+ScanPartition = tuple[RowRange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +125,7 @@ def split_fragments(
         Span(id, rows, QUERY.per_fragment + rows * row_bytes, is_whole)
         for id, rows, is_whole in taken
     ]
-    return [ScanPartition(tuple(rows for _, rows in task)) for task in split(spans, cores, QUERY)]
+    return [tuple(rows for _, rows in task) for task in split(spans, cores, QUERY)]
 
 
 def _limited(

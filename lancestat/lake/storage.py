@@ -29,27 +29,21 @@ class Storage(Protocol):
 
     def uri(self, path: str) -> str:
         """Return the URI that Lance opens."""
-        ...
 
     def make(self, path: str) -> None:
         """Make a folder that does not exist yet."""
-        ...
 
     def children(self, path: str) -> list[str]:
         """Return the names of the folders in a folder; links are no folders."""
-        ...
 
     def files(self, path: str) -> list[str]:
         """Return the names of the files in a folder."""
-        ...
 
     def read(self, path: str) -> str | None:
         """Return a small file's text, None where there is no such file."""
-        ...
 
     def has_file(self, path: str, size_bytes: int) -> bool:
         """Return whether a file is there, of that size where the listing tells sizes."""
-        ...
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
         """Write a small file, so that it is there wholly or not at all.
@@ -57,26 +51,21 @@ class Storage(Protocol):
         Its folder must exist, unless `make_folder` is true: then it is made, even where others
         remove it at the same time because it is empty.
         """
-        ...
 
     def size_bytes(self, path: str) -> int:
         """Return the bytes below a folder; 0 on object stores, whose listing has no sizes."""
-        ...
 
     def remove_file(self, path: str) -> None:
         """Remove a file that may be gone already."""
-        ...
 
     def remove(self, path: str, last: str) -> None:
         """Remove a folder with all that is in it, and the file `last` of it after all others.
 
         A link is removed, and what it points to is not touched.
         """
-        ...
 
     def remove_empty(self, path: str) -> None:
         """Remove a folder unless something is in it."""
-        ...
 
 
 def storage_at(root: str, options: Mapping[str, str]) -> Storage:
@@ -106,23 +95,18 @@ class FolderStorage:
         _retry_while_folders_vanish(make)
 
     def files(self, path: str) -> list[str]:
-        try:
-            with os.scandir(self.root / path) as entries:
-                return sorted(
-                    entry.name for entry in entries if entry.is_file(follow_symlinks=False)
-                )
-        except FileNotFoundError:
-            return []
+        return self._names(path, lambda entry: entry.is_file(follow_symlinks=False))
 
     def remove_file(self, path: str) -> None:
         (self.root / path).unlink(missing_ok=True)
 
     def children(self, path: str) -> list[str]:
+        return self._names(path, lambda entry: entry.is_dir(follow_symlinks=False))
+
+    def _names(self, path: str, is_listed: Callable[[os.DirEntry[str]], bool]) -> list[str]:
         try:
             with os.scandir(self.root / path) as entries:
-                return sorted(
-                    entry.name for entry in entries if entry.is_dir(follow_symlinks=False)
-                )
+                return sorted(entry.name for entry in entries if is_listed(entry))
         except FileNotFoundError:
             return []
 

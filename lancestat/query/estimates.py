@@ -121,7 +121,6 @@ def estimate(
 
 
 def _compared_with_nan(filters: Sequence[Filter]) -> set[str]:
-    """Return the columns that some filter compares with a literal NaN."""
     compared: set[str] = set()
     waiting = list(filters)
     while waiting:
@@ -270,7 +269,6 @@ def _is_estimated_soundly(column: ColumnEstimate, type: ColumnType, rows: int) -
 def _with_row_counts(
     column: PublishedColumn, change: Callable[[int], int | None]
 ) -> dict[str, Any]:
-    """Return the values by name, with `change` applied to those that count rows."""
     return {
         statistic.name: change(value) if statistic.counts_rows and value is not None else value
         for statistic, value in column.items()
@@ -485,7 +483,6 @@ def _answers(
 def _partials(
     table: ReadTable, remaining: RemainingFragments | None, names: Iterable[str], rows: int
 ) -> Mapping[str, ColumnPartial]:
-    """Return the partials of columns over all rows that are left."""
     names = list(names)
     known: FragmentStatistics | RemainingFragments = remaining or table.fragments
     table.fragments.load(name for name in names if name in table.types)
@@ -519,7 +516,6 @@ _BITS = {
 
 
 def _fits(partial: ColumnPartial, type: ColumnType) -> bool:
-    """Whether Spark's type can hold every value."""
     low, high = partial.minimum, partial.maximum
     if not isinstance(low, int) or not isinstance(high, int) or type.kind is Kind.BOOLEAN:
         return True

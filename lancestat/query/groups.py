@@ -147,7 +147,6 @@ class GroupedStatistics(PrunableStatistics):
 
     @cached_property
     def _contents(self) -> dict[str, dict[int, Fingerprint]]:
-        """Fingerprints by field key and fragment, of all columns that can be analyzed."""
         fields = [field for field in self._snapshot.fields if column_type(field.type)]
         fingerprints = contents(column_groups(self._snapshot, fields))
         return {key: by_fragment for keys, by_fragment in fingerprints.items() for key in keys}
@@ -155,7 +154,6 @@ class GroupedStatistics(PrunableStatistics):
     def _read(
         self, known: dict[str, tuple[str, list[bool]]]
     ) -> dict[str, list[ColumnPartial | None]]:
-        """Return partials per group of the summary, None where unknown, by column."""
         groups_by_block: dict[BlockKey, list[tuple[str, slice]]] = {}
         for name, (key, is_known) in known.items():
             digests = self._summary.contents[key]

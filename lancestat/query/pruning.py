@@ -503,7 +503,6 @@ def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> _Outcomes |
 
 
 def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
-    """Return the groups where one of some points lies between the bounds."""
     matching = column.ordered > 0
     lower, upper = column.lower.tolist(), column.upper.tolist()
     for index in np.flatnonzero(matching):

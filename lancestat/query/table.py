@@ -157,7 +157,6 @@ def _is_unestimated(leaf: Leaf, unreported: Collection[str]) -> bool:
 def _taken(
     dataset: lance.LanceDataset, fragment_ids: Sequence[int], columns: list[str]
 ) -> pa.Table | None:
-    """Sample some fragments, as many of them as there are blocks."""
     import pyarrow as pa
 
     if not fragment_ids:
@@ -173,7 +172,6 @@ def _taken(
 
 
 def _row_positions(rows: int, blocks: int) -> list[int]:
-    """Return the rows to take, ascending: blocks at even distances."""
     size = min(SAMPLE_ROWS // BLOCKS, -(-rows // blocks))
     starts = [block * rows // blocks for block in range(blocks)]
     return sorted({row for start in starts for row in range(start, min(start + size, rows))})
@@ -200,7 +198,6 @@ def _share(sample: pa.Table | None, unestimated: Sequence[Filter]) -> float | No
 
 
 def _outcome(condition: Filter, sample: pa.Table) -> pa.ChunkedArray:
-    """Return whether each row passes, null where that is unknown."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -249,7 +246,6 @@ def _compared(
 
 
 def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return timestamps or times of day as Spark counts them."""
     import numpy as np
     import pyarrow as pa
 

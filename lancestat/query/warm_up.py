@@ -89,7 +89,6 @@ def _train(archive: Path, folder: Path) -> None:
 
 
 def _require_usable(archive: Path, class_path: str) -> None:
-    """Have Java start with the archive or not at all; it checks the content too."""
     options = [f"-XX:SharedArchiveFile={archive}", "-Xshare:on", "-XX:+VerifySharedSpaces"]
     subprocess.run([find_java().path, *options, "-cp", class_path, "-version"], check=True)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from lancestat.lake.snapshot import BLOB, UNREADABLE_NAME, Field, is_readable_name
+from lancestat.lake.snapshot import BLOB, UNREADABLE_NAME, Field, is_readable_name, spark_type
 from lancestat.spark.versions import has_time_type
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def spark_schema(fields: Iterable[Field]) -> StructType:
 
 
 def data_type(arrow_type: pa.DataType) -> DataType:
-    """Return the Spark type that `lake.spark_type` names for an Arrow type that has one."""
+    """Return the Spark type that `spark_type` names for an Arrow type that has one."""
     import pyarrow as pa
     from pyspark.sql import types as spark
 
@@ -92,38 +92,16 @@ def data_type(arrow_type: pa.DataType) -> DataType:
     return _scalar(arrow_type)
 
 
-def _scalar(arrow_type: Any) -> DataType:
-    import pyarrow as pa
+def _scalar(arrow_type: pa.DataType) -> DataType:
     from pyspark.sql import types as spark
 
-    names = {
-        "boolean": spark.BooleanType,
-        "int8": spark.ByteType,
-        "int16": spark.ShortType,
-        "uint8": spark.ShortType,
-        "int32": spark.IntegerType,
-        "uint16": spark.IntegerType,
-        "int64": spark.LongType,
-        "uint32": spark.LongType,
-        "uint64": spark.LongType,
-        "float16": spark.FloatType,
-        "float32": spark.FloatType,
-        "float64": spark.DoubleType,
-        "string": spark.StringType,
-        "large_string": spark.StringType,
-        "string_view": spark.StringType,
-        "binary": spark.BinaryType,
-        "large_binary": spark.BinaryType,
-        "binary_view": spark.BinaryType,
-        "fixed_size_binary": spark.BinaryType,
-        "date": spark.DateType,
-        "duration": spark.DayTimeIntervalType,
-        "null": spark.NullType,
-    }
-    made: DataType = next(
-        type() for name, type in names.items() if getattr(pa.types, f"is_{name}")(arrow_type)
-    )
-    return made
+    kinds = (
+        spark.BooleanType, spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType,
+        spark.FloatType, spark.DoubleType, spark.StringType, spark.BinaryType, spark.DateType,
+        spark.DayTimeIntervalType, spark.NullType,
+    )  # fmt: skip
+    name = spark_type(arrow_type)
+    return next(made for kind in kinds if (made := kind()).simpleString() == name)
 
 
 # At this many the fixed cost of each call is small, and a column of a batch still fits a core's

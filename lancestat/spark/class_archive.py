@@ -186,7 +186,6 @@ def distrust(path: Path) -> str | None:
 
 
 def _checksum(path: Path) -> str:
-    """Size and CRC of a file's content."""
     crc = size = 0
     with path.open("rb") as file:
         while block := file.read(_BLOCK_BYTES):

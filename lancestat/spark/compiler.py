@@ -11,13 +11,13 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import JarNotWritten, JavaClassNotLoaded, JavaSourcesRefused
 from lancestat.lake.temporary_files import make_temporary_folder, temporary_folder, write_whole
+from lancestat.spark.package import require_free_place
 from lancestat.spark.start import (
     require_classic,
     running_session,
@@ -103,7 +103,6 @@ def write_jar(spark: SparkSession, path: Path) -> None:
 
 
 def _digest_name(known: Mapping[str, str]) -> str:
-    """Return the name of a file in the jar of these sources, which no other jar has."""
     text = "\0".join(part for item in sorted(known.items()) for part in item)
     return f"lancestat/relation/sources-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
@@ -228,16 +227,10 @@ def _jvm_message(error: Exception) -> str:
     return str(java.toString() if java is not None else error)
 
 
-@dataclass(frozen=True, slots=True)
-class ExtensionJar:
-    """A jar that was written, and the version of Spark that it is for."""
-
-    size_bytes: int
-    spark: str
-
-
-def write_extension_jar(path: Path, *, is_replaced: bool = False) -> ExtensionJar:
+def write_extension_jar(path: Path, *, is_replaced: bool = False) -> tuple[int, str]:
     """Write the jar for the Spark that is installed here, or that runs in this process.
+
+    Returns its size in bytes, and the version of Spark that it is for.
 
     Args:
         path: Ends with `.jar`.
@@ -247,7 +240,9 @@ def write_extension_jar(path: Path, *, is_replaced: bool = False) -> ExtensionJa
         JarNotWritten: it cannot be written, something is in the way, or Spark has no NEAREST BY.
         RunError: Spark does not start.
     """
-    _require_free_place(path, is_replaced=is_replaced)
+    require_free_place(
+        path, is_replaced=is_replaced, ending=".jar", verb="load", refusal=JarNotWritten
+    )
     if not has_nearest_by_join():
         raise JarNotWritten("this Spark has no NEAREST BY, for which the jar is")
     running = running_session()
@@ -264,20 +259,9 @@ def write_extension_jar(path: Path, *, is_replaced: bool = False) -> ExtensionJa
         finally:
             if running is None:
                 stop_session(spark, ends_process=False)
-    return ExtensionJar(path.stat().st_size, version)
+    return path.stat().st_size, version
 
 
 def jar_settings(path: str) -> dict[str, str]:
     """Return the Spark settings with which a session has the jar and its rule."""
     return {"spark.jars": path, "spark.sql.extensions": EXTENSION_NAME}
-
-
-def _require_free_place(path: Path, *, is_replaced: bool) -> None:
-    if path.suffix != ".jar":
-        raise JarNotWritten(f"Spark would not load {path}: its name must end with .jar")
-    if not path.parent.is_dir():
-        raise JarNotWritten(f"cannot write {path}: there is no folder {path.parent}")
-    in_the_way = path.exists() or path.is_symlink()
-    if in_the_way and (not is_replaced or not path.is_file()):
-        hint = "give --force to replace it" if path.is_file() else "name a file with --out"
-        raise JarNotWritten(f"{path} is there already, and was left as it is", hint=hint)

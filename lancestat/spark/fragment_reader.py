@@ -94,24 +94,18 @@ def read_range(
         batches = filtered.batches() if columns else _counted(filtered.count)
     else:
         counts = [count for count in (rows.count, limit) if count is not None]
-        request = _RangeRequest(columns, rows.offset, min(counts, default=None), row_bytes)
+        most = min(counts, default=None)
         batches = (
-            _sized(fragment, request) if columns else _counted(lambda: _live(fragment, request))
+            _sized(fragment, columns, rows.offset, most, row_bytes)
+            if columns
+            else _counted(lambda: _live(fragment, rows.offset, most))
         )
     return _named(batches, dataset, rows.fragment_id, storage_options)
 
 
-@dataclass(frozen=True, slots=True)
-class _RangeRequest:
-    columns: tuple[str, ...]
-    offset: int
-    count: int | None
-    row_bytes: int
-
-
-def _live(fragment: lance.LanceFragment, request: _RangeRequest) -> int:
-    rows = max(0, count_rows(fragment) - request.offset)
-    return rows if request.count is None else min(rows, request.count)
+def _live(fragment: lance.LanceFragment, offset: int, most: int | None) -> int:
+    rows = max(0, count_rows(fragment) - offset)
+    return rows if most is None else min(rows, most)
 
 
 def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
@@ -122,17 +116,22 @@ def _counted(count: Callable[[], int]) -> Iterator[pa.RecordBatch]:
         left -= rows
 
 
-def _sized(fragment: lance.LanceFragment, request: _RangeRequest) -> Iterator[pa.RecordBatch]:
+def _sized(
+    fragment: lance.LanceFragment,
+    columns: tuple[str, ...],
+    position: int,
+    left: int | None,
+    row_bytes: int,
+) -> Iterator[pa.RecordBatch]:
     # Lance's own bound on the bytes of a batch shrinks batches to a few rows, and sizes on disk say
     # little about sizes in memory. So a short probe shows how many rows to ask for, and where
     # rows turn out wider the scan goes on from there with fewer.
-    position, left = request.offset, request.count
-    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, request.row_bytes)))
+    rows = max(1, min(PROBE_ROWS, BATCH_BYTES // max(1, row_bytes)))
     limit: int | None = rows
     while left is None or left > 0:
         requested = limit if left is None else min(limit, left) if limit else left
         got = 0
-        for batch in _scanner(fragment, request.columns, rows, position, requested).to_batches():
+        for batch in _scanner(fragment, columns, rows, position, requested).to_batches():
             yield batch
             got += batch.num_rows
             fitting = fitting_rows(batch)

@@ -99,7 +99,6 @@ _USUAL_HOMES = (
 
 
 def _installed_javas() -> Iterator[Java]:
-    """Yield each Java of the usual places once, in the places' order."""
     seen = set()
     for folder, pattern in _USUAL_HOMES:
         for home in sorted(Path(folder).expanduser().glob(pattern)):

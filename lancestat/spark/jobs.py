@@ -324,7 +324,6 @@ class ConnectJobs:
 
 
 def _chosen(batches: Iterable[pa.RecordBatch], pickled: Sequence[bytes]) -> Iterator[Any]:
-    """Yield the items whose numbers are in the batches."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             yield pickle.loads(pickled[number])  # noqa: S301

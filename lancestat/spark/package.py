@@ -21,6 +21,7 @@ from lancestat.errors import (
     PackageNotWritten,
     PackageOfOtherVersions,
     PackageUnreadable,
+    UsageError,
 )
 from lancestat.lake.temporary_files import new_draft, remove_drafts
 
@@ -82,21 +83,28 @@ def write_package(path: Path, *, is_replaced: bool = False) -> Package:
     return Package(path, size_bytes, _python(), _versions(distributions))
 
 
-def require_free_place(path: Path, *, is_replaced: bool) -> None:
-    """Refuse a path at which `write_package` would not write.
+def require_free_place(
+    path: Path,
+    *,
+    is_replaced: bool,
+    ending: str = ".tar.gz",
+    verb: str = "unpack",
+    refusal: type[UsageError] = PackageNotWritten,
+) -> None:
+    """Refuse a path at which `write_package`, or what writes a jar, would not write.
 
     Raises:
         PackageNotWritten: its name is a wrong one, its folder is missing, or something is in the
-            way.
+            way; or another `refusal`.
     """
-    if not path.name.endswith(".tar.gz"):
-        raise PackageNotWritten(f"Spark would not unpack {path}: its name must end with .tar.gz")
+    if not path.name.endswith(ending):
+        raise refusal(f"Spark would not {verb} {path}: its name must end with {ending}")
     if not path.parent.is_dir():
-        raise PackageNotWritten(f"cannot write {path}: there is no folder {path.parent}")
+        raise refusal(f"cannot write {path}: there is no folder {path.parent}")
     in_the_way = path.exists() or path.is_symlink()
     if in_the_way and (not is_replaced or not path.is_file()):
         hint = "give --force to replace it" if path.is_file() else "name a file with --out"
-        raise PackageNotWritten(f"{path} is there already, and was left as it is", hint=hint)
+        raise refusal(f"{path} is there already, and was left as it is", hint=hint)
 
 
 def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
@@ -201,7 +209,6 @@ def _versions(distributions: Mapping[str, metadata.Distribution]) -> dict[str, s
 
 
 def _distributions() -> dict[str, metadata.Distribution]:
-    """Return lancestat and all that it requires, directly or not, by normalized name."""
     found: dict[str, metadata.Distribution] = {}
     waiting = [(_DISTRIBUTION, "")]
     while waiting:
@@ -224,7 +231,6 @@ def _distributions() -> dict[str, metadata.Distribution]:
 
 
 def _files(distributions: Mapping[str, metadata.Distribution]) -> dict[str, Path]:
-    """Return the files to pack by their names in the archive."""
     files = dict(_own_files())
     for name, distribution in distributions.items():
         listed = distribution.files

@@ -60,7 +60,6 @@ def own_python(spark: SparkSession) -> Iterator[None]:
 
 
 def _preferred(context: SparkContext) -> str:
-    """Return the Python that runs lancestat's own functions."""
     is_chosen = context.pythonExec != _DEFAULT or VARIABLE in os.environ
     if is_chosen or not is_local(context.master):
         return str(context.pythonExec)

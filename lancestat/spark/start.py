@@ -581,5 +581,4 @@ def _is_local(target: Target) -> bool:
 
 
 def _has_default_master() -> bool:
-    """Whether Spark's own configuration names a master, which may be any."""
     return any(line.strip().startswith("spark.master") for line in spark_defaults().splitlines())

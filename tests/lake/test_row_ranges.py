@@ -20,7 +20,7 @@ def rows_of(parts: list[ScanPartition], counts: dict[int, int]) -> list[tuple[in
     """All ranges as (fragment, first, last), in the order of the parts."""
     rows = []
     for part in parts:
-        for piece in part.ranges:
+        for piece in part:
             end = counts[piece.fragment_id]
             stop = end if piece.count is None else piece.offset + piece.count
             rows.append((piece.fragment_id, piece.offset, stop))
@@ -55,8 +55,8 @@ def test_every_row_is_in_one_part_and_in_order(
     parts = split_fragments(fragments, row_bytes=row_bytes, cores=cores, is_filtered=is_filtered)
 
     assert joined(rows_of(parts, counts)) == [(id, 0, rows) for id, rows in counts.items()]
-    assert all(part.ranges for part in parts)
-    last = {piece.fragment_id: piece for part in parts for piece in part.ranges}
+    assert all(part for part in parts)
+    last = {piece.fragment_id: piece for part in parts for piece in part}
     assert all(piece.count is None for piece in last.values()), "nothing after it can be missed"
 
 
@@ -79,14 +79,14 @@ def test_a_limit_is_ignored_when_rows_are_filtered() -> None:
     parts = split_fragments(
         [fragment(0, 1000), fragment(1, 1000)], row_bytes=1, cores=2, is_filtered=True, limit=10
     )
-    assert parts == [ScanPartition((RowRange(0), RowRange(1)))]
+    assert parts == [(RowRange(0), RowRange(1))]
 
 
 def test_a_table_of_many_small_fragments_takes_few_parts() -> None:
     parts = split_fragments([fragment(id, 100) for id in range(400)], row_bytes=100, cores=4)
     assert len(parts) == 4 * QUERY.per_core
-    assert {len(part.ranges) for part in parts} == {50}
-    assert all(piece == RowRange(piece.fragment_id) for part in parts for piece in part.ranges)
+    assert {len(part) for part in parts} == {50}
+    assert all(piece == RowRange(piece.fragment_id) for part in parts for piece in part)
 
 
 def test_a_small_table_is_one_part() -> None:
@@ -116,7 +116,7 @@ def test_fragments_are_cut_only_where_that_balances() -> None:
     # Four parts of two fragments each but for a few rows.
     fragments = [fragment(id, 1_000_000 + id) for id in range(8)]
     parts = split_fragments(fragments, row_bytes=100, cores=2)
-    assert parts == [ScanPartition((RowRange(2 * id), RowRange(2 * id + 1))) for id in range(4)]
+    assert parts == [(RowRange(2 * id), RowRange(2 * id + 1)) for id in range(4)]
 
 
 def test_an_empty_table_has_no_parts() -> None:

@@ -30,5 +30,5 @@ def jar(invocation: Invocation, out: Path, force: bool) -> None:
     from lancestat.spark.compiler import jar_settings, write_extension_jar
 
     invocation.say("compiling; starting Spark takes a few seconds")
-    written = write_extension_jar(out, is_replaced=force)
-    invocation.show(JarView(out, written.size_bytes, written.spark, jar_settings(str(out))))
+    size_bytes, version = write_extension_jar(out, is_replaced=force)
+    invocation.show(JarView(out, size_bytes, version, jar_settings(str(out))))

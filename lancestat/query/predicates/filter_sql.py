@@ -118,7 +118,6 @@ def _literals(filter: Filter, depth: int) -> Iterator[None]:
 
 
 def _expression(filter: Filter, outcome: bool, fields: Mapping[str, Field]) -> str:
-    """Return an expression for where the filter is true, or for where it is false."""
     match filter:
         case Not(operand):
             return _expression(operand, not outcome, fields)
@@ -154,12 +153,8 @@ def _joined(parts: Sequence[str], conjunction: str) -> str:
     return parts[0] if len(parts) == 1 else f"({conjunction.join(parts)})"
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
-    """A column as Lance spells it, and how its values compare."""
-
-    name: str
-    domain: Domain
+# A column as Lance spells it, and how its values compare.
+_Column = tuple[str, "Domain"]
 
 
 def _column(name: str, fields: Mapping[str, Field]) -> _Column:
@@ -169,13 +164,14 @@ def _column(name: str, fields: Mapping[str, Field]) -> _Column:
     column_domain = domain(field.type)
     if column_domain is None:
         raise _Inexact
-    return _Column(f"`{name}`", column_domain)
+    return f"`{name}`", column_domain
 
 
 def _compared(column: _Column, sign: str, literal: Literal | None) -> str:
     if literal is None:
         return NEVER
-    return _exact(column.domain.compare(column.name, sign, literal))
+    name, column_domain = column
+    return _exact(column_domain.compare(name, sign, literal))
 
 
 def _membership(column: _Column, literals: Sequence[Literal | None], outcome: bool) -> str:
@@ -184,33 +180,35 @@ def _membership(column: _Column, literals: Sequence[Literal | None], outcome: bo
         raise _Inexact
     if None in literals and not outcome:
         return NEVER
+    name, column_domain = column
     sign, conjunction, among = ("=", " OR ", "IN") if outcome else ("<>", " AND ", "NOT IN")
     members: dict[str, None] = {}
     parts: dict[str, None] = {}
     for literal in literals:
-        member = None if literal is None else column.domain.member(literal)
+        member = None if literal is None else column_domain.member(literal)
         if member is None:
             parts[_compared(column, sign, literal)] = None
         else:
             members[member] = None
-    neutral = NEVER if outcome else f"{column.name} IS NOT NULL"
+    neutral = NEVER if outcome else f"{name} IS NOT NULL"
     parts.pop(neutral, None)
     if len(parts) > _SEPARATE_MEMBERS:
         raise _Inexact
     if members:
-        parts[f"{column.name} {among} ({', '.join(members)})"] = None
+        parts[f"{name} {among} ({', '.join(members)})"] = None
     return _joined(list(parts) or [neutral], conjunction)
 
 
 def _nullness(column: _Column, outcome: bool) -> str:
-    return f"{column.name} IS {'' if outcome else 'NOT '}NULL"
+    return f"{column[0]} IS {'' if outcome else 'NOT '}NULL"
 
 
 def _matched(column: _Column, operator: TextOperator, text: str, outcome: bool) -> str:
-    if not isinstance(column.domain, Strings):
+    name, column_domain = column
+    if not isinstance(column_domain, Strings):
         raise _Inexact
     # Lance's functions have the operators' names.
-    test = f"{operator.value}({column.name}, {_exact(exact_string_literal(text))})"
+    test = f"{operator.value}({name}, {_exact(exact_string_literal(text))})"
     return test if outcome else f"NOT {test}"
 
 

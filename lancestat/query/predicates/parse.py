@@ -223,7 +223,6 @@ class _Parser:
         return self._fields[name]
 
     def _value(self) -> _Value | None:
-        """Read a literal; None is null."""
         is_negative = self._took("-")
         token = self._next
         self._at += 1
@@ -344,11 +343,6 @@ def _alike(field: Field, value: _Value | None) -> Filter:
 
 
 def _literal(field: Field, value: _Value) -> Literal:
-    """Return a literal of the type of its column.
-
-    Raises:
-        FilterSyntaxError: the column does not compare with it.
-    """
     try:
         literal = _converted(field.type, value)
     except (ValueError, ArithmeticError):

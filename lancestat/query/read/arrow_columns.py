@@ -275,12 +275,12 @@ def decode_scan(text: str) -> QueryScan:
 
 def encode_part(part: ScanPartition) -> str:
     """Return the part as one line of text."""
-    return json.dumps([[rows.fragment_id, rows.offset, rows.count] for rows in part.ranges])
+    return json.dumps([[rows.fragment_id, rows.offset, rows.count] for rows in part])
 
 
 def decode_part(text: str) -> ScanPartition:
     """Return the part that `encode_part` was given."""
-    return ScanPartition(tuple(RowRange(*rows) for rows in json.loads(text)))
+    return tuple(RowRange(*rows) for rows in json.loads(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -341,7 +341,7 @@ def read_part(
 
     dataset = pinned_dataset(scan.pin, storage_options)
     left = scan.limit
-    for rows in part.ranges:
+    for rows in part:
         if left is not None and left <= 0:
             return
         for batch in read_range(

@@ -232,7 +232,6 @@ class PlanningService:
         scan_estimate: Estimate,
         decision: PushDown | None,
     ) -> str:
-        """Keep an explanation, and return its name."""
         ids = scan_estimate.fragment_ids
         fragments = len(table.snapshot.fragments)
         known = [filter for filter in filters if not isinstance(filter, Unread)]
@@ -281,7 +280,6 @@ _UNREAD_TEXT = filter_text(Unread())
 
 
 def _filters(message: Message, table: ReadTable) -> list[Filter]:
-    """Return a filter for each that the scan has, known or not."""
     filters = read_filters(message["filters"], table.fields)
     return [*filters, *(Unread() for _ in message["others"])]
 
@@ -311,7 +309,6 @@ def _column(column: ColumnEstimate) -> Message:
 
 
 def _text(value: Bound | None) -> str | None:
-    """Return an answer as the JVM reads it."""
     if isinstance(value, bytes):
         return value.hex()
     if isinstance(value, float) and not math.isfinite(value):

@@ -251,11 +251,6 @@ def read_table(
 
 
 def _scan_options(options: Mapping[str, str] | None, reader: Reader) -> Mapping[str, str]:
-    """Return the options of scans, checked unless the connector takes others too.
-
-    Raises:
-        InvalidReadOption: there is no such option.
-    """
     given = options or {}
     if reader is Reader.LANCESTAT:
         check_options(given)
@@ -263,7 +258,6 @@ def _scan_options(options: Mapping[str, str] | None, reader: Reader) -> Mapping[
 
 
 def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
-    """Return the session's settings whose names start with a prefix, by the rest of their names."""
     settings = {}
     remaining = cast(Any, spark)._jsparkSession.conf().getAll().iterator()
     while remaining.hasNext():
@@ -274,7 +268,6 @@ def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
 
 
 def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> LocatedTable:
-    """Return where a dataset is, that of a table of a catalog of the session too."""
     try:
         table = parse_table_name(uri)
     except ValueError:
@@ -544,7 +537,6 @@ def schema_differences(fields: Sequence[Field], schema: str) -> list[str]:
 
 
 def _types(schema: str) -> dict[str, str]:
-    """Return the Spark types of columns, as catalog strings, by name."""
     from pyspark.sql.types import StructType
 
     columns = StructType.fromJson(json.loads(schema))
@@ -564,7 +556,6 @@ def _require_same(snapshot: Snapshot, read: Mapping[str, str]) -> None:
 
 
 def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
-    """Return the differences; a column whose type Spark does not have may be missing."""
     differences = []
     for column in fields:
         type, expected = read.get(column.name), connector_type(column.type)
@@ -579,7 +570,6 @@ def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
 
 
 def _jvm_message(error: Exception) -> str:
-    """Return the JVM's message, without its stack."""
     java = getattr(error, "java_exception", None)
     if java is not None:
         return str(java.getMessage() or java.toString())

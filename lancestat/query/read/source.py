@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -20,7 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.lake.observe import observe_at, parse_version, snapshot
 from lancestat.lake.open import open_pinned
-from lancestat.lake.row_ranges import ScanPartition, split_fragments
+from lancestat.lake.row_ranges import split_fragments
 from lancestat.lake.snapshot import Field, Pin, Snapshot
 from lancestat.query.predicates.filter import (
     DEEPEST,
@@ -73,7 +72,18 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
 
     def __init__(self, options: Mapping[str, str]) -> None:
         super().__init__(dict(options))
-        self._source_options = _source_options(options)
+        given = _checked(options)
+        self._storage_options = {
+            key.removeprefix(_STORAGE): text
+            for key, text in given.items()
+            if key.startswith(_STORAGE)
+        }
+        version = given.get("version")
+        self._uri, self._tag = given["path"], given.get("tag")
+        self._version = None if version is None else parse_version(version)
+        self._pushes_down = given.get("pushdown") == "true"
+        # Once the dataset was observed.
+        self._pin: Pin | None = None
 
     @classmethod
     def name(cls) -> str:
@@ -103,38 +113,22 @@ class LanceDataSource(DataSource):  # type: ignore[misc]
                     f"not {asked.dataType.simpleString()}",
                     hint="leave the schema out, and cast the column",
                 )
-        kind = PushingReader if self._source_options.pushdown else LanceReader
-        return kind(observed, schema, self._source_options.storage_options)
+        kind = PushingReader if self._pushes_down else LanceReader
+        return kind(observed, schema, self._storage_options)
 
     def _pinned(self) -> Snapshot:
-        source = self._source_options
-        options = source.storage_options
-        if source.pin is not None:
-            return snapshot(open_pinned(source.pin, storage_options=options), source.uri, options)
-        opened = observe_at(source.uri, source.asked_version, source.tag, options)
-        observed = snapshot(opened, source.uri, options)
+        options = self._storage_options
+        if self._pin is not None:
+            return snapshot(open_pinned(self._pin, storage_options=options), self._uri, options)
+        opened = observe_at(self._uri, self._version, self._tag, options)
+        observed = snapshot(opened, self._uri, options)
         # Spark pickles this source on its way from process to process.
-        source.pin = observed.pin
+        self._pin = observed.pin
         return observed
 
 
-@dataclass(slots=True)
-class _SourceOptions:
-    """The options of a source, and the pin once its dataset was observed."""
-
-    uri: str
-    asked_version: int | None
-    tag: str | None
-    pushdown: bool
-    storage_options: dict[str, str] = field(repr=False)
-    pin: Pin | None = None
-
-
-def _source_options(options: Mapping[str, str]) -> _SourceOptions:
+def _checked(options: Mapping[str, str]) -> dict[str, str]:
     given = {key.lower(): value for key, value in options.items()}
-    storage = {
-        key[len(_STORAGE) :]: value for key, value in given.items() if key.startswith(_STORAGE)
-    }
     unknown = [key for key in given if key not in _OPTIONS and not key.startswith(_STORAGE)]
     if unknown:
         raise InvalidReadOption(
@@ -145,16 +139,10 @@ def _source_options(options: Mapping[str, str]) -> _SourceOptions:
     if not given.get("path"):
         hint = 'name it: spark.read.format("lancestat").load("warehouse/orders.lance")'
         raise PathMissing("no path of a Lance table is given", hint=hint)
-    version, pushdown = given.get("version"), given.get("pushdown", "false").lower()
+    pushdown = given.get("pushdown", "false").lower()
     if pushdown not in ("true", "false"):
         raise InvalidReadOption(f"option pushdown is '{pushdown}', not true or false")
-    return _SourceOptions(
-        uri=given["path"],
-        asked_version=None if version is None else parse_version(version),
-        tag=given.get("tag"),
-        pushdown=pushdown == "true",
-        storage_options=storage,
-    )
+    return {**given, "pushdown": pushdown}
 
 
 class LanceReader(DataSourceReader):  # type: ignore[misc]
@@ -192,7 +180,7 @@ class LanceReader(DataSourceReader):  # type: ignore[misc]
 
         # For a table without partitions, Spark before 4.2 asks for one, which is None.
         part = getattr(partition, "value", None)
-        if not isinstance(part, ScanPartition):
+        if part is None:
             return
         prepare_worker(1)
         target = to_arrow_schema(self._schema, "UTC")
@@ -329,7 +317,6 @@ def _type(column: str, fields: Mapping[str, Field]) -> str:
 
 
 def _literal(value: Any, kind: str) -> Literal | None:
-    """Convert a value to the class that literals of the Spark type have."""
     match value:
         case datetime() if value.tzinfo is not None:
             local = value.astimezone(timezone.utc).replace(tzinfo=None)

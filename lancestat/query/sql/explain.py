@@ -383,7 +383,6 @@ def _without_ids(text: str) -> str:
 
 
 def _is_partial(plan: Any, inputs: Sequence[Any]) -> bool:
-    """Whether an aggregation's only input is its own first half."""
     return (
         len(inputs) == 1
         and plan.nodeName().endswith("Aggregate")

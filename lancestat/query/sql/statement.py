@@ -167,7 +167,6 @@ def hint_for(name: str, query_context: QueryContext) -> str:
 
 
 def _spark_message(error: Any, query_context: QueryContext) -> str:
-    """Return Spark's message, without its state, the excerpt and the plan that follow."""
     text = str(getattr(error, "desc", None) or error).strip()
     return redact_line(_REST.sub("", text), query_context.secrets)
 
@@ -186,7 +185,6 @@ def _unwrapped(error: Any) -> Any:
 
 
 def _error_span(error: Any, text: QueryText) -> tuple[int, int] | None:
-    """Return the first and last character of the error, where it is in this very query."""
     contexts = query_contexts(error)
     for context in contexts:
         start, stop = context.startIndex(), context.stopIndex()
@@ -286,7 +284,6 @@ def parse_analyze(text: QueryText) -> AnalyzeStatement | None:
 
 
 def _names(written: str) -> tuple[str, ...]:
-    """Return the names in a list of them, without their backquotes."""
     names = re.findall(_NAME, written)
     return tuple(name[1:-1].replace("``", "`") if name.startswith("`") else name for name in names)
 
@@ -454,7 +451,6 @@ def mentioned(text: str, names: Sequence[str]) -> tuple[str, ...]:
 
 
 def _starts(text: str) -> list[int]:
-    """Return the offsets of statements: text between semicolons that is not blank."""
     starts: list[int] = []
     is_inside = False
     for token in _TOKEN.finditer(text):

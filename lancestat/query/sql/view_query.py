@@ -290,7 +290,6 @@ class _Query:
             raise _OtherFormError
 
     def _keys(self) -> list[tuple[str, bool, bool]]:
-        """What to order by, whether descending, and whether nulls come last."""
         keys = [self._key()]
         while self._take(","):
             keys.append(self._key())
@@ -405,7 +404,6 @@ class _Query:
     # Tokens.
 
     def _name(self) -> str:
-        """The name of a column of the view, spelled as it is there."""
         name = self._identifier()
         if name not in self._columns:
             raise _OtherFormError
@@ -425,7 +423,6 @@ class _Query:
         return self._tokens[position] if position < len(self._tokens) else ("end", "")
 
     def _take(self, *words: str) -> bool:
-        """Go past keywords or signs if they are next."""
         for ahead, word in enumerate(words):
             kind, token = self._peek(ahead)
             if kind not in ("word", "sign") or token.lower() != word:
@@ -458,7 +455,6 @@ def _tokens(text: str) -> list[tuple[str, str]]:
 
 
 def _like(pattern: str) -> str:
-    """Return the regular expression of a pattern, of which no character is escaped."""
     parts = (".*" if part == "%" else "." if part == "_" else re.escape(part) for part in pattern)
     return f"(?s)^{''.join(parts)}$"
 

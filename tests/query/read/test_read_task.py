@@ -26,7 +26,7 @@ from lancestat.query.table import QueryScan
 from lancestat.spark.failure import WorkerError, carried_error
 from tests.pins import pinned
 
-ALL = ScanPartition((RowRange(0), RowRange(1)))
+ALL = (RowRange(0), RowRange(1))
 NOON = datetime(2026, 3, 1, 12, 0, 0, 123_456, tzinfo=timezone.utc)
 
 
@@ -56,7 +56,7 @@ def test_scans_are_one_line_of_text(scan: QueryScan) -> None:
 
 
 def test_parts_are_one_line_of_text() -> None:
-    part = ScanPartition((RowRange(0), RowRange(3, 5), RowRange(4, 0, 7)))
+    part = (RowRange(0), RowRange(3, 5), RowRange(4, 0, 7))
     assert "\n" not in encode_part(part)
     assert decode_part(encode_part(part)) == part
 
@@ -78,13 +78,13 @@ def test_columns_come_in_the_order_of_the_scan_and_under_their_positions(uri: st
 def test_without_columns_rows_are_counted(uri: str) -> None:
     assert ids(QueryScan(pinned(uri), ()), ALL) == [50, 50]
     assert ids(QueryScan(pinned(uri), (), "id >= 90"), ALL) == [10]
-    assert ids(QueryScan(pinned(uri), ()), ScanPartition((RowRange(1, 10, 5),))) == [5]
+    assert ids(QueryScan(pinned(uri), ()), (RowRange(1, 10, 5),)) == [5]
 
 
 def test_a_value_that_spark_cannot_hold_names_its_column_and_fragment(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"u": pa.array([2**64 - 1], pa.uint64())}), tmp_path)
     with pytest.raises(RunError, match=r"fragment 0 of .* at version 1: column 'u': 1844") as bad:
-        ids(QueryScan(pinned(tmp_path), ("u",)), ScanPartition((RowRange(0),)))
+        ids(QueryScan(pinned(tmp_path), ("u",)), (RowRange(0),))
     assert bad.value.code == "LS514"
 
 
@@ -101,11 +101,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("process")
 def test_a_task_returns_the_requested_rows(uri: str) -> None:
-    text = (
-        encode_scan(QueryScan(pinned(uri), ("id",)))
-        + "\n"
-        + encode_part(ScanPartition((RowRange(1, 48),)))
-    )
+    text = encode_scan(QueryScan(pinned(uri), ("id",))) + "\n" + encode_part((RowRange(1, 48),))
     task = pickle.loads(pickle.dumps(ReadTask({"k": "v"})))
     rows = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
     assert rows == [{"0": 98}, {"0": 99}] * 2
@@ -115,11 +111,7 @@ def test_a_task_returns_the_requested_rows(uri: str) -> None:
 def test_a_failure_is_passed_as_text_without_secrets(tmp_path: Path) -> None:
     dataset = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
     (tmp_path / "data" / dataset.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
-    text = (
-        encode_scan(QueryScan(pinned(tmp_path), ("id",)))
-        + "\n"
-        + encode_part(ScanPartition((RowRange(0),)))
-    )
+    text = encode_scan(QueryScan(pinned(tmp_path), ("id",))) + "\n" + encode_part((RowRange(0),))
     task = ReadTask({"secret_access_key": "hunter2-hunter2"})
     assert "hunter2" not in repr(task)
     with pytest.raises(WorkerError) as bad:
