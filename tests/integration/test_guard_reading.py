@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from itertools import product
 from pathlib import Path
@@ -192,11 +192,27 @@ def test_altered_entries_are_refused(
     assert changed == lance.dataset(path).config()
 
 
-def test_nothing_published_is_refused(
-    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
+CHANGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "nothing published": (
+        lambda path: lance.dataset(path).update_config(everything(path)),
+        "absent",
+    ),
+    "appended": (
+        lambda path: lance.write_dataset(orders(ROWS, 7), path, mode="append"),
+        "stale",
+    ),
+    "deleted": (lambda path: lance.dataset(path).delete("o_id % 4 = 0"), "stale"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_statistics_of_another_table_are_refused(
+    change: str, session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    lance.dataset(path).update_config(everything(path))
-    assert_refused(read(session, path), path, "absent", caplog)
+    """Rows that were appended are counted, and those that were deleted are not."""
+    act, reason = CHANGES[change]
+    act(path)
+    assert_refused(read(session, path), path, reason, caplog)
 
 
 def test_without_a_completeness_entry_statistics_are_complete(
@@ -204,20 +220,6 @@ def test_without_a_completeness_entry_statistics_are_complete(
 ) -> None:
     corrupt(path, {COMPLETE: None})
     assert is_used(read(session, path))
-
-
-def test_appended_rows_are_refused_and_counted(
-    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lance.write_dataset(orders(ROWS, 7), path, mode="append")
-    assert_refused(read(session, path), path, "stale", caplog)
-
-
-def test_deleted_rows_are_refused_and_not_counted(
-    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    lance.dataset(path).delete("o_id % 4 = 0")
-    assert_refused(read(session, path), path, "stale", caplog)
 
 
 def test_another_schema_is_refused_before_its_version_is_looked_at(
@@ -296,17 +298,13 @@ def test_a_malicious_value_has_no_effect(
     assert_right(frame, path)
 
 
-@pytest.mark.parametrize(("bound", "reason"), [("x" * 300, "unknown_format")])
 def test_a_long_malicious_tag_is_shortened(
-    bound: str,
-    reason: str,
-    session: SparkSession,
-    path: Path,
-    caplog: pytest.LogCaptureFixture,
+    session: SparkSession, path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    corrupt(path, {VERSION: bound})
-    assert_refused(read(session, path), path, reason, caplog)
-    assert bound not in caplog.text
+    tag = "x" * 300
+    corrupt(path, {VERSION: tag})
+    assert_refused(read(session, path), path, "unknown_format", caplog)
+    assert tag not in caplog.text
 
 
 # In the order of precedence: the session's configuration, the scan's option.

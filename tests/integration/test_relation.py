@@ -444,40 +444,27 @@ def test_a_misspelt_option_of_scans_is_refused(spark: SparkSession, uri: str) ->
             attach_views(spark, {}, options={name: "false"})
 
 
+# A literal of each type in SQL, as the JVM hands it over, and the type of the column.
 LITERALS = {
-    "boolean": ("true", "true"),
-    "tinyint": ("-3Y", "-3"),
-    "bigint": ("9223372036854775807", "9223372036854775807"),
-    "float": ("float('NaN')", "NaN"),
-    "double": ("1e300", "1.0E300"),
-    "decimal(5,2)": ("cast(-0.5 as decimal(5,2))", "-0.50"),
-    "decimal(38,10)": ("cast('1e-10' as decimal(38,10))", "0.0000000001"),
-    "string": ("'ü\\'\\\\x'", "ü'\\x"),
-    "binary": ("x'00ff'", "00ff"),
-    "date": ("date '0001-01-01'", "-719162"),
-    "timestamp": ("timestamp '1969-12-31 23:59:59.999999 UTC'", "-1"),
-    "timestamp_ntz": ("timestamp_ntz '1969-12-31 23:59:59.999999'", "-1"),
-}
-ARROW = {
-    "boolean": pa.bool_(),
-    "tinyint": pa.int8(),
-    "bigint": pa.int64(),
-    "float": pa.float32(),
-    "double": pa.float64(),
-    "decimal(5,2)": pa.decimal128(5, 2),
-    "decimal(38,10)": pa.decimal128(38, 10),
-    "string": pa.string(),
-    "binary": pa.binary(),
-    "date": pa.date32(),
-    "timestamp": pa.timestamp("us", "UTC"),
-    "timestamp_ntz": pa.timestamp("us"),
+    "boolean": ("true", "true", pa.bool_()),
+    "tinyint": ("-3Y", "-3", pa.int8()),
+    "bigint": ("9223372036854775807", "9223372036854775807", pa.int64()),
+    "float": ("float('NaN')", "NaN", pa.float32()),
+    "double": ("1e300", "1.0E300", pa.float64()),
+    "decimal(5,2)": ("cast(-0.5 as decimal(5,2))", "-0.50", pa.decimal128(5, 2)),
+    "decimal(38,10)": ("cast('1e-10' as decimal(38,10))", "0.0000000001", pa.decimal128(38, 10)),
+    "string": ("'ü\\'\\\\x'", "ü'\\x", pa.string()),
+    "binary": ("x'00ff'", "00ff", pa.binary()),
+    "date": ("date '0001-01-01'", "-719162", pa.date32()),
+    "timestamp": ("timestamp '1969-12-31 23:59:59.999999 UTC'", "-1", pa.timestamp("us", "UTC")),
+    "timestamp_ntz": ("timestamp_ntz '1969-12-31 23:59:59.999999'", "-1", pa.timestamp("us")),
 }
 
 
 @pytest.fixture(scope="module")
 def typed(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = str(tmp_path_factory.mktemp("typed") / "t.lance")
-    columns = {f"c{place}": pa.nulls(1, type) for place, type in enumerate(ARROW.values())}
+    columns = {f"c{n}": pa.nulls(1, type) for n, (*_, type) in enumerate(LITERALS.values())}
     nested = pa.array([{"a": 1}])
     lance.write_dataset(pa.table({**columns, "n": nested, "x y": [1]}), uri)
     return uri
@@ -491,8 +478,8 @@ def test_literals_are_passed_exactly(
     session = spark.newSession()
     session.conf.set("spark.sql.datetime.java8API.enabled", java_dates)
     session.conf.set("spark.sql.session.timeZone", "America/New_York")
-    column = f"c{list(ARROW).index(type)}"
-    literal, document = LITERALS[type]
+    column = f"c{list(LITERALS).index(type)}"
+    literal, document, _ = LITERALS[type]
     frame = lancestat.read_table(session, typed)
     planned(frame.where(f"{column} < {literal}"))
     [comparison] = [filter for filter in asked[-1]["filters"] if filter["op"] == "<"]

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import shutil
 import threading
-from collections.abc import Callable
-from datetime import timedelta
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import lance
@@ -14,7 +14,14 @@ from lance.file import LanceFileWriter
 from lance.fragment import DataFile
 
 from lancestat.lake.fingerprint import column_groups
-from lancestat.lake.history import Commit, Effect, History, commits_since
+from lancestat.lake.history import (
+    Commit,
+    Effect,
+    History,
+    commits_since,
+    rows_changed_at,
+    rows_changed_between,
+)
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Fragment
 
@@ -418,3 +425,277 @@ def test_a_history_is_a_value() -> None:
     appended = History(1, 2, (commit(2, Effect.APPENDED),))
     assert appended.is_complete
     assert not appended.rows_unchanged
+
+
+def changed_since(
+    dataset: lance.LanceDataset, version: int, columns: Sequence[str] = ("id", "x")
+) -> tuple[float, float]:
+    """The share for statistics of some columns, with and without the help of history."""
+    now = lance.dataset(dataset.uri)
+    old, new = snapshot(lance.dataset(dataset.uri, version=version)), snapshot(now)
+    history = commits_since(now, version)
+    return (
+        rows_changed_between(old, new, columns, history),
+        rows_changed_between(old, new, columns),
+    )
+
+
+def compacted(dataset: Dataset, materialize: float = 0.1) -> None:
+    dataset.optimize.compact_files(materialize_deletions_threshold=materialize)
+
+
+def restored(dataset: Dataset) -> None:
+    lance.dataset(dataset.uri, version=1).restore()
+
+
+# What happens to the table, the version whose rows are compared, and the share with history.
+SHARES: dict[str, tuple[Callable[[Dataset, Rows], object], int, float]] = {
+    "config": (lambda d, rows: d.update_config({"a": "b"}), 1, 0.0),
+    "index": (lambda d, rows: d.create_scalar_index("id", "BTREE"), 1, 0.0),
+    "appended rows count once": (lambda d, rows: d.insert(rows(100, 125)), 1, 25 / 125),
+    "deleted rows too": (lambda d, rows: (d.insert(rows(100, 125)), d.delete("id < 5")), 1, 0.25),
+    "updated rows count twice": (
+        lambda d, rows: d.update({"x": "-1"}, where="id in (1, 50)"),
+        1,
+        0.04,
+    ),
+    "another column": (
+        lambda d, rows: (d.add_columns({"y": "x + 1"}), d.drop_columns(["s"])),
+        1,
+        0.0,
+    ),
+    "no common column": (
+        lambda d, rows: (d.add_columns({"y": "x + 1"}), d.drop_columns(["id", "x", "s"])),
+        1,
+        1.0,
+    ),
+    "equal rows written over": (
+        lambda d, rows: lance.write_dataset(rows(0, 100), d.uri, mode="overwrite"),
+        1,
+        1.0,
+    ),
+    "emptied": (lambda d, rows: d.truncate_table(), 1, 1.0),
+    "empty as before": (lambda d, rows: d.truncate_table(), 2, 0.0),
+    "filled again": (lambda d, rows: (d.truncate_table(), d.insert(rows(0, 5))), 2, 1.0),
+    "restored": (lambda d, rows: (d.delete("id < 30"), restored(d)), 1, 0.0),
+    "restored to before a compaction": (lambda d, rows: (compacted(d), restored(d)), 1, 0.0),
+    # Of the fragment's twenty rows, two were away then and two others are away now.
+    "deletions that may differ": (
+        lambda d, rows: (
+            d.delete("id in (1, 2)"),
+            restored(d),
+            lance.dataset(d.uri).delete("id in (3, 4)"),
+        ),
+        2,
+        4 / 98,
+    ),
+    "renamed to and fro": (
+        lambda d, rows: (
+            d.alter_columns({"path": "x", "name": "y"}),
+            d.alter_columns({"path": "y", "name": "x"}),
+        ),
+        1,
+        0.0,
+    ),
+    "a column that a restore brought back": (
+        lambda d, rows: (d.drop_columns(["x"]), compacted(d), restored(d)),
+        1,
+        0.0,
+    ),
+}
+
+
+@pytest.mark.parametrize("case", SHARES)
+def test_the_share_of_changed_rows(orders: Dataset, rows: Rows, case: str) -> None:
+    act, since, share = SHARES[case]
+    act(orders, rows)
+    assert changed_since(orders, since) == (share, share)
+
+
+def test_a_compaction_changes_no_rows(orders: Dataset) -> None:
+    orders.delete("id in (3, 45)")
+    compacted(orders)
+    assert changed_since(orders, 2) == (0.0, 1.0)
+    assert changed_since(orders, 1)[0] == 2 / 98
+
+
+def test_rows_that_came_before_a_compaction_are_still_new(orders: Dataset, rows: Rows) -> None:
+    orders.insert(rows(100, 110))
+    compacted(orders)
+    orders.delete("id in (3, 45)")
+    compacted(orders, 0.0)
+    assert changed_since(orders, 1)[0] == pytest.approx(12 / 108)
+
+
+def test_repeated_compactions_change_no_rows(tmp_path: Path, rows: Rows) -> None:
+    dataset = lance.write_dataset(rows(0, 100), tmp_path / "t.lance", max_rows_per_file=10)
+    for target in (20, 50, 1000):
+        dataset.optimize.compact_files(target_rows_per_fragment=target)
+    assert len(dataset.get_fragments()) < 10
+    assert changed_since(dataset, 1)[0] == 0.0
+
+
+def test_deletions_only_grow_where_history_shows_it(orders: lance.LanceDataset) -> None:
+    orders.delete("id in (1, 2)")
+    orders.delete("id = 3")
+    with_history, without = changed_since(orders, 2)
+    assert with_history == 1 / 97
+    assert without == 5 / 97
+
+
+def drop_and_add(table: lance.LanceDataset) -> None:
+    table.drop_columns(["x"])
+    table.add_columns({"x": "id * 1000000"})
+
+
+def rename_another(table: lance.LanceDataset) -> None:
+    table.add_columns({"y": "id * 1000000"})
+    table.drop_columns(["x"])
+    table.alter_columns({"path": "y", "name": "x"})
+
+
+def rename_and_add(table: lance.LanceDataset) -> None:
+    table.alter_columns({"path": "x", "name": "old"})
+    table.add_columns({"x": "id * 1000000"})
+
+
+def swap(table: lance.LanceDataset) -> None:
+    table.alter_columns({"path": "x", "name": "spare"}, {"path": "id", "name": "x"})
+    table.alter_columns({"path": "spare", "name": "id"})
+
+
+def cast_to_and_fro(table: lance.LanceDataset) -> None:
+    type = table.schema.field("x").type
+    table.alter_columns({"path": "x", "data_type": pa.float32()})
+    table.alter_columns({"path": "x", "data_type": type})
+
+
+REPLACED = [drop_and_add, rename_another, rename_and_add, swap, cast_to_and_fro]
+
+
+@pytest.mark.parametrize("replace", REPLACED)
+def test_a_column_that_is_another_by_identity_is_wholly_changed(
+    orders: lance.LanceDataset, replace: Callable[[lance.LanceDataset], None]
+) -> None:
+    replace(orders)
+    assert changed_since(orders, 1) == (1.0, 1.0)
+    assert changed_since(orders, 1, ["x"]) == (1.0, 1.0)
+
+
+@pytest.mark.parametrize("replace", [drop_and_add, rename_another, rename_and_add])
+def test_a_replaced_column_affects_only_its_own_statistics(
+    orders: lance.LanceDataset, replace: Callable[[lance.LanceDataset], None]
+) -> None:
+    replace(orders)
+    assert changed_since(orders, 1, ["id"]) == (0.0, 0.0)
+    assert changed_since(orders, 1, ["id", "s"]) == (0.0, 0.0)
+    orders.delete("id < 5")
+    assert changed_since(orders, 1, ["id"]) == (5 / 95, 5 / 95)
+
+
+def test_a_dropped_column_is_wholly_changed(orders: lance.LanceDataset) -> None:
+    orders.drop_columns(["x"])
+    assert changed_since(orders, 1) == (1.0, 1.0)
+    assert changed_since(orders, 1, ["id"]) == (0.0, 0.0)
+
+
+def test_a_reused_field_id_is_another_column(tmp_path: Path) -> None:
+    """The dropped column's values are gone, the one that has its id and name now is all null."""
+    columns = {"id": range(100), "x": [number % 3 for number in range(100)]}
+    table = lance.write_dataset(pa.table(columns), tmp_path / "t.lance", max_rows_per_file=20)
+    table.drop_columns(["x"])
+    table.optimize.compact_files()
+    lance.dataset(table.uri).add_columns(pa.field("x", pa.int64()))
+    first, last = snapshot(lance.dataset(table.uri, version=1)), snapshot(lance.dataset(table.uri))
+    assert first.fields == last.fields, "Lance did not reuse the id, so this proves nothing"
+    assert changed_since(table, 1) == (1.0, 1.0)
+    assert changed_since(table, 1, ["id"])[0] == 0.0
+
+
+def test_nested_columns_do_not_affect_others(tmp_path: Path) -> None:
+    """They have no statistics; replacing a member does not affect other columns."""
+    inner = pa.array([{"a": number, "b": "text"} for number in range(20)])
+    table = lance.write_dataset(pa.table({"id": range(20), "st": inner}), tmp_path / "t.lance")
+    table.drop_columns(["st.b"])
+    assert changed_since(table, 1, ["id"]) == (0.0, 0.0)
+    table.drop_columns(["st"])
+    table.add_columns({"st": "id"})
+    assert changed_since(table, 1, ["id"]) == (0.0, 0.0)
+
+
+def committed_at(dataset: Dataset, version: int) -> datetime:
+    at: datetime = lance.dataset(dataset.uri, version=version).get_version()["timestamp"]
+    return at.astimezone(timezone.utc)
+
+
+def changed_at(dataset: Dataset, limit: int = 200) -> datetime:
+    return rows_changed_at(lance.dataset(dataset.uri), limit=limit)
+
+
+def touch(dataset: Dataset, times: int = 1) -> None:
+    """Commits that change no row."""
+    for number in range(times):
+        lance.dataset(dataset.uri).update_config({"touched": str(number)})
+
+
+def test_a_new_table_changed_when_it_was_created(orders: Dataset) -> None:
+    time = changed_at(orders)
+    assert time == committed_at(orders, 1)
+    assert time.tzinfo is timezone.utc
+
+
+CHANGES: dict[str, Callable[[Dataset, Rows], object]] = {
+    "append": lambda d, rows: d.insert(rows(100, 110)),
+    "delete": lambda d, rows: d.delete("id = 3"),
+    "update": lambda d, rows: d.update({"x": "0.5"}, where="id = 3"),
+    "overwrite": lambda d, rows: lance.write_dataset(rows(0, 5), d.uri, mode="overwrite"),
+    "restore": lambda d, rows: lance.dataset(d.uri, version=1).restore(),
+    "new column": lambda d, rows: d.add_columns({"z": "x * 2"}),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("touches", [0, 1, 2, 9])
+def test_commits_that_change_rows_are_found_behind_those_that_do_not(
+    change: str, touches: int, orders: Dataset, rows: Rows
+) -> None:
+    CHANGES[change](orders, rows)
+    dataset = lance.dataset(orders.uri).version
+    touch(orders, touches)
+    assert changed_at(orders) == committed_at(orders, dataset) > committed_at(orders, 1)
+
+
+STILL: dict[str, Callable[[Dataset], object]] = {
+    "property": touch,
+    "compaction": lambda d: d.optimize.compact_files(),
+    "index": lambda d: d.create_scalar_index("id", "BTREE"),
+    "dropped column": lambda d: d.drop_columns(["s"]),
+    "empty deletion": lambda d: d.delete("id < 0"),
+}
+
+
+@pytest.mark.parametrize("change", STILL)
+def test_commits_that_change_no_row_are_skipped(change: str, orders: Dataset) -> None:
+    STILL[change](orders)
+    assert lance.dataset(orders.uri).version > 1
+    assert changed_at(orders) == committed_at(orders, 1)
+
+
+def test_the_number_of_inspected_commits_is_bounded(orders: Dataset) -> None:
+    touch(orders, 6)
+    assert [changed_at(orders, limit) for limit in (1, 2, 3, 5, 6, 7, 8)] == [
+        committed_at(orders, version) for version in (7, 6, 5, 3, 2, 1, 1)
+    ]
+
+
+def test_after_a_cleanup_the_oldest_existing_version_counts(orders: Dataset) -> None:
+    touch(orders, 2)
+    dataset = lance.dataset(orders.uri)
+    dataset.cleanup_old_versions(older_than=timedelta(0))
+    assert changed_at(orders) == committed_at(orders, 3)
+
+
+def test_a_version_in_the_past_is_judged_as_it_was(orders: Dataset, rows: Rows) -> None:
+    touch(orders)
+    orders.insert(rows(100, 110))
+    assert rows_changed_at(lance.dataset(orders.uri, version=2)) == committed_at(orders, 1)

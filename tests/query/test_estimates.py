@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta, timezone
@@ -18,7 +19,7 @@ from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Estimate, estimate
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
 from lancestat.query.pruning import ColumnRange
-from lancestat.query.table import ReadSettings, ReadTable, Sampler
+from lancestat.query.table import ReadSettings, ReadTable, Sampler, read_settings
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.assessment import analyzable
 from lancestat.tables.judgement import TableStatistics
@@ -309,3 +310,47 @@ def test_stale_counts_fit_the_live_rows(whole: ReadTable) -> None:
     entries = {**entries_of(whole), f"{prefix}.nullCount": "90", f"{prefix}.distinctCount": "50"}
     result = estimated(stale(given(whole, entries), allow_stale=True))
     assert (result.columns["name"].nulls, result.columns["name"].distinct) == (90, 10)
+
+
+ENABLED = "spark.lance.cbo.column.stats.enabled"
+STALE = "spark.lance.cbo.column.stats.allow.stale"
+CBO = "spark.sql.cbo.enabled"
+PUSHDOWN = "spark.lancestat.aggregate.pushdown.enabled"
+
+
+@pytest.mark.parametrize(
+    ("conf", "options", "expected"),
+    [
+        ({}, {}, ReadSettings(True, None)),
+        ({ENABLED: "false"}, {}, ReadSettings(False, None)),
+        ({}, {"cbo.column.stats.enabled": "false"}, ReadSettings(False, None)),
+        ({ENABLED: "true"}, {"cbo.column.stats.enabled": "false"}, ReadSettings(True, None)),
+        ({ENABLED: " FALSE "}, {"cbo.column.stats.enabled": "true"}, ReadSettings(False, None)),
+        ({STALE: "true"}, {}, ReadSettings(True, True)),
+        ({CBO: "true"}, {}, ReadSettings(True, None, samples=True)),
+        ({CBO: "true", ENABLED: "false"}, {}, ReadSettings(False, None)),
+        ({CBO: "false"}, {}, ReadSettings(True, None)),
+        ({STALE: "false"}, {"cbo.column.stats.allow.stale": "true"}, ReadSettings(True, False)),
+        ({}, {"cbo.column.stats.allow.stale": "True"}, ReadSettings(True, True)),
+        ({PUSHDOWN: "false"}, {}, ReadSettings(pushdown=False)),
+        ({}, {"aggregate.pushdown.enabled": "off"}, ReadSettings(pushdown=False)),
+        ({PUSHDOWN: "true"}, {"aggregate.pushdown.enabled": "false"}, ReadSettings()),
+        ({ENABLED: "false", PUSHDOWN: "true"}, {}, ReadSettings(False)),
+    ],
+)
+def test_settings_of_the_session_override_those_of_the_scan(
+    conf: dict[str, str], options: dict[str, str], expected: ReadSettings
+) -> None:
+    assert read_settings(conf, options) == expected
+
+
+def test_a_value_that_is_not_a_boolean_is_false_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.WARNING, "lancestat.read"):
+        assert read_settings({ENABLED: "yes"}, {}) == ReadSettings(False, None)
+        assert read_settings({}, {"cbo.column.stats.allow.stale": "1"}) == ReadSettings(True, False)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{ENABLED} is 'yes', neither true nor false: taken as false",
+        "cbo.column.stats.allow.stale is '1', neither true nor false: taken as false",
+    ]

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from contextlib import nullcontext
+from dataclasses import dataclass
+
 import pyspark
 import pytest
 from hypothesis import given, settings
@@ -10,13 +13,24 @@ from lancestat.errors import (
     JobFailed,
     LancestatError,
     OtherPython,
+    SparkNotStarted,
     WorkersLackPackage,
     error_classes,
 )
 from lancestat.joins.spark import tasks as worker
 from lancestat.lake.snapshot import Pin
+from lancestat.runs import scanner as module
 from lancestat.runs.actions import TableVersion
-from lancestat.spark.failure import MORE_MEMORY, WorkerError, carried_error
+from lancestat.runs.scanner import MAX_SERVER_RESTARTS, SparkScanner
+from lancestat.spark.failure import (
+    MORE_MEMORY,
+    Outage,
+    SessionLostError,
+    WorkerError,
+    carried_error,
+    is_forgotten,
+)
+from lancestat.spec.model import Target
 from lancestat.tables.analyze.jobs import explain
 from lancestat.tables.analyze.work import TableScan
 
@@ -174,3 +188,143 @@ def test_a_join_task_without_memory_has_a_hint(monkeypatch: pytest.MonkeyPatch) 
         "searching for neighbours failed: MemoryError: Unable to allocate 64.0 MiB"
     )
     assert error.hint == MORE_MEMORY
+
+
+class Clock:
+    """Seconds that a test sets."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the lines since the last call."""
+    messages = [record.getMessage() for record in caplog.records]
+    caplog.clear()
+    return messages
+
+
+def test_an_outage_is_said_at_once_and_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(60.0, clock)
+    outage.failed()
+    assert lines(caplog) == ["the Spark Connect server does not answer; it is tried for 1 min"]
+    clock.now += 9
+    outage.failed()
+    assert lines(caplog) == []
+    clock.now += 2
+    outage.failed()
+    assert lines(caplog) == [
+        "the Spark Connect server does not answer for 11 s; it is tried for 49 s more"
+    ]
+
+
+def test_a_server_is_given_up_after_the_timeout_and_for_every_request() -> None:
+    clock = Clock()
+    outage = Outage(60.0, clock)
+    for _ in range(6):
+        outage.failed()
+        clock.now += 10
+    for _ in range(2):
+        with pytest.raises(SparkNotStarted, match="has not answered for 1 min"):
+            outage.failed()
+        assert outage.has_given_up
+
+
+def test_another_outage_has_its_own_time() -> None:
+    clock = Clock()
+    outage = Outage(5.0, clock)
+    outage.failed()
+    clock.now += 5
+    with pytest.raises(SparkNotStarted):
+        outage.failed()
+    clock.now += 100
+    outage.failed()
+    assert not outage.has_given_up
+
+
+def test_the_outage_of_a_callers_session_never_ends_it(caplog: pytest.LogCaptureFixture) -> None:
+    clock = Clock()
+    outage = Outage(None, clock)
+    outage.failed()
+    clock.now += 20
+    outage.failed()
+    assert lines(caplog) == [
+        "the Spark Connect server does not answer",
+        "the Spark Connect server does not answer for 20 s",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("[RESPONSE_ALREADY_RECEIVED] INVALID_HANDLE.SESSION_NOT_FOUND on the server", True),
+        ("[INVALID_HANDLE.SESSION_CHANGED] The handle 3f is invalid. SQLSTATE: HY000", True),
+        ("Received incorrect server side session identifier for request. Please create", True),
+        ("[NO_ACTIVE_SESSION] No active Spark session found.", True),
+        ("[DIVIDE_BY_ZERO] Division by zero.", False),
+        ("INVALID_HANDLE.FORMAT", False),
+    ],
+)
+def test_a_restarted_server_is_known_by_what_it_answers(message: str, expected: bool) -> None:
+    assert is_forgotten(RuntimeError(message)) is expected
+
+
+TARGET = Target("far")
+
+
+@dataclass(eq=False)
+class Session:
+    """What the scanner asks of a session whose server has gone."""
+
+    is_stopped: bool = False
+    release_session_on_close: bool = True
+
+    def stop(self) -> None:
+        assert not self.release_session_on_close
+        self.is_stopped = True
+
+
+@pytest.fixture
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
+    """The sessions that are started."""
+    sessions: list[Session] = []
+
+    def start(*_: object, **__: object) -> Session:
+        sessions.append(Session())
+        return sessions[-1]
+
+    monkeypatch.setattr(module, "start_session", start)
+    monkeypatch.setattr(module, "running_session", lambda: None)
+    monkeypatch.setattr(module, "is_connect", lambda _: True)
+    monkeypatch.setattr(module, "outages_said", nullcontext)
+    monkeypatch.setattr(module, "silent_query_logger", nullcontext)
+    return sessions
+
+
+def work(scanner: SparkScanner) -> None:
+    with scanner._cancellable(scanner._started(), "reading"):
+        raise RuntimeError("[NO_ACTIVE_SESSION] No active Spark session found.")
+
+
+def test_an_own_session_is_replaced_twice_and_spark_given_up_then(started: list[Session]) -> None:
+    scanner = SparkScanner(TARGET)
+    for _ in range(MAX_SERVER_RESTARTS):
+        with pytest.raises(SessionLostError):
+            work(scanner)
+    for _ in range(2):
+        with pytest.raises(SparkNotStarted, match="has restarted 3 times in this run"):
+            work(scanner)
+    assert [session.is_stopped for session in started] == [True] * 3
+
+
+def test_the_callers_session_is_not_replaced(started: list[Session]) -> None:
+    theirs = Session()
+    scanner = SparkScanner(TARGET, session=theirs)  # type: ignore[arg-type]
+    for _ in range(2):
+        with pytest.raises(SparkNotStarted, match="no longer knows the session"):
+            work(scanner)
+    assert not theirs.is_stopped
+    assert not started

@@ -1,21 +1,27 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
+from typing import Any
 
 import lance
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from lance.dataset import serialize_row_addrs
 
 from lancestat.errors import LakeError
 from lancestat.lake.row_ranges import RowRange
 from lancestat.spark import arrow_types as batch_size
 from lancestat.spark import fragment_reader
-from lancestat.spark.fragment_reader import BATCH_BYTES, pinned_dataset, read_range
+from lancestat.spark.arrow_types import BATCH_ROWS
+from lancestat.spark.fragment_reader import BATCH_BYTES, pinned_dataset, read_range, row_mask
+from tests.examples import sample
 from tests.pins import pinned
 
 MIB = 1 << 20
@@ -86,17 +92,20 @@ def test_few_datasets_stay_open(tmp_path: Path) -> None:
     assert len(fragment_reader._opened) == fragment_reader.OPEN_DATASETS
 
 
+@pytest.mark.parametrize("filter", [None, "id >= 0"])
 def test_values_that_grow_when_converted_make_batches_shorter(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filter: str | None
 ) -> None:
-    monkeypatch.setattr(batch_size, "BATCH_BYTES", 100_000)
-    widths = [10] * 20_000 + [4_000] * 2_000
-    rows = pa.table({"id": range(22_000), "s": ["y" * width for width in widths]})
+    for module in (batch_size, fragment_reader):
+        monkeypatch.setattr(module, "BATCH_BYTES", 100_000)
+    widths = [10] * 40_000 + [4_000] * 2_000
+    rows = pa.table({"id": range(42_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)
-    dataset = pinned_dataset(pinned(tmp_path, 1), {})
-    batches = list(read_range(dataset, RowRange(0), ("id", "s"), {}, row_bytes=10))
+    dataset = pinned_dataset(pinned(tmp_path), {})
+    read = read_range(dataset, RowRange(0), ("id", "s"), {}, filter=filter, row_bytes=10)
+    batches = list(read)
 
-    assert [id for batch in batches for id in batch["id"].to_pylist()] == list(range(22_000))
+    assert [id for batch in batches for id in batch["id"].to_pylist()] == list(range(42_000))
     too_large = [batch for batch in batches if batch.nbytes > 4 * 100_000]
     assert len(too_large) <= 1, "one surprise, and then none"
 
@@ -175,3 +184,172 @@ def test_files_of_a_dropped_dataset_are_not_damage(tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": [7]}), uri)
     with pytest.raises(LakeError, match=r"^LS209 .*has been replaced: its version 1 is not"):
         ids(dataset, RowRange(0))
+
+
+ROWS = 60_000
+WRITERS: dict[str, dict[str, Any]] = {
+    "2.0": {"data_storage_version": "2.0"},
+    "2.2": {"data_storage_version": "2.2"},
+    "legacy": {"data_storage_version": "legacy"},
+    "stable": {"enable_stable_row_ids": True},
+}
+
+
+def table(ids: pa.Array) -> pa.Table:
+    """Matches of `cluster` are all together, those of `seventh` everywhere."""
+    numbers = ids.to_numpy()
+    return pa.table(
+        {
+            "id": ids,
+            "seventh": numbers % 7,
+            "cluster": numbers // 5_000,
+            "s": pc.binary_join_element_wise("value", ids.cast(pa.string()), " "),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=[*WRITERS, "indexed"])
+def uri(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    uri = str(tmp_path_factory.mktemp("filtered") / "t.lance")
+    masked = lance.write_dataset(
+        table(pa.array(range(ROWS))),
+        uri,
+        max_rows_per_file=ROWS // 2,
+        **WRITERS.get(request.param, {}),
+    )
+    masked.delete("id % 10 = 3")
+    if request.param == "indexed":
+        lance.dataset(uri).create_scalar_index("seventh", "BTREE")
+        lance.dataset(uri).create_scalar_index("cluster", "BTREE")
+    return uri
+
+
+@pytest.fixture(params=["windows as they are", "small windows"])
+def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param == "small windows":
+        monkeypatch.setattr(fragment_reader, "FIRST_WINDOW", 128)
+        monkeypatch.setattr(fragment_reader, "LARGEST_WINDOW", 2_048)
+
+
+FILTERS = {
+    "seventh = 2": lambda id: id % 7 == 2,
+    "seventh <> 2": lambda id: id % 7 != 2,
+    "cluster in (0, 4, 11)": lambda id: id // 5_000 in (0, 4, 11),
+    "seventh = 9": lambda id: False,
+    "s = 'value 31000'": lambda id: id == 31_000,
+    "seventh = 2 or id < 31000": lambda id: id % 7 == 2 or id < 31_000,
+}
+
+
+def read(
+    uri: str, rows: RowRange, filter: str, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    masked = pinned_dataset(pinned(uri), {})
+    return read_range(masked, rows, columns, {}, filter=filter)
+
+
+@pytest.fixture(scope="module")
+def physical(uri: str) -> list[list[int]]:
+    """The ids by fragment and physical row, -1 where it is deleted."""
+    physical_ids = []
+    for fragment in lance.dataset(uri).get_fragments():
+        rows = fragment.scanner(columns=["id"], with_row_address=True).to_table()
+        first, ids = fragment.fragment_id << 32, [-1] * fragment.physical_rows
+        for id, address in zip(rows["id"].to_pylist(), rows["_rowaddr"].to_pylist(), strict=True):
+            ids[address - first] = id
+        physical_ids.append(ids)
+    return physical_ids
+
+
+@pytest.mark.usefixtures("windows")
+@pytest.mark.parametrize(
+    ("filter", "bounds"),
+    sample([*product(FILTERS, [(0, None), (0, 7_000), (7_000, 15_001), (22_001, None)])], 7),
+)
+def test_ranges_of_filtered_rows_are_exact(
+    uri: str, physical: list[list[int]], filter: str, bounds: tuple[int, int | None]
+) -> None:
+    start, count = bounds
+    stop = None if count is None else start + count
+    names = ["s", "id", "cluster", "seventh"]
+    for fragment, ids in enumerate(physical):
+        matching = [id for id in ids[start:stop] if id >= 0 and FILTERS[filter](id)]
+        expected = table(pa.array(matching, pa.int64())).select(names)
+        piece = RowRange(fragment, start, count)
+        batches = list(read(uri, piece, filter, tuple(names)))
+        counted = [record for batch in read(uri, piece, filter, ()) for record in batch.to_pylist()]
+
+        assert [batch.schema.names for batch in batches] == [names] * len(batches)
+        assert pa.Table.from_batches(batches, expected.schema).equals(expected)
+        assert counted == ([{"rows": len(matching)}] if matching else [])
+
+
+def test_matches_of_many_windows_come_in_few_batches(uri: str) -> None:
+    batches = list(read(uri, RowRange(0), "seventh = 2", ("id",)))
+    assert len(batches) == 1
+
+
+@pytest.mark.usefixtures("windows")
+def test_wide_values_are_looked_up_and_batches_stay_small(tmp_path: Path) -> None:
+    wide = 100_000
+    rows = pa.table({"id": range(2_000), "b": [bytes([id % 251]) * wide for id in range(2_000)]})
+    lance.write_dataset(rows, tmp_path, max_rows_per_file=2_000)
+    batches = list(read(str(tmp_path), RowRange(0), "id % 2 = 0", ("id", "b")))
+
+    assert sum(batch.num_rows for batch in batches) == 1_000
+    assert max(batch.nbytes for batch in batches) < 2 * BATCH_BYTES
+    assert max(batch.num_rows for batch in batches) < BATCH_ROWS
+
+
+BLOCK = 65_536
+
+
+@pytest.fixture(scope="module")
+def masked(tmp_path_factory: pytest.TempPathFactory) -> lance.LanceDataset:
+    rows = pa.table({"id": range(12 * BLOCK)})
+    written_dataset = lance.write_dataset(
+        rows, tmp_path_factory.mktemp("masked") / "t.lance", max_rows_per_file=6 * BLOCK
+    )
+    written_dataset.delete("id % 10 = 3")
+    return lance.dataset(written_dataset.uri)
+
+
+@pytest.mark.parametrize("fragment", [0, 1])
+@pytest.mark.parametrize(
+    ("start", "stop"),
+    [
+        (0, 1),
+        (3, 4),
+        (BLOCK - 1, BLOCK + 1),
+        (BLOCK, 2 * BLOCK),
+        (7, 3 * BLOCK),
+        (7, 3 * BLOCK + 1),
+        (BLOCK + 9, 5 * BLOCK - 3),
+        (0, 6 * BLOCK),
+    ],
+)
+def test_a_mask_selects_the_rows_of_the_range(
+    masked: lance.LanceDataset, fragment: int, start: int, stop: int
+) -> None:
+    first = 6 * BLOCK * fragment
+    scanner = masked.scanner(
+        fragments=[masked.get_fragment(fragment)],
+        columns=["id"],
+        row_addr_allowlist=row_mask(fragment, start, stop),
+    )
+    ids = scanner.to_table()["id"].to_pylist()
+    assert ids == [id for id in range(first + start, first + stop) if id % 10 != 3]
+
+
+@pytest.mark.parametrize(("start", "stop"), [(0, 5), (9, 2 * BLOCK), (1, 5 * BLOCK)])
+def test_a_mask_equals_one_written_by_lance(
+    masked: lance.LanceDataset, start: int, stop: int
+) -> None:
+    theirs = serialize_row_addrs(range((1 << 32) + start, (1 << 32) + stop))
+    ours = row_mask(1, start, stop)
+    read = [
+        masked.scanner(columns=["id"], row_addr_allowlist=mask).to_table()
+        for mask in (ours, theirs)
+    ]
+    assert read[0] == read[1]
+    assert len(ours) < 200
