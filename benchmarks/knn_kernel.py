@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from lancestat.joins.search.request import Metric
+    from lancestat.joins.search.metrics import Metric
 
     Matrix = NDArray[np.float32]
 
@@ -67,7 +67,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     limit(threads)
     import numpy as np
 
-    from lancestat.joins.search.request import Metric
+    from lancestat.joins.search.metrics import COSINE, DOT, L2
     from lancestat.joins.search.search import ExactSearch
 
     share = 100 if tiny else dimension // 128
@@ -76,7 +76,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
         vectors(kind, 2, 10_000 // share, dimension),
     )
     places = np.arange(len(rows))
-    product, searched = [], {metric: [] for metric in Metric}
+    product, searched = [], {metric: [] for metric in (L2, COSINE, DOT)}
     compared = 0.0
     for _ in range(TURNS):
         product.append(spent(lambda: multiply(queries, rows))[0])
@@ -87,7 +87,7 @@ def rate(kind: str, threads: int, dimension: int, folder: Path, tiny: bool) -> M
     flops = 2.0 * len(rows) * len(queries) * dimension
     measures = {"product, GFLOP/s": flops / min(product) / 1e9}
     for metric, seconds in searched.items():
-        measures[f"{metric.value}, share of the product's rate"] = min(product) / min(seconds)
+        measures[f"{metric.name}, share of the product's rate"] = min(product) / min(seconds)
     return {
         **measures,
         "most pairs compared in float64, per query": compared,
@@ -119,11 +119,12 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         choose,
     )
     from lancestat.joins.search.list_search import search_lists
+    from lancestat.joins.search.metrics import metric_named
     from lancestat.joins.search.partitions import commit, write_partition
-    from lancestat.joins.search.request import JoinRequest, Metric, Mode
+    from lancestat.joins.search.request import JoinRequest, Mode
     from lancestat.joins.search.search import BLOCK_BYTES
 
-    metric = Metric(name)
+    metric = metric_named(name)
     count, asked = (20_000, 1_000) if tiny else (1_000_000, 10_000)
     rows, queries = vectors("touching", 1, count, 128), vectors("touching", 2, asked, 128)
     request = JoinRequest(K, metric, Mode.APPROX, recall=0.95)

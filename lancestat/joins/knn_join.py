@@ -18,16 +18,15 @@ from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.joins.planner import plan_join
 from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.search.cost_model import JoinSize
+from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
     MOST_NEIGHBOURS,
     RANGE_NEIGHBOURS,
     JoinKind,
     JoinRequest,
-    Metric,
     Mode,
     OutputNames,
     output_names,
-    search_metric,
 )
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
@@ -47,7 +46,7 @@ from lancestat.spark.python import own_python
 from lancestat.spark.start import is_connect
 from lancestat.spark.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
-from lancestat.spec.knn_join import ALL, HAMMING, MOST_PAIRS, Pairs, distance_objection
+from lancestat.spec.knn_join import ALL, MOST_PAIRS, MetricName, Pairs, distance_objection
 
 if TYPE_CHECKING:
     from enum import Enum
@@ -305,12 +304,10 @@ def _request(
         reason = distance_objection(max_distance, metric)
         if reason is not None:
             raise InvalidArgument(f"max_distance is {max_distance}; it {reason}")
-    metrics = [member.value for member in Metric]
-    metric = _one_of([*metrics, HAMMING], "metric", metric)
+    metric = _one_of([name.value for name in MetricName], "metric", metric)
     return JoinRequest(
         k=k,
-        metric=search_metric(metric),
-        has_bits=metric == HAMMING,
+        metric=metric_named(metric),
         mode=search_mode,
         kind=_word(JoinKind, "join", join),
         nprobes=nprobes,

@@ -27,11 +27,11 @@ from lancestat.errors import (
 from lancestat.joins.knn_join import rows_and_place, run_join
 from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.search.cost_model import JoinSize, Strategy, choose
+from lancestat.joins.search.metrics import metric_of_spark
 from lancestat.joins.search.request import (
     DISTANCE,
     JoinKind,
     JoinRequest,
-    Metric,
     Mode,
     OutputNames,
 )
@@ -56,11 +56,6 @@ _log = logging.getLogger("lancestat.knn")
 MIN_RIGHT_ROWS_SETTING = "spark.lancestat.nearestBy.minRightRows"
 SCRATCH_SETTING = "spark.lancestat.nearestBy.scratch"
 RECALL = 0.95
-_METRICS = {
-    "vector_l2_distance": Metric.L2,
-    "vector_cosine_similarity": Metric.COSINE,
-    "vector_inner_product": Metric.DOT,
-}
 _OUTPUT = "NEAREST BY"
 _WHY_APPROXIMATE = (
     "an approximate result will do; every pair is compared where the run finds that to take less "
@@ -277,7 +272,7 @@ def _request(asked: _Question) -> JoinRequest:
         raise InvalidArgument(f"{MIN_RIGHT_ROWS_SETTING} is {fewest!r}; expected a number")
     return JoinRequest(
         k=asked["k"],
-        metric=_METRICS[asked["function"]],
+        metric=metric_of_spark(asked["function"]),
         mode=Mode.APPROX if is_approximate else Mode.EXACT,
         kind=JoinKind.LEFT_OUTER if asked["is_outer"] else JoinKind.INNER,
         recall=RECALL if is_approximate else None,

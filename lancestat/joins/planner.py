@@ -10,12 +10,12 @@ from lancestat.formats import count
 from lancestat.joins.counts import Accuracy, JoinGroups
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.layout import KeptLists
+from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
     RANGE_NEIGHBOURS,
     JoinKind,
     JoinRequest,
     Mode,
-    search_metric,
 )
 from lancestat.joins.search.work import (
     Increment,
@@ -41,7 +41,7 @@ from lancestat.runs.stages import (
     ReuseLayout,
     SearchStage,
 )
-from lancestat.spec.knn_join import ALL, HAMMING, Pairs
+from lancestat.spec.knn_join import ALL, Pairs
 from lancestat.spec.model import KnnJoin
 from lancestat.state.values import InputRecord, JoinRecord
 
@@ -95,8 +95,7 @@ def request_of(join: KnnJoin) -> JoinRequest:
         k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
         is_range=join.k == ALL,
         max_pairs=join.max_pairs,
-        metric=search_metric(join.metric),
-        has_bits=join.metric == HAMMING,
+        metric=metric_named(join.metric),
         mode=Mode(join.mode),
         kind=JoinKind(join.join),
         nprobes=join.nprobes,
@@ -189,7 +188,7 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         left.rows,
         right.rows,
         right.dimension or left.dimension,
-        has_index=right.index == spec.metric and not work.request.has_bits,
+        has_index=right.index is not None and right.index == work.request.metric.index_name,
         has_nearest_by_join=assessment.has_nearest_by_join,
         kept=None if is_fresh else assessment.kept,
         groups=_known_groups(assessment),

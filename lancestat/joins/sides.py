@@ -23,6 +23,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.right_content import keeps_layout, right_content, side_layout_key
+from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import (
@@ -41,7 +42,6 @@ from lancestat.query.predicates.parse import (
     parse_filter,
 )
 from lancestat.redact import redact_line, secret_values
-from lancestat.spec.knn_join import HAMMING
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
 from lancestat.state.values import InputRecord
 
@@ -168,7 +168,7 @@ def check_columns(side: JoinSide, uri: str, types: Mapping[str, pa.DataType]) ->
     for column in side.keys:
         if column not in types:
             raise _missing(side, uri, column, types, side.join.on_location)
-    type, has_bits = types[declared.vector], side.join.metric == HAMMING
+    type, has_bits = types[declared.vector], metric_named(side.join.metric).has_bits
     if not is_vector(type, has_bits=has_bits):
         compared = " of bits" if has_bits else ""
         raise side.error(

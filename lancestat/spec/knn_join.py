@@ -54,16 +54,20 @@ ALL = "all"
 MOST_PAIRS = 100_000_000
 
 
-class Metric(StringEnum):
-    """`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product."""
+class MetricName(StringEnum):
+    """`l2` is the squared Euclidean distance, `cosine` is 1 - cos, `dot` is 1 - dot product.
+
+    `hamming` is the number of bits that differ.
+    """
 
     L2 = "l2"
     COSINE = "cosine"
     DOT = "dot"
+    HAMMING = "hamming"
 
 
-# The number of bits that differ: `l2` over vectors of the bits, and searched as such.
-HAMMING = "hamming"
+# The metrics of which a distance may be negative.
+_SIGNED = frozenset({MetricName.DOT.value})
 
 
 class Mode(StringEnum):
@@ -91,7 +95,7 @@ def distance_objection(distance: float, metric: str) -> str | None:
     """Return why a number can be no largest distance of a metric, None where it can."""
     if not isfinite(distance):
         return "must be finite"
-    if distance < 0 and metric != Metric.DOT.value:
+    if distance < 0 and metric not in _SIGNED:
         return f"must be 0 or more, as every distance by {metric} is"
     return None
 
@@ -276,11 +280,11 @@ class KnnJoin:
         kw_only=True,
     )
     metric: str = key(
-        Words(title="a metric", choices=(*_values(Metric), HAMMING)),
+        Words(title="a metric", choices=_values(MetricName)),
         "The distance measure.",
         role=MEANING,
         risk=ROWS,
-        default=Metric.L2.value,
+        default=MetricName.L2.value,
         kw_only=True,
     )
     mode: str = key(

@@ -14,7 +14,8 @@ import pytest
 from lancestat.errors import UsageError
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.request import JoinKind, JoinRequest, Metric, Mode
+from lancestat.joins.search.metrics import L2, metric_named
+from lancestat.joins.search.request import JoinKind, JoinRequest, Mode
 from lancestat.joins.search.work import (
     Increment,
     JoinOutcome,
@@ -116,7 +117,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> None:
 def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:
     return JoinRequest(
         k=k,
-        metric=Metric(metric),
+        metric=metric_named(metric),
         mode=Mode.APPROX if strategy == "partitioned" else Mode.EXACT,
         kind=JoinKind(kind),
         nprobes=LISTS if strategy == "partitioned" else None,
@@ -345,5 +346,5 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
     assert all(distances[pair] == pytest.approx(truth[pair], rel=1e-5) for pair in both)
     assert len(distances) == len(truth)
 
-    tables.run(replace(asked, metric=Metric.L2, recall=None, nprobes=1))
+    tables.run(replace(asked, metric=L2, recall=None, nprobes=1))
     assert not seen[-1].has_index

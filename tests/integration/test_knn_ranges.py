@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LancestatError
-from lancestat.joins.search.request import JoinRequest, Metric
+from lancestat.joins.search.metrics import L2
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import PinnedTable, Rows
 from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import JoinAction
@@ -99,7 +100,7 @@ def test_rows_are_found_whatever_is_held_at_once(
     dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=90)
     pinned = PinnedTable.at(snapshot(dataset, dataset.uri))
     side = opened_table(pinned, "v", ("id",), {}, "left").side
-    reader = VectorReader(side, 8, Metric.L2, "left")
+    reader = VectorReader(side, 8, L2, "left")
     request = JoinRequest(
         64, max_distance=0.3, is_range=True,
         excludes_self=kind == "self", pairs_once=kind == "once",

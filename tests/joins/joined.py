@@ -357,7 +357,7 @@ class _Joining:
         new = increment.new_fragments
         before = frozenset(f.id for f in work.right.table.fragments if f.id not in new)
         right = rows_of(work.right, before)
-        metric = work.request.metric.value
+        metric = work.request.metric.name
         usable = [
             is_usable(vector, metric) for vector in right.column(work.right.vector).to_pylist()
         ]
@@ -384,7 +384,7 @@ class _Joining:
 
     def _neighbours(self, number: int) -> list[Row]:
         query = self.left.column(self.work.left.vector)[number].as_py()
-        metric = self.work.request.metric.value
+        metric = self.work.request.metric.name
         neighbours = [
             {**self._right(other), "_distance": distance(query, vector, metric)}
             for other, vector in enumerate(self.right.column(self.work.right.vector).to_pylist())
@@ -420,7 +420,7 @@ class _Joining:
 
     def _valid(self, side: SideSource) -> list[bool]:
         table = self.left if side is self.work.left else self.right
-        metric = self.work.request.metric.value
+        metric = self.work.request.metric.name
         return [is_usable(vector, metric) for vector in table.column(side.vector).to_pylist()]
 
     def _schema(self) -> pa.Schema:

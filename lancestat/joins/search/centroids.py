@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.joins.search.frame import directions
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import Metric
 
 # Rounds of assignment; later ones change less than more rows to train on do.
 ROUNDS = 6
@@ -35,7 +35,7 @@ def best(
     Returns:
         Scores and row numbers, both (n, count).
     """
-    kind = faiss.METRIC_L2 if metric is Metric.L2 else faiss.METRIC_INNER_PRODUCT
+    kind = faiss.METRIC_L2 if metric.translates else faiss.METRIC_INNER_PRODUCT
     with _blocked():
         scores, numbers = faiss.knn(queries, rows, count, metric=kind)
     return scores, numbers
@@ -56,10 +56,8 @@ def _blocked() -> Iterator[None]:
 class Centroids:
     """Centroids of lists, in the space where lists are made, which depends on the metric.
 
-    Under `l2` that is the vectors' own, under `cosine` their directions. Under `dot` it has one
-    more dimension, in which rows are padded to `length`, so that all are equally long and the row
-    of the greatest product is that of the smallest angle (Bachrach et al., Speeding Up the Xbox
-    Recommender System Using a Euclidean Transformation for Inner-Product Spaces, RecSys 2014).
+    Under `l2` that is the vectors' own, under `cosine` their directions; under `dot` rows are
+    padded to `length` in one more dimension (`metrics.InnerProduct`).
 
     `values` is (lists, dimension), `scale` a power of two that vectors are multiplied by first.
     """
@@ -85,16 +83,12 @@ class Centroids:
         the cosine of the angle.
         """
         scores, lists = best(self._of_rows(rows), self.values, 1, self.metric)
-        errors = scores[:, 0].astype(np.float64)
-        if self.metric is not Metric.L2:
-            errors = 1.0 - errors / (self.length or 1.0)
+        errors = self.metric.list_errors(scores[:, 0].astype(np.float64), self.length)
         return lists[:, 0].astype(np.int32), np.maximum(errors, 0.0)
 
     def nearest_lists(self, queries: NDArray[np.float32], nprobes: int) -> NDArray[np.int32]:
         """Return the lists that each query (n, dim) visits, (n, nprobes), the nearest first."""
-        projected = _projected(queries, self.metric, self.scale)
-        if self.metric is Metric.DOT:
-            projected = _with(projected, np.zeros(len(projected), np.float32))
+        projected = self.metric.training_queries(_projected(queries, self.metric, self.scale))
         return self._nearest(projected, min(nprobes, len(self)))
 
     def visited_lists(
@@ -128,7 +122,7 @@ class Centroids:
 
     def _of_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         projected = _projected(rows, self.metric, self.scale)
-        return _lengthened(projected, self.length) if self.metric is Metric.DOT else projected
+        return self.metric.training_rows(projected, self.length)
 
     def _nearest(self, projected: NDArray[np.float32], count: int) -> NDArray[np.int32]:
         return best(projected, self.values, count, self.metric)[1].astype(np.int32)
@@ -144,17 +138,16 @@ def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0
         seed: Seeds the choice of first centroids.
     """
     lists = min(lists, len(sample))
-    scale, length = _scale(sample, metric), 0.0
+    scale = _scale(sample, metric)
     projected = _projected(sample, metric, scale)
-    if metric is Metric.DOT:
-        length = float(np.sqrt(np.einsum("nd,nd->n", projected, projected).max()))
-        projected = _lengthened(projected, length)
+    length = metric.training_length(projected)
+    projected = metric.training_rows(projected, length)
     means = faiss.Kmeans(
         projected.shape[1],
         lists,
         niter=ROUNDS,
         seed=seed,
-        spherical=metric is not Metric.L2,
+        spherical=not metric.translates,
         min_points_per_centroid=1,
         max_points_per_centroid=len(projected),
     )
@@ -221,7 +214,7 @@ def choose_nprobes(curve: RecallCurve, recall: float) -> int:
 
 
 def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
-    if metric is Metric.COSINE:
+    if metric.normalizes:
         return 1.0
     square = float(np.einsum("nd,nd->n", sample, sample, dtype=np.float64).mean())
     if not square or _COMMON[0] < square < _COMMON[1]:
@@ -230,7 +223,7 @@ def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
 
 
 def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
-    if metric is Metric.COSINE:
+    if metric.normalizes:
         return np.ascontiguousarray(directions(vectors))
     if (
         scale == 1.0
@@ -241,12 +234,3 @@ def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> ND
         scaled = vectors * np.float32(scale)
     clipped: NDArray[np.float32] = np.clip(scaled, -_FARTHEST, _FARTHEST)
     return clipped
-
-
-def _lengthened(projected: NDArray[np.float32], length: float) -> NDArray[np.float32]:
-    squares = np.einsum("nd,nd->n", projected, projected)
-    return _with(projected, np.sqrt(np.maximum(length * length - squares, 0.0)))
-
-
-def _with(projected: NDArray[np.float32], last: NDArray[np.float32]) -> NDArray[np.float32]:
-    return np.ascontiguousarray(np.column_stack([projected, last]), np.float32)

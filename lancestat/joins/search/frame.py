@@ -7,11 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.joins.search.request import Metric
-
-# Unit roundoff of float32 and float64.
-_U32 = 2.0**-24
-_U64 = 2.0**-53
+from lancestat.joins.search.metrics import U32, Metric, rounding
 
 # Rows that a centre is taken from, and that are prepared at once.
 _SAMPLE = 4096
@@ -87,7 +83,7 @@ class Frame:
     ) -> Frame:
         """Choose a frame that suits these queries and rows like these."""
         sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
-        if metric is Metric.COSINE:
+        if metric.normalizes:
             sample = _unit(sample)
         squares = np.einsum("nd,nd->n", sample, sample)
         usual = squares <= _OUTLIER**2 * np.median(squares)
@@ -95,63 +91,44 @@ class Frame:
         is_far = centre @ centre > _WORTH_CENTRING * square
         longest = max(float(np.max(_lengths(queries), initial=0.0)), float(np.sqrt(square)))
         scale = 1.0
-        if metric is not Metric.COSINE and longest and not _SHORT < longest < _LONG:
+        if not metric.normalizes and longest and not _SHORT < longest < _LONG:
             scale = 2.0 ** int(np.clip(-np.floor(np.log2(longest)), -120, 100))
         return cls(metric, centre.astype(np.float32) if is_far else None, scale)
 
     def prepare_queries(self, queries: NDArray[np.float32]) -> PreparedQueries:
         """Convert queries to this frame, with nothing added to their nearness."""
-        values, squares = self._prepared(queries, moved=self.metric is Metric.L2)
+        translates = self.metric.translates
+        values, squares = self._prepared(queries, moved=translates)
         values[:, -2], values[:, -1] = 1.0, 0.0
-        lengths = np.sqrt(squares)
-        if self.metric is Metric.L2:
-            return PreparedQueries(values, lengths, squares / 2)
-        offset = np.zeros(len(queries))
-        if self.centre is not None:
+        offsets = np.zeros(len(queries))
+        if self.centre is not None and not translates:
             centre = self.centre.astype(np.float64)
             for start in range(0, len(queries), _SAMPLE):
                 some = slice(start, start + _SAMPLE)
                 wide = queries[some].astype(np.float64)
-                offset[some] = (_unit(wide) if self.metric is Metric.COSINE else wide) @ centre
-        return PreparedQueries(values, lengths, (1.0 - offset) / self._slope)
+                offsets[some] = (_unit(wide) if self.metric.normalizes else wide) @ centre
+        nearest = self.metric.zero_nearness(squares, offsets, self._slope)
+        return PreparedQueries(values, np.sqrt(squares), nearest)
 
     def prepare_rows(self, rows: NDArray[np.float32]) -> PreparedRows:
         """Convert rows to this frame."""
         values, squares = self._prepared(rows, moved=True)
         with np.errstate(over="ignore"):
-            values[:, -2] = -squares / 2 if self.metric is Metric.L2 else 0.0
+            values[:, -2] = self.metric.row_term(squares)
         values[:, -1] = 1.0
         longest, outliers = float(squares.max(initial=0.0)), None
         limit = min(max(_OUTLIER**2 * float(np.median(squares)), _SHORT**2), _LONG**4)
         if not longest <= limit:
             outliers = ~(squares <= limit)
-        return PreparedRows(values, np.sqrt(longest) * (1 + _U32), outliers)
+        return PreparedRows(values, np.sqrt(longest) * (1 + U32), outliers)
 
     def error(self, queries: PreparedQueries, rows: PreparedRows) -> NDArray[np.float64]:
-        """Return a bound on the error of distances by nearness, for each query.
-
-        A nearness is a sum of dim + 2 products, in any order. Such a sum of n products is off by at
-        most n u / (1 - n u) times that of their absolute values (Higham, Accuracy and Stability of
-        Numerical Algorithms, 2nd ed., section 3.1), u = 2^-24. Under l2 twice the latter is up to
-        2 |q| |y| + |y|^2, which is at most (|q| + |y|)^2. What moving, scaling and normalising
-        round, and under l2 the column of |y|^2 / 2, comes on top.
-        """
-        dimension = queries.values.shape[1] - _ADDED
-        share = _share(dimension)
-        # Products and prepared values may vanish below the smallest normal number.
-        reach = queries.lengths + rows.longest
-        vanished = dimension * (2.0**-120 + 2.0**-126 * reach)
-        if self.metric is Metric.L2:
-            squares = share * reach**2
-            bound: NDArray[np.float64] = (squares + vanished) * (self._slope / 2)
-            return bound
+        """Return a bound on the error of distances by nearness, for each query."""
         far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))
-        wide = 4 * dimension * _U64 * (far * self.scale + rows.longest)
-        if self.metric is Metric.COSINE:
-            # Normalising rounds relative to length 1, whatever is left of it around the centre.
-            wide += 6 * _U32
-        products: NDArray[np.float64] = (share * rows.longest + wide) * queries.lengths + vanished
-        return products * self._slope + 8 * _U64
+        dimension = queries.values.shape[1] - _ADDED
+        return self.metric.error_bound(
+            queries.lengths, rows.longest, dimension, far * self.scale, self._slope
+        )
 
     def lower_bounds(
         self,
@@ -164,7 +141,7 @@ class Frame:
         All three are parallel, or broadcast to each other.
         """
         distances = self._slope * (nearest - nearness) - error
-        return distances if self.metric is Metric.DOT else np.maximum(distances, 0.0, out=distances)
+        return np.maximum(distances, self.metric.least, out=distances)
 
     def thresholds(
         self,
@@ -178,7 +155,7 @@ class Frame:
         The threshold is one more term t of the sum in `error`, which rounds |t| by the same share:
         t is greater by that than the least nearness asks for.
         """
-        share = _share(queries.values.shape[1] - _ADDED)
+        share = rounding(queries.values.shape[1] - _ADDED)
         with np.errstate(over="ignore"):
             reach = np.nextafter(limit, np.float32(np.inf)).astype(np.float64) + error
         least = queries.nearest - reach / self._slope
@@ -191,7 +168,7 @@ class Frame:
     @property
     def _slope(self) -> float:
         """How much farther a row is for each unit of nearness that it has less."""
-        return (2.0 if self.metric is Metric.L2 else 1.0) / self.scale / self.scale
+        return self.metric.slope / self.scale / self.scale
 
     def _prepared(
         self, vectors: NDArray[np.float32], *, moved: bool
@@ -205,7 +182,7 @@ class Frame:
             some = slice(start, start + _SAMPLE)
             part = vectors[some]
             with np.errstate(over="ignore"):
-                if self.metric is Metric.COSINE:
+                if self.metric.normalizes:
                     part = directions(part)
                 if self.scale != 1.0:
                     part = part * np.float32(self.scale)
@@ -215,10 +192,6 @@ class Frame:
             wide = part.astype(np.float64)
             squares[some] = np.einsum("nd,nd->n", wide, wide)
         return values, squares
-
-
-def _share(dimension: int) -> float:
-    return (dimension + 12) * _U32 / (1 - min(0.5, 2 * dimension * _U32))
 
 
 def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -19,8 +19,8 @@ from lancestat.errors import (
     StoreUnreachable,
 )
 from lancestat.joins.search.centroids import mean_and_lower
+from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing
-from lancestat.joins.search.request import Metric, distances
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import VectorSide
@@ -185,7 +185,7 @@ class IndexedSide:
             "q": queries,
             "k": count,
             "nprobes": nprobes,
-            "metric": self._metric.value,
+            "metric": self._metric.index_name,
         }
         with self._readable():
             return self._dataset.scanner(
@@ -251,7 +251,7 @@ class IndexedSide:
         is_known = rows.valid[at]
         query, at = query[is_known], at[is_known]
         with np.errstate(over="ignore"):
-            exact = distances(queries[query], rows.values[at], self._metric).astype(np.float32)
+            exact = self._metric.distances(queries[query], rows.values[at]).astype(np.float32)
         order = np.lexsort((at, exact, query))
         # A row that was found twice counts once.
         repeated = np.zeros(len(order), np.bool_)

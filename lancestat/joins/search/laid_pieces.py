@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.partitions import PartitionedDataset, live_rows, scanned
-from lancestat.joins.search.request import Metric
 from lancestat.joins.search.sampled import SampledNeighbours, lists_of
 from lancestat.joins.search.search import BLOCK_BYTES, ExactSearch
 

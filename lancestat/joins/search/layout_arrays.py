@@ -11,7 +11,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.joins.search.centroids import Centroids
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import Metric
 from lancestat.lake.open import open_pinned, store_options
 from lancestat.lake.snapshot import Pin, pin_of
 

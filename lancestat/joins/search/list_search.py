@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Neighbours, share_found
 from lancestat.joins.search.partitions import PartitionedDataset, read_lists
-from lancestat.joins.search.request import Metric
 from lancestat.joins.search.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
 
 if TYPE_CHECKING:

@@ -7,62 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
-from lancestat.spec.knn_join import HAMMING, MOST_PAIRS
+from lancestat.joins.search.metrics import L2, Metric
+from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.knn_join import JoinKind as JoinKind
-from lancestat.spec.knn_join import Metric as Metric
 from lancestat.spec.knn_join import Mode as Mode
 
 if TYPE_CHECKING:
     import numpy as np
-    from numpy.typing import NDArray
-
-# Cosines in float64 are off by about 2^-52. Distances below that are noise, and rounding it away
-# makes vectors of one direction equally near.
-_COSINE_STEPS = float(1 << 46)
-
-
-def distances(
-    queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
-) -> NDArray[np.float64]:
-    """Compute distances of pairs in float64, without the cancellation of matrix products.
-
-    The distance of a pair depends on nothing but its two vectors. Cosine distances are multiples of
-    2^-46 from 0 to 2.
-
-    Args:
-        queries: (n, dim).
-        rows: (n, dim): the row to compare each query with.
-        metric: The distance.
-
-    Returns:
-        (n,).
-    """
-    import numpy as np
-
-    # In one memory layout, which decides the order of sums.
-    left, right = queries.astype(np.float64, order="C"), rows.astype(np.float64, order="C")
-    if metric is Metric.L2:
-        right -= left
-        return _products(right, right)
-    products = _products(left, right)
-    if metric is Metric.DOT:
-        return 1.0 - products
-    lengths = np.sqrt(_products(left, left)) * np.sqrt(_products(right, right))
-    steps = np.rint((1.0 - products / lengths) * _COSINE_STEPS)
-    rounded: NDArray[np.float64] = np.clip(steps / _COSINE_STEPS, 0.0, 2.0)
-    return rounded
-
-
-def _products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArray[np.float64]:
-    import numpy as np
-
-    products: NDArray[np.float64] = np.einsum("nd,nd->n", left, right)
-    return products
-
-
-def search_metric(metric: str) -> Metric:
-    """Return the metric that is searched by: for `hamming` it is `l2`, over bits."""
-    return Metric.L2 if metric == HAMMING else Metric(metric)
 
 
 def distance_limit(max_distance: float | None) -> np.float32:
@@ -97,13 +48,12 @@ class JoinRequest:
     compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
     with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
     right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
-    them an error. With `has_bits` vectors are bytes of eight bits, which are their elements. With
-    `as_spark` vectors that Spark's functions compare in another way are refused, by
-    `VectorLeftToSpark`.
+    them an error. With `as_spark` vectors that Spark's functions compare in another way are
+    refused, by `VectorLeftToSpark`.
     """
 
     k: int
-    metric: Metric = Metric.L2
+    metric: Metric = L2
     mode: Mode = Mode.EXACT
     kind: JoinKind = JoinKind.INNER
     nprobes: int | None = None
@@ -116,7 +66,6 @@ class JoinRequest:
     pairs_once: bool = False
     is_range: bool = False
     max_pairs: int = MOST_PAIRS
-    has_bits: bool = False
     as_spark: bool = False
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.joins.search.frame import Frame, PreparedQueries, outlier_queries
+from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import (
     Neighbours,
     merge,
@@ -17,7 +18,6 @@ from lancestat.joins.search.neighbours import (
     settle_ties,
     within,
 )
-from lancestat.joins.search.request import Metric, distances
 from lancestat.joins.search.screen import (
     HELD_PAIRS,
     LAST,
@@ -284,8 +284,8 @@ class ExactSearch:
         with np.errstate(over="ignore"):
             for start in range(0, len(queries), step):
                 some = slice(start, start + step)
-                exact[some] = distances(
-                    self._queries[queries[some]], block.rows[row[some]], self._metric
+                exact[some] = self._metric.distances(
+                    self._queries[queries[some]], block.rows[row[some]]
                 )
         touched, added = _by_query(queries, exact, block.positions[row], self._k)
         added = within(added, self._limit)

@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import NotVectors, VectorLengthMismatch
-from lancestat.joins.search.request import Metric
+from lancestat.errors import NotVectors, VectorLeftToSpark, VectorLengthMismatch
+from lancestat.joins.search.metrics import Metric
 
 # The extension type of Lance, and the bits of a byte.
 _BFLOAT16 = "lance.bfloat16"
@@ -208,7 +208,7 @@ def _checked(elements: NDArray[Number], valid: NDArray[np.bool_], metric: Metric
     with np.errstate(over="ignore", under="ignore"):
         values: NDArray[np.float32] = np.asarray(elements, np.float32, order="C")
     can_match = valid & _are_finite(values)
-    if metric is Metric.COSINE:
+    if metric.normalizes:
         can_match &= values.any(axis=1)
     if not can_match.all():
         values = np.where(can_match[:, None], values, np.float32(0))
@@ -239,3 +239,38 @@ def _widened(values: NDArray[np.float32], dimension: int) -> NDArray[np.float32]
     if values.shape[1] == dimension:
         return values
     return np.zeros((len(values), dimension), np.float32)
+
+
+# Squares of such elements, and products with enlarged ones, add up to a float in any dimension.
+_LARGEST_PLAIN = 2.0**48
+_ENLARGED = 44
+
+
+def require_plain(array: pa.Array, source: str) -> None:
+    """Refuse vectors that Spark's functions compare in another way than the search does.
+
+    To Spark a distance from NaN or infinity is a number, and squares of large elements are no
+    infinity, since it takes their root before it rounds to float.
+
+    Args:
+        array: Lists of float.
+        source: What holds them, for errors.
+
+    Raises:
+        VectorLeftToSpark: an element is NaN, infinite or above 2^48.
+    """
+    elements = array.flatten().drop_null().to_numpy(zero_copy_only=False)
+    # Nothing compares with NaN.
+    if not bool((np.abs(elements) <= _LARGEST_PLAIN).all()):
+        raise VectorLeftToSpark(f"{source} has a vector with NaN, infinity or very large elements")
+
+
+def enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Scale queries (n, dim) by powers of two, so that their largest elements are near 2^44.
+
+    Each query has its products in the same order then, and as 1 - product in float32 they are told
+    apart as well as they are themselves.
+    """
+    _, exponents = np.frexp(np.abs(values).max(axis=1, initial=0.0))
+    scaled: NDArray[np.float32] = np.ldexp(values, (_ENLARGED - exponents)[:, None])
+    return scaled

@@ -82,7 +82,7 @@ class SparkJoin:
         engine, work = self.engine, self.work
         left, right = engine.open_sides(*self.sources, work.request, self.folder, stage)
         known = self._known_right(stage)
-        dimension = _common_dimension(left, right, known, has_bits=work.request.has_bits)
+        dimension = _common_dimension(left, right, known, has_bits=work.request.metric.has_bits)
         writer = output.begin(
             work.output_format,
             work.output_uri,
@@ -164,12 +164,12 @@ class SparkJoin:
         right = self.work.right
         if right.table is None or right.filter is not None:
             return False
-        if self.work.request.mode is Mode.EXACT or self.work.request.has_bits:
+        if self.work.request.mode is Mode.EXACT or self.work.request.metric.index_name is None:
             return False
         side = opened.side
         assert isinstance(side, VectorSide)
         dataset = pinned_dataset(side.pin, side.storage_options)
-        return index_metric(dataset, right.vector) == self.work.request.metric.value
+        return index_metric(dataset, right.vector) == self.work.request.metric.index_name
 
 
 def _common_dimension(
@@ -372,14 +372,14 @@ class Engine:
                 options,
                 name,
                 source.filter,
-                has_bits=request.has_bits,
+                has_bits=request.metric.has_bits,
             )
             return with_keys(opened, source.keys)
         assert source.frame is not None
         rows = with_numbered_columns(source.frame, vector, (*select, *source.keys), name)
         # What Spark would read of files is known in its JVM alone.
         scan = None if is_connect(self.spark) else parquet_scan(rows)
-        check_vectors(rows, scan, name, has_bits=request.has_bits)
+        check_vectors(rows, scan, name, has_bits=request.metric.has_bits)
         if scan is not None and left is not None and not source.keys:
             in_place = read_in_place(scan, request, left.result(), self.cores)
             if in_place is not None:
@@ -395,7 +395,7 @@ class Engine:
             name == "left",
             self.storage_options,
             as_spark=request.as_spark,
-            has_bits=request.has_bits,
+            has_bits=request.metric.has_bits,
         )
         opened = write_side(rows, scan, writing)
         count = len(opened.side.all_rows)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancestat.joins.search.neighbours import nothing, within
-from lancestat.joins.search.request import JoinRequest, Metric
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import Rows
 from lancestat.joins.spark.materialize import Materializer
 from lancestat.joins.spark.reader import VectorReader
@@ -31,7 +31,7 @@ _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary(
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +53,7 @@ class NearestByJoin:
         """Join all chunks with all parts of the right side, and write them in their order."""
         left_rows = self._frame(self.left, chunks)
         right_rows = self._frame(self.right, right)
-        distance = _distance(self.left.metric)
-        neighbours = _ranked(left_rows, right_rows, distance, self.request.k)
+        neighbours = _ranked(left_rows, right_rows, self.request)
         valid = sum(count_valid(self._jobs, self.right, right))
         excluded = sum(map(len, right)) - valid
         written = self._written(neighbours, chunks, excluded, valid)
@@ -145,47 +144,17 @@ def _number(batch: pa.RecordBatch) -> int:
     return int(batch.column("chunk")[0].as_py())
 
 
-def _ranked(left: DataFrame, right: DataFrame, distance: Column, k: int) -> DataFrame:
+def _ranked(left: DataFrame, right: DataFrame, request: JoinRequest) -> DataFrame:
     from pyspark.sql.functions import col, struct
 
     queries = left.select("chunk", col("place").alias("query"), col("vector").alias("left_vector"))
     candidates = right.select("place", col("vector").alias("right_vector"))
+    distance = request.metric.spark_distance(col("left_vector"), col("right_vector"))
     rank = struct(distance, col("place"))
-    joined = queries.nearestByJoin(candidates, rank, k, "exact", "distance", joinType="inner")
+    joined = queries.nearestByJoin(
+        candidates, rank, request.k, "exact", "distance", joinType="inner"
+    )
     return joined.select("chunk", "query", "place", distance.alias("distance"))
-
-
-def _distance(metric: Metric) -> Column:
-    """Return `request.distances` as a column: in double, element by element, rounded to float."""
-    from pyspark.sql import functions as sf
-
-    left, right = sf.col("left_vector"), sf.col("right_vector")
-    if metric is Metric.L2:
-        return _sum(sf.zip_with(left, right, lambda a, b: _square(_double(a) - _double(b)))).cast(
-            "float"
-        )
-    product = _sum(sf.zip_with(left, right, lambda a, b: _double(a) * _double(b)))
-    if metric is Metric.COSINE:
-        lengths = [
-            sf.sqrt(_sum(sf.transform(vector, lambda a: _square(_double(a)))))
-            for vector in (left, right)
-        ]
-        product = product / (lengths[0] * lengths[1])
-    return (1.0 - product).cast("float")
-
-
-def _sum(values: Column) -> Column:
-    from pyspark.sql.functions import aggregate, lit
-
-    return aggregate(values, lit(0.0), lambda total, value: total + value)
-
-
-def _double(value: Column) -> Column:
-    return value.cast("double")
-
-
-def _square(value: Column) -> Column:
-    return value * value
 
 
 def _batch(

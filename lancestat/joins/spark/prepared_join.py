@@ -169,7 +169,7 @@ class PreparedJoin:
             self.searcher.materialize.ranks,
             len(self.searcher.left.side.all_rows),
             # Bits that differ are whole numbers.
-            least_width=1.0 if self.work.request.has_bits else 0.0,
+            least_width=1.0 if self.work.request.metric.has_bits else 0.0,
         )
 
     @contextmanager

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.vectors import Vectors, vectors
 from lancestat.joins.search.work import Rows, VectorSide
 from lancestat.joins.spark.parquet_side import ParquetSide

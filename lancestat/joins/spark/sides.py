@@ -16,7 +16,8 @@ from lancestat.errors import (
     UsageError,
     did_you_mean,
 )
-from lancestat.joins.search.request import JoinRequest, Metric, Mode
+from lancestat.joins.search.metrics import L2
+from lancestat.joins.search.request import JoinRequest, Mode
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import PinnedTable, SideSource, VectorSide
 from lancestat.joins.spark.grid import grid
@@ -176,7 +177,7 @@ def opened_table(
             raise SideColumnMissing(f"the {name} side has no column '{column}'", hint=hint)
     empty = schema.empty_table().column(vector)
     source = f"the {name} side"
-    known = vectors(empty, None, Metric.L2, has_bits=has_bits, source=source).values.shape[1]
+    known = vectors(empty, None, L2, has_bits=has_bits, source=source).values.shape[1]
     fragments, selection = table.fragments, None
     if filter is not None:
         with pinned_reads(table.pin, storage_options):
@@ -211,9 +212,7 @@ def first_dimension(side: Side, name: str) -> int | None:
     row = 0
     for batch in read_columns(side, side.all_rows, (side.vector,)):
         column, source = batch.column(0), f"the {name} side"
-        read = vectors(
-            column, None, Metric.L2, has_bits=side.has_bits, first_row=row, source=source
-        )
+        read = vectors(column, None, L2, has_bits=side.has_bits, first_row=row, source=source)
         dimension = read.values.shape[1]
         if dimension:
             return int(dimension)
@@ -233,7 +232,7 @@ def read_in_place(
     *selected, needed = scan.column_bytes
     if request.mode is not Mode.EXACT or sum(selected) > max(needed, LIGHT_BYTES):
         return None
-    side = ParquetSide(scan, scan.schema.names[-1], columns, has_bits=request.has_bits)
+    side = ParquetSide(scan, scan.schema.names[-1], columns, has_bits=request.metric.has_bits)
     rows, dimension = left.side.all_rows, first_dimension(side, "right")
     shares = grid(rows, len(side.all_rows), dimension=dimension or 1, k=request.k, cores=cores)
     return OpenedSide(side, dimension) if len(shares.chunks) == 1 else None

@@ -23,9 +23,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.scratch.folder import require_visible
-from lancestat.joins.search.request import Metric
-from lancestat.joins.search.spark_vectors import enlarged, require_plain
-from lancestat.joins.search.vectors import Vectors, check_type, vectors
+from lancestat.joins.search.metrics import Metric
+from lancestat.joins.search.vectors import Vectors, check_type, enlarged, require_plain, vectors
 from lancestat.joins.search.work import VectorSide, fragment_rows
 from lancestat.joins.spark.parquet_side import ParquetScan
 from lancestat.joins.spark.sides import OpenedSide
@@ -315,7 +314,7 @@ class _Writer:
             values, valid = values[valid], valid[valid]
         if (
             self._writing.as_spark
-            and self._writing.metric is Metric.DOT
+            and self._writing.metric.grows_with_query
             and self._writing.keeps_all
         ):
             values = enlarged(values)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.joins.search.metrics import DOT, L2, METRICS, Metric
 from lancestat.joins.search.neighbours import Neighbours
-from lancestat.joins.search.request import Metric
+
+# Metrics with formulas of their own, over vectors of floats.
+FORMULAS = [metric for metric in METRICS if not metric.has_bits]
 
 
 def pair_distances(
@@ -14,11 +17,11 @@ def pair_distances(
 ) -> NDArray[np.float64]:
     """Distances of all pairs, from differences and not from products under l2."""
     left, right = queries.astype(np.float64), rows.astype(np.float64)
-    if metric is Metric.L2:
+    if metric is L2:
         return np.array([((right - query) ** 2).sum(axis=1) for query in left]).reshape(
             len(left), len(right)
         )
-    if metric is Metric.DOT:
+    if metric is DOT:
         return 1.0 - left @ right.T
     left /= np.sqrt((left**2).sum(axis=1, keepdims=True))
     right /= np.sqrt((right**2).sum(axis=1, keepdims=True))

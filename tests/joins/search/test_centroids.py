@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from lancestat.joins.search.centroids import best, choose_nprobes, recall_curve, train
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.search import search
+from tests.joins.search.brute_force import FORMULAS
 
 
 def clustered(seed: int, rows: int, dimension: int = 16) -> NDArray[np.float32]:
@@ -18,7 +19,7 @@ def clustered(seed: int, rows: int, dimension: int = 16) -> NDArray[np.float32]:
     return (middles[random.integers(0, 50, rows)] + spread).astype(np.float32)
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_training_is_the_same_for_the_same_rows(metric: Metric) -> None:
     sample = clustered(1, 2000)
     first, again = train(sample, 20, metric), train(sample.copy(), 20, metric)
@@ -26,7 +27,7 @@ def test_training_is_the_same_for_the_same_rows(metric: Metric) -> None:
     assert not np.array_equal(first.values, train(sample, 20, metric, seed=1).values)
 
 
-@pytest.mark.parametrize("metric", [Metric.L2, Metric.COSINE])
+@pytest.mark.parametrize("metric", [L2, COSINE])
 def test_rows_belong_to_the_nearest_centroid(metric: Metric) -> None:
     rows = clustered(2, 1000)
     centroids = train(clustered(1, 2000), 20, metric)
@@ -35,7 +36,7 @@ def test_rows_belong_to_the_nearest_centroid(metric: Metric) -> None:
     np.testing.assert_array_equal(centroids.assign(rows), nearest)
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_queries_visit_every_list_once_when_asked_for_all(metric: Metric) -> None:
     centroids = train(clustered(1, 2000), 20, metric)
     order = centroids.nearest_lists(clustered(3, 50), 1000)
@@ -43,7 +44,7 @@ def test_queries_visit_every_list_once_when_asked_for_all(metric: Metric) -> Non
     np.testing.assert_array_equal(centroids.nearest_lists(clustered(3, 50), 3), order[:, :3])
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_few_lists_hold_most_neighbours(metric: Metric) -> None:
     rows, queries = clustered(1, 5000), clustered(3, 200)
     rows *= np.random.default_rng(4).uniform(0.7, 1.3, (5000, 1)).astype(np.float32)
@@ -55,7 +56,7 @@ def test_few_lists_hold_most_neighbours(metric: Metric) -> None:
     assert curve.recall[9] > 0.9
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("exponent", [-110, -20, 20, 110])
 def test_lists_do_not_depend_on_the_scale(metric: Metric, exponent: int) -> None:
     scale = np.float32(2.0**exponent)
@@ -68,7 +69,7 @@ def test_lists_do_not_depend_on_the_scale(metric: Metric, exponent: int) -> None
 
 
 def test_the_length_of_a_query_does_not_affect_lists_under_dot() -> None:
-    centroids, queries = train(clustered(1, 2000), 30, Metric.DOT), clustered(3, 200)
+    centroids, queries = train(clustered(1, 2000), 30, DOT), clustered(3, 200)
     order = centroids.nearest_lists(queries, 5)
     for length in (2.0**-20, 2.0**20):
         np.testing.assert_array_equal(
@@ -81,8 +82,8 @@ def test_dot_finds_long_rows_which_are_nearest_to_everything() -> None:
     rows = random.standard_normal((4000, 16)).astype(np.float32)
     rows[::40] *= 10
     queries = random.standard_normal((100, 16)).astype(np.float32)
-    centroids = train(rows[:2000], 40, Metric.DOT)
-    neighbours = search(queries, rows, 10, Metric.DOT)
+    centroids = train(rows[:2000], 40, DOT)
+    neighbours = search(queries, rows, 10, DOT)
     curve = recall_curve(
         centroids.nearest_lists(queries, 40), centroids.assign(rows)[neighbours.positions]
     )
@@ -90,14 +91,14 @@ def test_dot_finds_long_rows_which_are_nearest_to_everything() -> None:
 
 
 def test_there_are_no_more_lists_than_rows_to_train_on() -> None:
-    centroids = train(clustered(1, 5), 20, Metric.L2)
+    centroids = train(clustered(1, 5), 20, L2)
     assert len(centroids) == 5
-    same = train(np.ones((100, 4), np.float32), 10, Metric.COSINE)
+    same = train(np.ones((100, 4), np.float32), 10, COSINE)
     assert np.isfinite(same.values).all()
     assert np.isin(same.assign(np.ones((7, 4), np.float32)), range(10)).all()
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_rows_far_from_the_training_rows_are_assigned_to_a_list(metric: Metric) -> None:
     centroids = train(clustered(1, 500), 10, metric)
     far = np.array([np.full(16, 3e38), np.full(16, -1e30), np.full(16, 1e-45)], np.float32)
@@ -123,7 +124,7 @@ def test_as_many_lists_are_visited_as_have_k_rows(
     seed: int, nprobes: int, k: int, most: int
 ) -> None:
     random = np.random.default_rng(seed)
-    centroids = train(clustered(1, 500), 25, Metric.L2)
+    centroids = train(clustered(1, 500), 25, L2)
     rows = random.integers(0, most + 1, 25) * (random.random(25) < 0.5)
     queries = clustered(3, 20)
     visits = centroids.visited_lists(queries, nprobes, k, rows)
@@ -167,6 +168,6 @@ def test_scoring_in_blocks_restores_thread_settings() -> None:
 
     before = faiss.cvar.distance_compute_blas_threshold
     vectors = np.eye(4, dtype=np.float32)
-    scores, rows = best(vectors, vectors, 1, Metric.L2)
+    scores, rows = best(vectors, vectors, 1, L2)
     assert rows[:, 0].tolist() == [0, 1, 2, 3] and (scores == 0).all()
     assert faiss.cvar.distance_compute_blas_threshold == before

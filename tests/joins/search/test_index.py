@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError, StoreUnreachable
 from lancestat.joins.search.index import IndexedSide, SearchParameters
+from lancestat.joins.search.metrics import COSINE, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, nothing
-from lancestat.joins.search.request import Metric
 from lancestat.joins.search.search import search
 from lancestat.joins.search.work import FragmentRows, VectorSide
 from lancestat.lake.snapshot import pin_of
-from tests.joins.search.brute_force import assert_same
+from tests.joins.search.brute_force import FORMULAS, assert_same
 
 Matrix = NDArray[np.float32]
 ALL = SearchParameters(nprobes=6, proposals=16)
@@ -86,7 +86,7 @@ def assert_proven(neighbours: Neighbours, queries: Matrix, rows: Matrix, metric:
 
 
 @pytest.mark.parametrize("stable", [False, True], ids=["addresses", "stable row ids"])
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_places_are_correct_with_deletions_and_unindexed_rows(
     tmp_path: Path, metric: Metric, stable: bool
 ) -> None:
@@ -103,39 +103,39 @@ def test_places_are_correct_with_deletions_and_unindexed_rows(
 
 def test_a_full_search_without_compression_is_exact(tmp_path: Path) -> None:
     rows, queries = clustered(1, 3000), clustered(2, 50)
-    dataset = indexed(tmp_path / "right", rows, Metric.L2, kind="IVF_FLAT")
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    dataset = indexed(tmp_path / "right", rows, L2, kind="IVF_FLAT")
+    side = IndexedSide(dataset, side_of(dataset), L2)
     assert side.partitions == 6
-    assert_same(side.search(queries, 9, ALL), search(queries, rows, 9, Metric.L2))
+    assert_same(side.search(queries, 9, ALL), search(queries, rows, 9, L2))
 
 
 def test_few_probes_that_lead_to_few_rows_are_followed_by_more(tmp_path: Path) -> None:
     rows, queries = clustered(1, 600), clustered(2, 40)
-    dataset = indexed(tmp_path / "right", rows, Metric.L2)
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    dataset = indexed(tmp_path / "right", rows, L2)
+    side = IndexedSide(dataset, side_of(dataset), L2)
     neighbours = side.search(queries, 400, SearchParameters(nprobes=1, proposals=1))
     assert (neighbours.positions >= 0).all()
-    assert_proven(neighbours, queries, rows, Metric.L2)
+    assert_proven(neighbours, queries, rows, L2)
 
 
 @pytest.mark.parametrize("k", [600, 700])
 def test_k_equal_to_the_number_of_rows_is_searched_exactly(tmp_path: Path, k: int) -> None:
     rows, queries = clustered(1, 600), clustered(2, 10)
-    dataset = indexed(tmp_path / "right", rows, Metric.COSINE)
-    side = IndexedSide(dataset, side_of(dataset), Metric.COSINE)
+    dataset = indexed(tmp_path / "right", rows, COSINE)
+    side = IndexedSide(dataset, side_of(dataset), COSINE)
     neighbours = side.search(queries, k, SearchParameters(nprobes=1))
-    assert_same(neighbours, search(queries, rows, k, Metric.COSINE))
+    assert_same(neighbours, search(queries, rows, k, COSINE))
 
 
 def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
-    dataset = indexed(tmp_path / "right", clustered(1, 1000), Metric.L2)
+    dataset = indexed(tmp_path / "right", clustered(1, 1000), L2)
     awkward = pa.array(
         [None, [0.0] * 7 + [None], [float("nan")] * 8, [float("inf")] + [0.0] * 7, [0.5] * 8],
         pa.list_(pa.float32(), 8),
     )
     more = pa.table({"id": pa.array(range(5), pa.int32()), "emb": awkward})
     dataset = lance.write_dataset(more, dataset.uri, mode="append")
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    side = IndexedSide(dataset, side_of(dataset), L2)
     neighbours = side.search(np.full((3, 8), 0.5, np.float32), 20, ALL)
     assert (neighbours.positions[:, 0] == 1004).all()
     assert not np.isin(neighbours.positions, [1000, 1001, 1002, 1003]).any()
@@ -145,28 +145,28 @@ def test_rows_that_cannot_match_are_not_found(tmp_path: Path) -> None:
 
 def test_rows_outside_the_part_are_not_found(tmp_path: Path) -> None:
     rows, queries = clustered(1, 3000), clustered(2, 20)
-    dataset = indexed(tmp_path / "right", rows, Metric.L2)
+    dataset = indexed(tmp_path / "right", rows, L2)
     whole = side_of(dataset)
     part = VectorSide(whole.pin, "emb", (), whole.fragments[1:2], storage_options={})
-    neighbours = IndexedSide(dataset, part, Metric.L2).search(queries, 5, ALL)
+    neighbours = IndexedSide(dataset, part, L2).search(queries, 5, ALL)
     assert ((neighbours.positions >= 1000) & (neighbours.positions < 2000)).all()
-    assert_proven(neighbours, queries, rows, Metric.L2)
+    assert_proven(neighbours, queries, rows, L2)
 
 
 def test_columns_named_like_those_of_lance_are_searched(tmp_path: Path) -> None:
     rows, queries = clustered(1, 1000), clustered(2, 20)
-    dataset = indexed(tmp_path / "right", rows, Metric.L2, kind="IVF_FLAT", name="query_index")
-    neighbours = IndexedSide(dataset, side_of(dataset), Metric.L2).search(queries, 5, ALL)
-    assert_same(neighbours, search(queries, rows, 5, Metric.L2))
+    dataset = indexed(tmp_path / "right", rows, L2, kind="IVF_FLAT", name="query_index")
+    neighbours = IndexedSide(dataset, side_of(dataset), L2).search(queries, 5, ALL)
+    assert_same(neighbours, search(queries, rows, 5, L2))
 
 
 def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
     random = np.random.default_rng(5)
     rows = random.standard_normal((4000, 8)).astype(np.float32)
     queries = random.standard_normal((100, 8)).astype(np.float32)
-    dataset = indexed(tmp_path / "right", rows, Metric.L2)
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
-    truth = search(queries, rows, 10, Metric.L2)
+    dataset = indexed(tmp_path / "right", rows, L2)
+    side = IndexedSide(dataset, side_of(dataset), L2)
+    truth = search(queries, rows, 10, L2)
     little, much = side.measure(queries, truth, 0.3), side.measure(queries, truth, 0.97)
     assert little.parameters is not None and much.parameters is not None
     assert (little.parameters.proposals, little.parameters.nprobes) < (
@@ -184,7 +184,7 @@ def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
 
 def test_a_table_without_an_index_is_refused(tmp_path: Path) -> None:
     dataset = lance.write_dataset(table(clustered(1, 100)), str(tmp_path / "right"))
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    side = IndexedSide(dataset, side_of(dataset), L2)
     with pytest.raises(RunError, match="has no vector index on 'emb'") as error:
         side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS566"
@@ -196,20 +196,20 @@ def test_a_store_that_does_not_answer_is_no_error_of_the_index(
     def fail(*args: object, **options: object) -> object:
         raise OSError("LanceError(IO): Generic S3 error: error sending request for url")
 
-    dataset = indexed(tmp_path / "right", clustered(1, 1000), Metric.L2)
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    dataset = indexed(tmp_path / "right", clustered(1, 1000), L2)
+    side = IndexedSide(dataset, side_of(dataset), L2)
     monkeypatch.setattr(lance.LanceDataset, "scanner", fail)
     with pytest.raises(StoreUnreachable, match="does not answer"):
         side.search(clustered(2, 3), 2, SearchParameters(1))
 
 
 def test_an_index_that_cannot_be_read_is_one_error(tmp_path: Path) -> None:
-    dataset = indexed(tmp_path / "right", clustered(1, 1000), Metric.L2)
+    dataset = indexed(tmp_path / "right", clustered(1, 1000), L2)
     for file in (tmp_path / "right" / "_indices").rglob("*"):
         if file.is_file():
             file.write_bytes(b"nothing")
     dataset = lance.dataset(dataset.uri)
-    side = IndexedSide(dataset, side_of(dataset), Metric.L2)
+    side = IndexedSide(dataset, side_of(dataset), L2)
     with pytest.raises(RunError) as error:
         side.search(clustered(2, 3), 2, SearchParameters(1))
     assert error.value.code == "LS565"

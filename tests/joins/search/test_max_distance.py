@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancestat.joins.search.metrics import DOT, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, within
-from lancestat.joins.search.request import Metric, distance_limit, distances
+from lancestat.joins.search.request import distance_limit
 from lancestat.joins.search.search import ExactSearch, search
 from tests.examples import examples
-from tests.joins.search.brute_force import assert_same, nearest_by
+from tests.joins.search.brute_force import FORMULAS, assert_same, nearest_by
 from tests.joins.search.test_search import Matrix, normal, usable
 
 
@@ -29,7 +30,7 @@ def ranked(
     queries: Matrix, rows: Matrix, k: int, metric: Metric, max_distance: float
 ) -> Neighbours:
     matrix = np.array(
-        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+        [metric.distances(np.broadcast_to(query, rows.shape), rows) for query in queries]
     )
     return nearest_by(matrix, np.arange(len(rows)), k, max_distance)
 
@@ -37,7 +38,7 @@ def ranked(
 @settings(max_examples=examples(80))
 @given(
     st.integers(0, 2**32),
-    st.sampled_from(Metric),
+    st.sampled_from(FORMULAS),
     st.integers(1, 12),
     st.integers(1, 60),
     st.lists(st.integers(0, 500), max_size=5),
@@ -78,7 +79,7 @@ def test_neighbours_within_a_distance_are_those_of_brute_force(
     assert_same(within(search(queries, rows, k, metric), limit), expected)
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("share", [0.0, 0.001, 0.2, 1.0])
 def test_many_rows_are_searched_within_a_distance(metric: Metric, share: float) -> None:
     random = np.random.default_rng(3)
@@ -94,7 +95,7 @@ def test_rows_that_are_too_far_are_ruled_out_by_products() -> None:
     """With a distance that few rows are within, few pairs are compared in float64."""
     random = np.random.default_rng(4)
     rows = normal(random, 100_000, 64)
-    nearest = ExactSearch(rows[:500], 50, Metric.L2, limit=distance_limit(1.0))
+    nearest = ExactSearch(rows[:500], 50, L2, limit=distance_limit(1.0))
     nearest.add(rows, np.arange(len(rows)))
     assert (np.count_nonzero(nearest.neighbours().positions >= 0, axis=1) == 1).all()
     assert nearest.compared < 500 * 80
@@ -127,7 +128,7 @@ def test_the_limit_is_the_largest_float_that_is_at_most_the_distance(
 
 def test_a_distance_of_0_3_as_a_float_is_more_than_0_3() -> None:
     query, row = np.ones((1, 1), np.float32), np.full((1, 1), 0.7, np.float32)
-    [[distance]] = search(query, row, 1, Metric.DOT).distances
+    [[distance]] = search(query, row, 1, DOT).distances
     assert distance == np.float32(0.3)
-    assert searched(query, row, 1, Metric.DOT, 0.3).positions[0, 0] == -1
-    assert searched(query, row, 1, Metric.DOT, float(np.float32(0.3))).positions[0, 0] == 0
+    assert searched(query, row, 1, DOT, 0.3).positions[0, 0] == -1
+    assert searched(query, row, 1, DOT, float(np.float32(0.3))).positions[0, 0] == 0

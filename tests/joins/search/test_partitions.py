@@ -15,6 +15,7 @@ from lancestat.joins.search.centroids import Centroids, recall_curve, train
 from lancestat.joins.search.laid_pieces import laid_pieces, sample_lists
 from lancestat.joins.search.list_search import SampledQueries, SampledResult, search_lists
 from lancestat.joins.search.live_rows import LiveRows
+from lancestat.joins.search.metrics import L2, Metric
 from lancestat.joins.search.neighbours import merge
 from lancestat.joins.search.partitions import (
     PartitionedDataset,
@@ -25,10 +26,9 @@ from lancestat.joins.search.partitions import (
     write_groups,
     write_partition,
 )
-from lancestat.joins.search.request import Metric
 from lancestat.joins.search.sampled import merge_sampled
 from lancestat.joins.search.search import search
-from tests.joins.search.brute_force import assert_same
+from tests.joins.search.brute_force import FORMULAS, assert_same
 
 Matrix = NDArray[np.float32]
 K = 7
@@ -92,7 +92,7 @@ class Laid:
         return lance.dataset(self.partitioned.pin.uri, version=self.partitioned.pin.version)
 
 
-@pytest.fixture(scope="module", params=Metric)
+@pytest.fixture(scope="module", params=FORMULAS, ids=str)
 def laid(
     request: pytest.FixtureRequest,
     tmp_path_factory: pytest.TempPathFactory,
@@ -228,16 +228,16 @@ def grouped(rows: Matrix, groups: NDArray[np.int64], count: int, uri: Path) -> P
 def test_only_lists_that_are_visited_are_read(
     tmp_path: Path, rows: Matrix, queries: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    centroids = train(rows, LISTS, Metric.L2)
+    centroids = train(rows, LISTS, L2)
     _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     read = counted_reads(monkeypatch)
     monkeypatch.setattr("lancestat.joins.search.list_search._SKIPPED_BYTES", 0)
     visits = np.array([[2], [2], [9]], np.int32)
-    search_lists(dataset, partitioned, queries[:3], visits, range(LISTS), K, Metric.L2)
+    search_lists(dataset, partitioned, queries[:3], visits, range(LISTS), K, L2)
     assert sum(read) == partitioned.list_rows[[2, 9]].sum()
     read.clear()
-    search_lists(dataset, partitioned, queries[:3], visits, range(3, 9), K, Metric.L2)
+    search_lists(dataset, partitioned, queries[:3], visits, range(3, 9), K, L2)
     assert not read
 
 
@@ -250,11 +250,11 @@ def test_a_few_rows_that_nobody_visits_do_not_end_a_read(
     random = np.random.default_rng(6)
     visits = np.array([random.permutation(4000)[:20] for _ in queries], np.int32)
     read = counted_reads(monkeypatch)
-    result = search_lists(dataset, partitioned, queries, visits, range(4000), K, Metric.L2)
+    result = search_lists(dataset, partitioned, queries, visits, range(4000), K, L2)
     assert len(read) == 1
     for number in range(len(queries)):
         among = np.flatnonzero(np.isin(groups, visits[number]))
-        alone = search(queries[number][None], rows[among], K, Metric.L2, among)
+        alone = search(queries[number][None], rows[among], K, L2, among)
         assert (result.neighbours.positions[number] == alone.positions).all()
 
 
@@ -282,19 +282,17 @@ def test_lists_without_rows_are_passed_over(
 
 def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queries: Matrix) -> None:
     few = clustered(3, 3)
-    centroids = train(few, LISTS, Metric.L2)
+    centroids = train(few, LISTS, L2)
     parts, partitioned = lay_out(few, centroids, queries, tmp_path / "few")
     dataset = lance.dataset(partitioned.pin.uri)
     visits = centroids.nearest_lists(queries, LISTS)
-    result = search_lists(
-        dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2
-    ).neighbours
-    assert_same(result, search(queries, few, K, Metric.L2))
+    result = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, L2).neighbours
+    assert_same(result, search(queries, few, K, L2))
     assert (merge_sampled([part.sampled for part in parts], K).lists[:, 3:] == -1).all()
     none = few[:0]
     parts, partitioned = lay_out(none, centroids, queries, tmp_path / "none")
     result = search_lists(
-        lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, Metric.L2
+        lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, L2
     ).neighbours
     assert (result.positions == -1).all()
     assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
@@ -304,7 +302,7 @@ def test_scratch_that_cannot_be_written_is_one_error(
     tmp_path: Path, rows: Matrix, queries: Matrix
 ) -> None:
     (tmp_path / "file").write_text("")
-    centroids = train(rows, LISTS, Metric.L2)
+    centroids = train(rows, LISTS, L2)
     with pytest.raises(RunError, match="cannot be laid out in scratch") as error:
         lay_out(rows, centroids, queries, tmp_path / "file" / "laid")
     assert error.value.code == "LS583"
@@ -313,13 +311,13 @@ def test_scratch_that_cannot_be_written_is_one_error(
 def test_scratch_that_has_lost_a_fragment_is_one_error(
     tmp_path: Path, rows: Matrix, queries: Matrix
 ) -> None:
-    centroids = train(rows, LISTS, Metric.L2)
+    centroids = train(rows, LISTS, L2)
     _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
     dataset = lance.dataset(partitioned.pin.uri)
     dataset.truncate_table()
     visits = centroids.nearest_lists(queries, 2)
     with pytest.raises(RunError, match="has lost fragment 0") as error:
-        search_lists(dataset, partitioned, queries, visits, range(LISTS), K, Metric.L2)
+        search_lists(dataset, partitioned, queries, visits, range(LISTS), K, L2)
     assert error.value.code == "LS587"
 
 
@@ -328,7 +326,7 @@ def test_scratch_that_has_lost_a_fragment_is_one_error(
 def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     tmp_path: Path, rows: Matrix, queries: Matrix, shares: int, deleted: int
 ) -> None:
-    centroids = train(rows, LISTS, Metric.L2)
+    centroids = train(rows, LISTS, L2)
     _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
     dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
     live = np.arange(len(rows)) % deleted > 0 if deleted else np.ones(len(rows), np.bool_)
@@ -336,13 +334,13 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     gone = {0: np.flatnonzero(~live).astype(np.uint32)}
     partitioned = replace(partitioned, live=LiveRows.of([0], gone))
     parts = [
-        sample_lists(dataset, partitioned, share, queries, K, Metric.L2)
+        sample_lists(dataset, partitioned, share, queries, K, L2)
         for share in laid_pieces(partitioned, shares)
     ]
     assert len(parts) == shares
     found = merge_sampled(parts, K)
     positions = np.flatnonzero(live)
-    assert_same(found.neighbours, search(queries, rows[live], K, Metric.L2, positions))
+    assert_same(found.neighbours, search(queries, rows[live], K, L2, positions))
     assert (found.lists == centroids.assign(rows)[found.neighbours.positions]).all()
     counts = np.bincount(centroids.assign(rows[live]), minlength=LISTS)
     np.testing.assert_array_equal(live_list_rows(dataset, partitioned), counts)

@@ -11,11 +11,18 @@ from numpy.typing import NDArray
 from lancestat.joins.search import screen as screen_module
 from lancestat.joins.search import search as search_module
 from lancestat.joins.search.frame import Frame
+from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, within
-from lancestat.joins.search.request import Metric, distance_limit, distances
+from lancestat.joins.search.request import distance_limit
 from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList, search
 from tests.examples import examples
-from tests.joins.search.brute_force import assert_nearest, assert_same, nearest_by, pair_distances
+from tests.joins.search.brute_force import (
+    FORMULAS,
+    assert_nearest,
+    assert_same,
+    nearest_by,
+    pair_distances,
+)
 
 Matrix = NDArray[np.float32]
 
@@ -26,7 +33,7 @@ def ranked(queries: Matrix, rows: Matrix, k: int, metric: Metric, first: int = 0
     `first` is the position of the first row.
     """
     matrix = np.array(
-        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+        [metric.distances(np.broadcast_to(query, rows.shape), rows) for query in queries]
     ).reshape(len(queries), len(rows))
     return nearest_by(matrix, first + np.arange(len(rows)), k)
 
@@ -37,12 +44,12 @@ def normal(random: np.random.Generator, rows: int, dimension: int) -> Matrix:
 
 def usable(vectors: Matrix, metric: Metric) -> Matrix:
     """Vectors that can match: under cosine none is zero."""
-    if metric is Metric.COSINE:
+    if metric is COSINE:
         vectors[~vectors.any(axis=1)] = 1
     return vectors
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("dimension", [1, 2, 7, 64, 300, 768, 1536])
 def test_neighbours_are_those_of_brute_force(dimension: int, metric: Metric) -> None:
     random = np.random.default_rng(dimension)
@@ -52,7 +59,7 @@ def test_neighbours_are_those_of_brute_force(dimension: int, metric: Metric) -> 
     assert_nearest(neighbours, pair_distances(queries, rows, metric), 10, noise=1e-11 * dimension)
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("exponent", [-44, -38, -30, -20, -10, 10, 19, 30, 37])
 def test_neighbours_are_exact_at_every_scale_of_float32(exponent: int, metric: Metric) -> None:
     random = np.random.default_rng(7)
@@ -62,7 +69,7 @@ def test_neighbours_are_exact_at_every_scale_of_float32(exponent: int, metric: M
     assert_same(search(queries, rows, 7, metric), ranked(queries, rows, 7, metric))
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_neighbours_are_exact_when_lengths_differ_by_orders_of_magnitude(metric: Metric) -> None:
     random = np.random.default_rng(8)
     rows = normal(random, 600, 16) * (10.0 ** random.integers(-30, 30, (600, 1))).astype(np.float32)
@@ -72,7 +79,7 @@ def test_neighbours_are_exact_when_lengths_differ_by_orders_of_magnitude(metric:
     assert_same(search(queries, rows, 9, metric), ranked(queries, rows, 9, metric))
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_one_enormous_row_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
     random = np.random.default_rng(9)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
@@ -83,7 +90,7 @@ def test_one_enormous_row_does_not_reduce_the_accuracy_of_others(metric: Metric)
     assert nearest.compared < 2 * 50 * 5
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_one_enormous_query_does_not_reduce_the_accuracy_of_others(metric: Metric) -> None:
     random = np.random.default_rng(19)
     queries, rows = normal(random, 50, 32), normal(random, 5000, 32)
@@ -94,7 +101,7 @@ def test_one_enormous_query_does_not_reduce_the_accuracy_of_others(metric: Metri
     assert nearest.compared < 5000 + 3 * 49 * 5
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize(("short", "long"), [(-30, 20), (-19, 37), (-30, 37), (-10, 10)])
 def test_lists_of_short_rows_do_not_reduce_the_accuracy_of_others(
     short: int, long: int, metric: Metric
@@ -118,13 +125,13 @@ def test_queries_that_the_frame_of_others_rounds_to_almost_zero_are_exact(seed: 
     random = np.random.default_rng(seed)
     lengths = np.array([3e-18, *[1e19] * 9, 1e28], np.float32)[:, None]
     queries, rows = normal(random, 11, 5) * lengths, normal(random, 600, 5) * np.float32(5e37)
-    nearest = ExactSearch(queries, 3, Metric.DOT, like=queries)
+    nearest = ExactSearch(queries, 3, DOT, like=queries)
     for start in range(0, 600, 30):
         nearest.add(rows[start : start + 30], np.arange(start, start + 30))
-    assert_same(nearest.neighbours(), ranked(queries, rows, 3, Metric.DOT))
+    assert_same(nearest.neighbours(), ranked(queries, rows, 3, DOT))
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_neighbours_are_exact_far_from_the_origin(metric: Metric) -> None:
     random = np.random.default_rng(10)
     offset = 1000 * random.standard_normal(48).astype(np.float32)
@@ -132,11 +139,11 @@ def test_neighbours_are_exact_far_from_the_origin(metric: Metric) -> None:
     nearest = ExactSearch(queries, 10, metric)
     nearest.add(rows, np.arange(3000))
     assert_same(nearest.neighbours(), ranked(queries, rows, 10, metric))
-    if metric is Metric.L2:
+    if metric is L2:
         assert nearest.compared < 2 * 30 * 10
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_ties_are_in_row_order(metric: Metric) -> None:
     random = np.random.default_rng(11)
     kinds = usable(random.integers(-2, 3, (12, 4)).astype(np.float32), metric)
@@ -152,23 +159,23 @@ def test_integers_have_the_neighbours_of_exact_arithmetic() -> None:
     narrow = queries.astype(np.float32), rows.astype(np.float32)
     squares = ((queries[:, None] - rows[None]) ** 2).sum(axis=2)
     exact = nearest_by(squares.astype(np.float64), np.arange(4000), 25)
-    assert_same(search(*narrow, 25, Metric.L2), exact)
+    assert_same(search(*narrow, 25, L2), exact)
     products = 1 - (queries[:, None] * rows[None]).sum(axis=2)
     exact = nearest_by(products.astype(np.float64), np.arange(4000), 25)
-    assert_same(search(*narrow, 25, Metric.DOT), exact)
+    assert_same(search(*narrow, 25, DOT), exact)
 
 
 def test_zero_queries_are_equally_far_from_all_rows_under_dot() -> None:
     random = np.random.default_rng(13)
     rows = normal(random, 30_000, 8)
-    nearest = ExactSearch(np.zeros((200, 8), np.float32), 5, Metric.DOT)
+    nearest = ExactSearch(np.zeros((200, 8), np.float32), 5, DOT)
     nearest.add(rows, np.arange(30_000))
     assert (nearest.neighbours().positions == np.arange(5)).all()
     assert (nearest.neighbours().distances == 1).all()
     assert nearest.compared < 200 * 5000
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("k", [1, 2, 99, 100, 101, 5000])
 def test_k_may_be_below_or_above_the_number_of_rows(k: int, metric: Metric) -> None:
     random = np.random.default_rng(14)
@@ -176,7 +183,7 @@ def test_k_may_be_below_or_above_the_number_of_rows(k: int, metric: Metric) -> N
     assert_same(search(queries, rows, k, metric), ranked(queries, rows, k, metric))
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
     some, none = np.ones((3, 4), np.float32), np.empty((0, 4), np.float32)
     neighbours = search(some, none, 2, metric)
@@ -184,14 +191,14 @@ def test_a_search_without_rows_or_queries_is_empty(metric: Metric) -> None:
     assert search(none, some, 2, metric).positions.shape == (0, 2)
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_places_may_differ_from_positions(metric: Metric) -> None:
     random = np.random.default_rng(15)
     queries, rows = normal(random, 8, 3).round(), normal(random, 2000, 3).round()
     queries, rows = usable(queries, metric), usable(rows, metric)
     places = random.permutation(2000) * 10**12
     wide = np.array(
-        [distances(np.broadcast_to(query, rows.shape), rows, metric) for query in queries]
+        [metric.distances(np.broadcast_to(query, rows.shape), rows) for query in queries]
     )
     assert_same(search(queries, rows, 20, metric, places), nearest_by(wide, places, 20))
 
@@ -202,7 +209,7 @@ BLOCKS = st.lists(st.integers(0, 400), max_size=6)
 @settings(max_examples=examples(80))
 @given(
     st.integers(0, 2**32),
-    st.sampled_from(Metric),
+    st.sampled_from(FORMULAS),
     st.integers(1, 20),
     st.integers(1, 60),
     BLOCKS,
@@ -234,7 +241,7 @@ def test_searching_blocks_in_any_order_equals_one_search(
     assert_same(merge(apart, k), nearest.neighbours())
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
     random = np.random.default_rng(16)
     queries, rows = normal(random, 40, 5), normal(random, 3000, 5)
@@ -258,7 +265,7 @@ def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
 @settings(max_examples=examples(150))
 @given(
     st.integers(0, 2**32),
-    st.sampled_from(Metric),
+    st.sampled_from(FORMULAS),
     st.integers(1, 40),
     st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12), st.booleans()), max_size=12),
     st.sampled_from([200, 5_000, 1 << 20]),
@@ -289,7 +296,7 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
     queries, rows = usable(queries, metric), usable(rows, metric)
     places = random.permutation(total + 5)[:total]
     behind = random.integers(0, total + 5, 12) if kind == "behind" else None
-    limit = distance_limit(3.0 if metric is Metric.L2 else 0.7) if is_limited else UNLIMITED
+    limit = distance_limit(3.0 if metric is L2 else 0.7) if is_limited else UNLIMITED
     lists, start = [], 0
     for size, visitors, is_skipped in sizes:
         chosen = np.sort(random.permutation(12)[:visitors])
@@ -304,7 +311,7 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
             patch.setattr(module, "HELD_PAIRS", held)
             patch.setattr(module, "TILE_ROWS", tile)
         nearest.add_lists(rows, places, lists)
-    distance = np.array([distances(np.broadcast_to(q, rows.shape), rows, metric) for q in queries])
+    distance = np.array([metric.distances(np.broadcast_to(q, rows.shape), rows) for q in queries])
     for query in range(12):
         visited = [
             np.arange(item.rows.start, item.rows.stop) for item in lists if query in item.queries
@@ -322,7 +329,7 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
 def test_k_may_be_above_the_rows_of_a_tile(k: int) -> None:
     random = np.random.default_rng(25)
     queries, rows = normal(random, 5, 3), normal(random, 20_000, 3).round(2)
-    assert_same(search(queries, rows, k, Metric.L2), ranked(queries, rows, k, Metric.L2))
+    assert_same(search(queries, rows, k, L2), ranked(queries, rows, k, L2))
 
 
 @pytest.mark.parametrize("period", [2, 16, 41, 64, 257])
@@ -331,12 +338,12 @@ def test_rows_that_repeat_something_are_not_all_compared(period: int) -> None:
     random = np.random.default_rng(22)
     rows = normal(random, 4_000, 32)
     rows[period // 2 :: period] /= 4
-    nearest = ExactSearch(normal(random, 50, 32) / 4, 10, Metric.L2)
+    nearest = ExactSearch(normal(random, 50, 32) / 4, 10, L2)
     nearest.add(rows, np.arange(len(rows)))
     assert nearest.compared < 50 * 10 * 4
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_products_with_the_largest_possible_error_do_not_change_the_result(
     metric: Metric, is_behind: bool, monkeypatch: pytest.MonkeyPatch
@@ -372,7 +379,7 @@ def test_products_with_the_largest_possible_error_do_not_change_the_result(
     assert rounded >= 60 * 12_000
 
 
-@pytest.mark.parametrize("metric", Metric)
+@pytest.mark.parametrize("metric", FORMULAS, ids=str)
 @pytest.mark.parametrize("exponent", [-30, 0, 12])
 def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponent: int) -> None:
     """Limits are the very distances of pairs, which exact products place at the threshold."""
@@ -381,7 +388,7 @@ def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponen
     rows = normal(random, 50, 24) * np.float32(10.0**exponent)
     frame = Frame.around(queries, rows, metric)
     asked, offered = frame.prepare_queries(queries), frame.prepare_rows(rows)
-    limit = distances(queries, rows, metric).astype(np.float32)
+    limit = metric.distances(queries, rows).astype(np.float32)
     thresholds = frame.thresholds(limit, asked, offered, frame.error(asked, offered))
     asked.values[:, -1] = thresholds.added
     sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.values.astype(np.float64))
@@ -402,6 +409,6 @@ def test_few_pairs_are_compared_twice() -> None:
     for dimension in (128, 768):
         rows = normal(random, 20_000, dimension)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
-        nearest = ExactSearch(rows[:200], 10, Metric.COSINE)
+        nearest = ExactSearch(rows[:200], 10, COSINE)
         nearest.add(rows, np.arange(20_000))
         assert nearest.compared < 200 * 10 * (1.3 + 1 + 1 / 2 + 1 / 3 + 1 / 4)

@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import VectorLeftToSpark
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import DOT
 from lancestat.joins.search.search import search
-from lancestat.joins.search.spark_vectors import enlarged, require_plain
+from lancestat.joins.search.vectors import enlarged, require_plain
 
 LISTS = pa.list_(pa.float32())
 
@@ -37,7 +37,7 @@ def test_enlarged_queries_have_the_order_of_products_in_any_size() -> None:
     rows = (rng.standard_normal((400, 16)) * 1e-4).astype(np.float32)
     products = queries.astype(np.float64) @ rows.astype(np.float64).T
 
-    nearest = search(enlarged(queries), rows, 5, Metric.DOT).positions
+    nearest = search(enlarged(queries), rows, 5, DOT).positions
 
     expected = np.argsort(-products, axis=1, kind="stable")[:, :5]
     assert (np.sort(nearest, axis=1) == np.sort(expected, axis=1)).all()

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.work import Rows
 from lancestat.joins.spark.parquet_side import ParquetScan, ParquetSide, RowGroup
 from lancestat.joins.spark.reader import VectorReader
@@ -74,7 +74,7 @@ def test_blocks_hold_matchable_rows_up_to_their_size(
     side: ParquetSide, one: int, other: int, size: int
 ) -> None:
     rows = Rows(min(one, other), max(one, other))
-    reader = VectorReader(side, 2, Metric.L2, "right")
+    reader = VectorReader(side, 2, L2, "right")
 
     blocks = list(reader.blocks(rows, size_bytes=size * 8))
 
@@ -95,7 +95,7 @@ class Places(VectorReader):
 @settings(deadline=None)
 @given(st.integers(1, 2 * ROWS), st.integers(1, 20))
 def test_a_sample_is_spread_evenly(side: ParquetSide, count: int, together: int) -> None:
-    sample = Places(side, 2, Metric.L2, "right").sample(count, together)[:, 0].astype(int).tolist()
+    sample = Places(side, 2, L2, "right").sample(count, together)[:, 0].astype(int).tolist()
 
     assert sample == sorted(set(sample))
     assert len(sample) <= count

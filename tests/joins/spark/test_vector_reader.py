@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.work import PinnedTable, Rows
 from lancestat.joins.spark.reader import VectorReader, rows_behind
 from lancestat.joins.spark.sides import opened_table
@@ -28,7 +28,7 @@ def test_blocks_have_the_rows_that_can_match(
     table = pa.table({"v": pa.array(values, pa.list_(pa.float32(), 3))})
     dataset = lance.write_dataset(table, str(tmp_path / "t.lance"), max_rows_per_file=90)
     side = opened_table(PinnedTable.at(snapshot(dataset, dataset.uri)), "v", (), {}, "left").side
-    reader = VectorReader(side, 3, Metric.L2, "left")
+    reader = VectorReader(side, 3, L2, "left")
     blocks = list(reader.blocks(rows, size_bytes))
     lengths = [len(block.positions) + block.excluded for block in blocks]
     assert sum(lengths) == len(rows) and all(lengths)

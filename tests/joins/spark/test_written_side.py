@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import RunError, ScratchUnusable, SideNotWritten
-from lancestat.joins.search.request import Metric
+from lancestat.joins.search.metrics import L2
 from lancestat.joins.spark.written_side import SideWriteOptions, _Writer
 
 
@@ -26,7 +26,7 @@ def test_a_side_that_cannot_be_written_names_the_cause(
     (tmp_path / "file").write_text("")
     vector = pa.array([[1.0, 2.0]], pa.list_(pa.float32(), 2))
     batch = pa.RecordBatch.from_arrays([column, vector], names=["c0", "vector"])
-    options = SideWriteOptions(str(tmp_path / folder), "right", Metric.L2, False, {})
+    options = SideWriteOptions(str(tmp_path / folder), "right", L2, False, {})
 
     with pytest.raises(kind, match="the right side cannot be written: OSError"):
         _Writer(options, 0).write([batch])
