@@ -50,10 +50,12 @@ def widths(tiny: bool) -> tuple[int, ...]:
 
 def make(folder: Path, tiny: bool) -> Measures:
     """Write the summary."""
+    from lancestat.tables.stored import add_summary
+
     now = table_of(*size(tiny))
     seconds, summary = timed(lambda: summary_of(now))
     state = opened(folder)
-    write_seconds, _ = timed(lambda: state.add_summary("t", summary, blocks_of(summary, now)))
+    write_seconds, _ = timed(lambda: add_summary(state, "t", summary, blocks_of(summary, now)))
     stored = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
     return {
         "groups": len(summary.groups),

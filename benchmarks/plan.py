@@ -151,11 +151,12 @@ def steps(folder: Path, tiny: bool) -> Measures:
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
     from lancestat.runs.actions import Plan
+    from lancestat.tables.stored import table_records
 
     spec, observer = project.spec, project._observer
     requests = [(table.name, table.uri) for table in spec.tables]
     snapshots = step.take("open the tables", lambda: observe_snapshots(requests))
-    records = step.take("open the state and read its records", project.state.records)
+    records = step.take("open the state and read its records", lambda: table_records(project.state))
 
     def judge() -> tuple[Action, ...]:
         requests = ((table, snapshots[table.name]) for table in spec.tables)

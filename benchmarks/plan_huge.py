@@ -305,7 +305,8 @@ def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> No
     """The record of the run that published."""
     from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
     from lancestat.state.identity import table_identity
-    from lancestat.state.values import NodeRun, RunRecord, TableRecord
+    from lancestat.state.values import NodeRun, RunRecord
+    from lancestat.tables.stored import TableRecord, stored_record
 
     record = TableRecord(
         table=table_identity(now.uri),
@@ -321,9 +322,7 @@ def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> No
         values=entries,
         bounds={},
     )
-    node = NodeRun(
-        node="huge", kind="table", digest="", table=record.table, result={}, record=record
-    )
+    node = NodeRun("huge", "table", "", {}, stored_record(record))
     project.state.add_run(RunRecord("1", "run", "dev", NOW, NOW, "success", (node,)))
 
 

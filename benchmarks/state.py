@@ -39,10 +39,12 @@ def make_records(folder: Path, tiny: bool) -> Measures:
 
 def read_records(folder: Path, tiny: bool) -> Measures:
     """Records of many tables."""
-    warm_up_seconds, records = timed(lambda: opened(folder / "records").records())
+    from lancestat.tables.stored import table_records
+
+    warm_up_seconds, records = timed(lambda: table_records(opened(folder / "records")))
     state = opened(folder / "records")
-    seconds, _ = timed(state.records)
-    again_seconds, _ = timed(state.records)
+    seconds, _ = timed(lambda: table_records(state))
+    again_seconds, _ = timed(lambda: table_records(state))
     compact_seconds, _ = timed(lambda: state.expire({}))
     tidy_seconds, _ = timed(lambda: state.expire({}))
     name = f"records of {len(records):,} tables"
@@ -85,13 +87,15 @@ def read_index(folder: Path, tiny: bool) -> Measures:
 
 def stream(folder: Path, tiny: bool) -> Measures:
     """Partials of one table written and read back."""
+    from lancestat.tables.stored import add_partials, read_partials
+
     fragments, columns = (20, 5) if tiny else (1_000, 20)
     state = opened(folder / "stream")
     entries = list(full_partials(fragments, columns))
-    write_seconds, _ = timed(lambda: state.add_partials("t", entries))
+    write_seconds, _ = timed(lambda: add_partials(state, "t", entries))
     wanted = {entry.fingerprints: frozenset(entry.partials) for entry in entries}
     read_seconds, read = timed(
-        lambda: sum(len(entry.partials) for entry in state.partials("t", wanted))
+        lambda: sum(len(entry.partials) for entry in read_partials(state, "t", wanted))
     )
     assert read == fragments * columns
     size = sum(path.stat().st_size for path in (folder / "stream").rglob("*") if path.is_file())
@@ -113,7 +117,8 @@ def opened(folder: Path) -> LanceState:
 
 def run_of(number: int, tables: int) -> RunRecord:
     """A run that made new statistics for tables of 16 columns each."""
-    from lancestat.state.values import NodeRun, RunRecord, TableRecord
+    from lancestat.state.values import NodeRun, RunRecord
+    from lancestat.tables.stored import TableRecord, stored_record
 
     columns = tuple(f"l_column_{column}" for column in range(16))
     suffixes = ("version", "distinctCount", "min", "max", "nullCount", "avgLen", "maxLen")
@@ -140,7 +145,7 @@ def run_of(number: int, tables: int) -> RunRecord:
             bounds={},
         )
         result = {"name": record.node}
-        nodes.append(NodeRun(record.node, "table", "digest", record.table, result, record))
+        nodes.append(NodeRun(record.node, "table", "digest", result, stored_record(record)))
     return RunRecord(f"run-{number}", "run", "dev", at, at, "success", tuple(nodes))
 
 

@@ -175,3 +175,8 @@ def escape_json_commands(text: str) -> str:
 def escape_non_ascii(text: str) -> str:
     """A JSON text that is the same value, in ASCII."""
     return "".join(char if char.isascii() else json.dumps(char)[1:-1] for char in text)
+
+
+def string_literal(text: str) -> str:
+    """Return a text as a string literal of SQL."""
+    return "'" + text.replace("'", "''") + "'"

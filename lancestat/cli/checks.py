@@ -89,7 +89,7 @@ def check_state(project: Project) -> Check:
     """Check that the state can be read and, where this machine can tell, written."""
     uri = project.spec.target.state
     try:
-        project.state.records()
+        project.state.digests()
     except LancestatError as error:
         return Check("state", False, error.message, error.hint or "look at the target's state")
     folder = local_path(uri)

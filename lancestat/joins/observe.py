@@ -19,6 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.joins.output.result import current
 from lancestat.joins.planner import JoinAssessment, decide_join, remembered_result
+from lancestat.joins.record import JoinRecord
 from lancestat.joins.right_content import keeps_layout, side_layout_key
 from lancestat.joins.scratch.layouts import LayoutStore
 from lancestat.joins.search.layout import KeptLists, RightContent, cover, kept_lists
@@ -43,7 +44,6 @@ from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
 from lancestat.spec.spark_master import local_cores
 from lancestat.state.identity import canonical_uri
-from lancestat.state.values import JoinRecord
 
 _log = logging.getLogger("lancestat.plan")
 

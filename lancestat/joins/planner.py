@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing_extensions import assert_never
 
 from lancestat.formats import count
-from lancestat.joins.counts import Accuracy, JoinGroups
+from lancestat.joins.measures import Accuracy, JoinGroups
+from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.layout import KeptLists
 from lancestat.joins.search.metrics import metric_named
@@ -43,7 +44,6 @@ from lancestat.runs.stages import (
 )
 from lancestat.spec.knn_join import ALL, Pairs
 from lancestat.spec.model import KnnJoin
-from lancestat.state.values import InputRecord, JoinRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from lancestat.errors import (
     UsageError,
     did_you_mean,
 )
+from lancestat.joins.record import InputRecord
 from lancestat.joins.right_content import keeps_layout, right_content, side_layout_key
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.work import PinnedTable, SideSource
@@ -43,7 +44,6 @@ from lancestat.query.predicates.parse import (
 )
 from lancestat.redact import redact_line, secret_values
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
-from lancestat.state.values import InputRecord
 
 if TYPE_CHECKING:
     import lance

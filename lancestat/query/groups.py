@@ -26,6 +26,7 @@ from lancestat.state.identity import quantile_key
 from lancestat.state.values import BlockKey, StateReader, TableSummary
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.stored import read_blocks
 
 _log = logging.getLogger("lancestat.read")
 
@@ -164,7 +165,7 @@ class GroupedStatistics(PrunableStatistics):
         partials: dict[str, list[ColumnPartial | None]] = {
             name: [None] * len(self._summary.groups) for name in known
         }
-        for block in self._state.summary_blocks(self._identity, list(groups_by_block)):
+        for block in read_blocks(self._state, self._identity, list(groups_by_block)):
             for name, groups in groups_by_block[block.key]:
                 is_known = known[name][1][groups]
                 if len(block.partials) == len(is_known):

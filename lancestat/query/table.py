@@ -51,11 +51,12 @@ from lancestat.query.zone_maps import load_zone_maps
 from lancestat.runs.locate import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.identity import table_identity
-from lancestat.state.values import StateReader, TableRecord
+from lancestat.state.values import StateReader
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.manifest.guard import Verdict
 from lancestat.tables.observe import Observer, look_back
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, column_type
+from lancestat.tables.stored import TableRecord, table_records
 
 if TYPE_CHECKING:
     import lance
@@ -482,7 +483,7 @@ class DeclaredTables:
 
     def _records(self) -> Mapping[str, TableRecord]:
         try:
-            return self.state.records()
+            return table_records(self.state)
         except StateError as error:
             # The state is a cache: without it only the manifests count.
             _log.warning("tables are read without the state: %s", error.message)

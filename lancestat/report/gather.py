@@ -12,8 +12,9 @@ from datetime import datetime
 from typing_extensions import assert_never
 
 from lancestat.errors import LakeError, LancestatError, SpecError
-from lancestat.joins.counts import UNMEASURED
+from lancestat.joins.measures import UNMEASURED
 from lancestat.joins.observe import join_dependencies
+from lancestat.joins.record import JoinRecord
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
@@ -50,7 +51,7 @@ from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, tables_of
 from lancestat.spec.redaction import redacted_node
 from lancestat.state.identity import plain_key, table_identity
-from lancestat.state.values import JoinRecord, PartialIndex, StateReader
+from lancestat.state.values import PartialIndex, StateReader
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.coverage import cover
 from lancestat.tables.observe import ObservedPlan, Observer, stored_groups

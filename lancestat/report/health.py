@@ -9,7 +9,7 @@ from math import floor
 
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
-from lancestat.joins.counts import Accuracy
+from lancestat.joins.measures import Accuracy
 from lancestat.report.values import Health, NodeRunReport
 from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.node_result import Status

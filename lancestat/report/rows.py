@@ -8,10 +8,11 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum
-from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult
+from lancestat.spec.model import NodeKind
 from lancestat.state.values import NodeOutcome, StateReader
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.table_status import TableStatus
@@ -41,7 +42,7 @@ def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
 
 def results_by_join(state: StateReader, target: str, limit: int) -> NodeRuns:
     """By join, as `runs_by_node`, of the runs alone that wrote a result."""
-    results = state.join_results(target, limit)
+    results = state.recorded(NodeKind.KNN_JOIN.value, target, limit)
     return {join: _reports(outcomes) for join, outcomes in results.items()}
 
 

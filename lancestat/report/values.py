@@ -10,11 +10,11 @@ from datetime import datetime
 from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum
+from lancestat.joins.record import JoinRecord
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.runs.actions import SourceFindings
 from lancestat.runs.node_result import NodeResult
 from lancestat.spec.model import KnnJoin, Table
-from lancestat.state.values import JoinRecord
 from lancestat.tables.statistics.histogram import Histogram
 from lancestat.tables.table_status import TableStatus
 

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from lancestat.errors import LakeError, LancestatError, SpecError
 from lancestat.joins.observe import read_uris
+from lancestat.joins.record import JoinRecord, join_records
 from lancestat.joins.sides import datasets_of
 from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, estimated_bytes, field_key
@@ -23,10 +24,11 @@ from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
 from lancestat.state.identity import covered_keys, plain_keys, quantile_key, table_identity
-from lancestat.state.values import JoinRecord, PartialIndex, StateReader, TableRecord
+from lancestat.state.values import PartialIndex, StateReader
 from lancestat.tables.assessment import TableAssessment, assess
 from lancestat.tables.coverage import cover
 from lancestat.tables.planner import skip_if_current
+from lancestat.tables.stored import TableRecord, table_records
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
 
@@ -139,7 +141,9 @@ def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateRead
         return evidence
     try:
         reader = state()
-        return replace(evidence, state=reader, records=reader.records(), joins=reader.joins())
+        return replace(
+            evidence, state=reader, records=table_records(reader), joins=join_records(reader)
+        )
     except LancestatError as error:
         note = (
             "the state cannot be read, so that costs are those of a run which knows nothing: "

@@ -10,7 +10,8 @@ from typing import ClassVar, Literal, get_args
 from lancestat import codec, display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum, named, spoken
-from lancestat.joins.counts import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
+from lancestat.joins.measures import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
+from lancestat.joins.record import InputRecord
 from lancestat.joins.search.cost_model import Decision, JoinSize
 from lancestat.joins.search.work import JoinWork
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
@@ -19,7 +20,6 @@ from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.runs.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
 from lancestat.spec.model import Node, NodeKind
 from lancestat.state.identity import quantile_key
-from lancestat.state.values import InputRecord
 
 
 class Reason(StringEnum):

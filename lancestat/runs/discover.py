@@ -27,7 +27,8 @@ from lancestat.spec.model import Node, NodeKind, ProjectSpec, Source, Table, tab
 from lancestat.spec.names import folded
 from lancestat.spec.source import SCHEME, is_source, is_stand_in
 from lancestat.state.identity import canonical_uri, table_identity
-from lancestat.state.values import StateReader, TableRecord
+from lancestat.state.values import StateReader
+from lancestat.tables.stored import TableRecord
 
 _MOST_NAMED = 10
 

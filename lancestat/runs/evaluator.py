@@ -22,7 +22,7 @@ from lancestat.errors import (
     TableKeepsChanging,
 )
 from lancestat.formats import count
-from lancestat.joins.counts import Accuracy, JoinGroups
+from lancestat.joins.measures import Accuracy, JoinGroups
 from lancestat.joins.planner import (
     JoinFacts,
     in_full,
@@ -30,6 +30,8 @@ from lancestat.joins.planner import (
     without_approximation,
     without_kept_layout,
 )
+from lancestat.joins.record import JoinRecord, ResultRecord
+from lancestat.joins.record import stored_record as stored_join
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.catalogs import declare
 from lancestat.lake.fingerprint import Fingerprint
@@ -67,13 +69,14 @@ from lancestat.runs.stages import (
 )
 from lancestat.spark.failure import SessionLostError
 from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
-from lancestat.state.values import JoinRecord, ResultRecord, StateWriter, TableRecord
+from lancestat.state.values import StateWriter, StoredRecord
 from lancestat.tables.assembly import (
     PartialsGoneError,
     ScanTable,
     ScanTotals,
     TableWorkspace,
 )
+from lancestat.tables.stored import stored_record as stored_table
 
 _log = logging.getLogger("lancestat.run")
 
@@ -84,12 +87,12 @@ MAX_ATTEMPTS = 5
 class NodeEnded:
     """The outcome of a node, and the record of it for the state.
 
-    `live` are the fingerprints of the version of a table that was read.
+    `live` has by dataset the fingerprints of the version that was read.
     """
 
     result: NodeResult
-    record: TableRecord | JoinRecord | None = None
-    live: frozenset[Fingerprint] = frozenset()
+    record: StoredRecord | None = None
+    live: Mapping[str, frozenset[Fingerprint]] = field(default_factory=dict)
 
 
 class PreparedJoin(Protocol):
@@ -452,7 +455,7 @@ class Evaluator:
                 groups=outcome.groups,
             ),
         )
-        return NodeEnded(result, self._join_record(done, outcome))
+        return NodeEnded(result, stored_join(self._join_record(done, outcome)))
 
     def _with_place(self, action: JoinAction) -> JoinAction:
         """The action with the place of its result, which a catalog chooses for a new table."""
@@ -523,7 +526,9 @@ def _table_ended(
         _table_result(result, action.figures, scanned),
         version_published=landed if landed != action.table.version else None,
     )
-    return NodeEnded(result, done.record(), action.table.live)
+    return NodeEnded(
+        result, stored_table(done.record()), {action.table.identity: action.table.live}
+    )
 
 
 def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> NodeResult:

@@ -13,6 +13,7 @@ from lancestat.formats import count
 from lancestat.joins.observe import declared_layouts
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import remembered_result
+from lancestat.joins.record import JoinRecord, join_records
 from lancestat.joins.scratch.garbage_collection import collect_scratch_garbage
 from lancestat.joins.scratch.layout_garbage import collect_layout_garbage
 from lancestat.joins.scratch.layouts import LayoutStore
@@ -27,7 +28,6 @@ from lancestat.spec.model import KnnJoin, ProjectSpec, Table
 from lancestat.state.garbage_collection import DeclaredNodes, GarbageReport, collect_state_garbage
 from lancestat.state.identity import canonical_uri, join_identity, table_identity
 from lancestat.state.store import LanceState
-from lancestat.state.values import JoinRecord
 
 _log = logging.getLogger("lancestat.run")
 
@@ -58,7 +58,7 @@ def collect_garbage(
     nodes = DeclaredNodes(spec.target.name, frozenset(names))
     report = collect_state_garbage(state, frozenset(declared), dry_run, nodes)
     if not dry_run:
-        records = state.joins()
+        records = join_records(state)
         _collect_output_garbage(spec, records)
         remove_past_results(spec, spec.joins, records, now)
         collect_temporary_garbage()

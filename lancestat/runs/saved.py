@@ -19,6 +19,7 @@ from lancestat.errors import LakeError, LancestatError
 from lancestat.joins.observe import lance_uris
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import remembered_result
+from lancestat.joins.record import JoinRecord
 from lancestat.joins.search.cost_model import Decision
 from lancestat.joins.search.work import OutputFormat
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
@@ -30,9 +31,9 @@ from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import canonical_uri, table_identity
-from lancestat.state.values import JoinRecord, TableRecord
 from lancestat.tables.coverage import Carry, Coverage
 from lancestat.tables.observe import ObservedPlan
+from lancestat.tables.stored import TableRecord
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

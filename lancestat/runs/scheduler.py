@@ -38,7 +38,7 @@ from lancestat.runs.node_result import (
 )
 from lancestat.runs.result import Progress, RunInterrupted, RunResult, TableProgress
 from lancestat.spec.redaction import Origins, query_variables
-from lancestat.state.values import NodeRun, RunRecord, StateWriter, TableRecord
+from lancestat.state.values import NodeRun, RunRecord, StateWriter
 
 THREADS = 8
 
@@ -131,9 +131,7 @@ class RunRecorder:
         if self._is_idle(plan):
             return
         nodes = tuple(self._node(node, plan.full_refresh) for node in ended)
-        live = {
-            node.record.table: node.live for node in ended if isinstance(node.record, TableRecord)
-        }
+        live = {table: live for node in ended for table, live in node.live.items()}
         try:
             self.state.add_run(replace(run, nodes=nodes))
             if not is_interrupted:
@@ -143,14 +141,13 @@ class RunRecorder:
             _log.warning("the run is not recorded: %s", error)
 
     def _node(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
-        result, record = ended.result, ended.record
+        result = ended.result
         return NodeRun(
             node=result.name,
             kind=result.kind,
             digest=self.digests[result.name],
-            table=record.table if isinstance(record, TableRecord) else None,
             result=self.messages.stored(result).to_json(),
-            record=record,
+            record=ended.record,
             full_refresh=full_refresh,
         )
 

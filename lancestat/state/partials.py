@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
+from lancestat.formats import string_literal
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.query.predicates.filter import string_literal
 from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable
-from lancestat.state.values import PartialIndex, PartialKey, StoredPartials
-from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
+from lancestat.state.values import Decoded, PartialIndex, PartialKey, StoredPartials
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,7 +67,7 @@ def split_fields(stored: str) -> Sequence[str]:
 
 
 def partial_batches(
-    table: str, stored: Iterable[StoredPartials], written_at: datetime, schema: pa.Schema
+    table: str, stored: Iterable[StoredPartials[bytes]], written_at: datetime, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Rows for `stored`, in batches of a few megabytes; entries without partials make no row."""
     import pyarrow as pa
@@ -79,7 +78,7 @@ def partial_batches(
         if not entry.partials or not entry.fingerprints:
             continue
         fields = sorted(entry.partials)
-        encoded = [encode(entry.partials[field]) for field in fields]
+        encoded = [entry.partials[field] for field in fields]
         rows.append(
             {
                 "table": table,
@@ -206,20 +205,25 @@ _NAMED_FINGERPRINTS = 4096
 
 
 def stream_partials(
-    stored: StoredTable, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
-) -> Iterator[StoredPartials]:
+    stored: StoredTable,
+    table: str,
+    keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
+    decode: Callable[[bytes], Decoded],
+) -> Iterator[StoredPartials[Decoded]]:
     """Yield every field asked for at most once, of what is stored and decodes.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _PartialSearch(keys)
+    search = _PartialSearch(keys, decode)
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
     if search.undecodable:
         _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
 
 
-def _batches(dataset: LanceDataset, table: str, search: _PartialSearch) -> Iterator[pa.RecordBatch]:
+def _batches(
+    dataset: LanceDataset, table: str, search: _PartialSearch[Decoded]
+) -> Iterator[pa.RecordBatch]:
     predicate = table_filter(table)
     if len(search.missing) <= _NAMED_FINGERPRINTS:
         named = ",".join(f"X'{joined.hex()}'" for joined in search.missing)
@@ -235,13 +239,18 @@ def _batches(dataset: LanceDataset, table: str, search: _PartialSearch) -> Itera
     yield from scanner.to_batches()
 
 
-class _PartialSearch:
+class _PartialSearch(Generic[Decoded]):
     """The partials that are still wanted, and a count of stored ones that did not decode.
 
     `widest` is the most that one set of fingerprints takes, in partials without quantiles.
     """
 
-    def __init__(self, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]) -> None:
+    def __init__(
+        self,
+        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
+        decode: Callable[[bytes], Decoded],
+    ) -> None:
+        self._decode = decode
         self.undecodable = 0
         self.widest = max([1, *map(weight, keys.values())])
         self.missing: dict[bytes, set[str]] = {
@@ -250,7 +259,7 @@ class _PartialSearch:
             if fingerprints and fields
         }
 
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials[Decoded]]:
         column = batch.column("partials")
         offsets, values = column.offsets.to_pylist(), column.values
         keys = batch.column("fingerprints").to_pylist()
@@ -264,19 +273,19 @@ class _PartialSearch:
             if offsets[row + 1] - start != len(fields):
                 self.undecodable += 1
                 continue
-            partials: dict[str, ColumnPartial] = {}
+            partials: dict[str, Decoded] = {}
             encoded = values.slice(start, len(fields)).to_pylist()
             for field, one in zip(fields, encoded, strict=True):
                 for asked in {field, plain_key(field)} & missing:
-                    self._decode(one, asked, partials)
+                    self._add(one, asked, partials)
             missing.difference_update(partials)
             if not missing:
                 del self.missing[key]
             if partials:
                 yield StoredPartials(split_fingerprints(key), partials)
 
-    def _decode(self, stored: bytes | None, field: str, partials: dict[str, ColumnPartial]) -> None:
+    def _add(self, stored: bytes | None, field: str, partials: dict[str, Decoded]) -> None:
         try:
-            partials[field] = decode(stored or b"")
+            partials[field] = self._decode(stored or b"")
         except ValueError:
             self.undecodable += 1

@@ -1,15 +1,15 @@
-"""Reads run records back: the newest of every table, and the newest runs."""
+"""Reads runs back: the newest record of every node, and the newest runs."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat import codec
-from lancestat.state.run_rows import JOIN_KIND, decode_join, decode_record, runs_of
+from lancestat.state.run_rows import runs_of
 from lancestat.state.stored_table import commit_order
-from lancestat.state.values import JoinRecord, NodeOutcome, RunRecord, TableRecord
+from lancestat.state.values import NodeOutcome, RunRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,34 +23,27 @@ Ended = TypeVar("Ended", RunRecord, NodeOutcome)
 _log = logging.getLogger("lancestat.state")
 
 
-def read_records(dataset: LanceDataset) -> dict[str, TableRecord]:
-    """The newest record of every table; only those are read and decoded."""
-    return {record.table: record for record in _decoded(dataset, decode_record, is_join=False)}
-
-
-def read_joins(dataset: LanceDataset) -> dict[str, JoinRecord]:
-    """The newest record of every join, by node."""
-    return {record.node: record for record in _decoded(dataset, decode_join, is_join=True)}
-
-
-def _decoded(
-    dataset: LanceDataset, decode: Callable[[str], Record], *, is_join: bool
-) -> Iterator[Record]:
+def read_records(
+    dataset: LanceDataset, kind: str, decode: Callable[[str], Record]
+) -> dict[str, Record]:
+    """The newest record of every node of a kind, by key; only those are read and decoded."""
     rows = dataset.to_table(columns=["id", "table", "record", "kind"])
     kinds = rows.column("kind").to_pylist()
-    positions = [p for p in _newest_records(rows).tolist() if (kinds[p] == JOIN_KIND) is is_join]
+    positions = [p for p in _newest_records(rows).tolist() if kinds[p] == kind]
     if not positions:
-        return
-    stored = dataset.take(positions, columns=["record_json"]).column("record_json")
+        return {}
+    stored = dataset.take(positions, columns=["table", "record_json"])
+    records: dict[str, Record] = {}
     undecodable = 0
-    for record_json in stored.to_pylist():
+    for row in stored.to_pylist():
         try:
-            yield decode(record_json or "")
+            records[row["table"]] = decode(row["record_json"] or "")
         except ValueError:
             undecodable += 1
     if undecodable:
-        what = "join" if is_join else "table"
+        what = kind.replace("_", " ")
         _log.warning("%d stored %s records do not decode and will be made again", undecodable, what)
+    return records
 
 
 def read_runs(dataset: LanceDataset, limit: int) -> list[RunRecord]:
@@ -152,15 +145,15 @@ _COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "resul
 
 
 def read_outcomes(
-    dataset: LanceDataset, target: str, limit: int, *, join_results: bool = False
+    dataset: LanceDataset, target: str, limit: int, *, recorded_kind: str | None = None
 ) -> dict[str, tuple[NodeOutcome, ...]]:
     """By node, its `limit` newest outcomes under a target; only those are read and decoded.
 
-    With `join_results` those of joins that wrote a result.
+    With `recorded_kind` those of nodes of that kind, in runs that recorded them.
     """
-    more = ["kind", "record"] if join_results else []
+    more = ["kind", "record"] if recorded_kind else []
     rows = dataset.to_table(columns=["id", "node", "target", *more])
-    positions = _newest_outcomes(rows, target, limit, join_results=join_results)
+    positions = _newest_outcomes(rows, target, limit, recorded_kind=recorded_kind)
     if not positions:
         return {}
     by_node: dict[str, list[NodeOutcome]] = {}
@@ -177,7 +170,9 @@ def read_outcomes(
     return {node: tuple(outcomes) for node, outcomes in by_node.items()}
 
 
-def _newest_outcomes(rows: pa.Table, target: str, limit: int, *, join_results: bool) -> list[int]:
+def _newest_outcomes(
+    rows: pa.Table, target: str, limit: int, *, recorded_kind: str | None
+) -> list[int]:
     """Positions of a target's newest rows of every node, the newest first."""
     import numpy as np
     import pyarrow.compute as pc
@@ -187,9 +182,9 @@ def _newest_outcomes(rows: pa.Table, target: str, limit: int, *, join_results: b
     newest_first = commit_order(rows.column("id"))[::-1]
     order = newest_first[np.argsort(nodes[newest_first], kind="stable")]
     is_wanted = pc.equal(rows.column("target"), target)
-    if join_results:
-        is_result = pc.and_(pc.equal(rows.column("kind"), JOIN_KIND), rows.column("record"))
-        is_wanted = pc.and_(is_wanted, is_result)
+    if recorded_kind:
+        is_of_kind = pc.equal(rows.column("kind"), recorded_kind)
+        is_wanted = pc.and_(is_wanted, pc.and_(is_of_kind, rows.column("record")))
     is_wanted = is_wanted.fill_null(False).to_numpy()
     order = order[(nodes[order] >= 0) & is_wanted[order]]
     if not len(order):

@@ -1,4 +1,4 @@
-"""Runs as rows of the runs dataset, and the JSON of the records in them."""
+"""Runs as rows of the runs dataset."""
 
 from __future__ import annotations
 
@@ -9,15 +9,10 @@ from typing import TYPE_CHECKING
 
 from lancestat import codec
 from lancestat.codec import Instant
-from lancestat.joins.counts import JOIN_MEASURES
-from lancestat.state.identity import join_identity
-from lancestat.state.values import JoinRecord, NodeRun, RunRecord, TableRecord
+from lancestat.state.values import NodeRun, RunRecord, StoredRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-# The kind of the rows whose record is a join's.
-JOIN_KIND = "knn_join"
 
 # The key of a flag that is stored within a node's result, though it is no part of that.
 _FULL_REFRESH = "full_refresh"
@@ -81,14 +76,12 @@ def run_batch(run: RunRecord, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def _node_row(node: NodeRun) -> dict[str, object]:
-    record, table, record_json = node.record, node.table, None
-    if record is not None:
-        table = record.table if isinstance(record, TableRecord) else join_identity(record.node)
-        record_json = encode_record(record)
+    record = node.record
+    key, record_json = (None, None) if record is None else (record.key, record.json)
     # Rows of older releases have no column for the flag, and older releases ignore the key.
     result = {**node.result, **({_FULL_REFRESH: True} if node.full_refresh else {})}
     columns = _NodeColumns(
-        node.node, node.kind, node.digest, table, json.dumps(result, default=str), record_json
+        node.node, node.kind, node.digest, key, json.dumps(result, default=str), record_json
     )
     return {**asdict(columns), "record": record_json is not None}
 
@@ -112,27 +105,7 @@ def runs_of(rows: Iterable[Mapping[str, object]]) -> list[RunRecord]:
 def _node(row: _NodeColumns) -> NodeRun:
     result = codec.decode(row.result_json, dict[str, object])
     full_refresh = result.pop(_FULL_REFRESH, False) is True
-    record: TableRecord | JoinRecord | None = None
-    table = row.table
-    if row.record_json is not None and row.kind == JOIN_KIND:
-        # The row is filed under the join's identity, which is that of no table.
-        record, table = decode_join(row.record_json), None
-    elif row.record_json is not None:
-        record = decode_record(row.record_json)
-    return NodeRun(row.node, row.kind, row.digest, table, result, record, full_refresh)
-
-
-def encode_record(record: TableRecord | JoinRecord) -> str:
-    """Return the stored form of a record: JSON."""
-    members = codec.flattened(codec.builtins(record), *JOIN_MEASURES)
-    return codec.encode(members, separators=(",", ":"))
-
-
-def decode_record(stored: str) -> TableRecord:
-    """Return the table record of a stored form; raises ValueError on anything else."""
-    return codec.decode(stored, TableRecord)
-
-
-def decode_join(stored: str) -> JoinRecord:
-    """Return the join record of a stored form; raises ValueError on anything else."""
-    return codec.convert(codec.nested(codec.decode(stored, dict), *JOIN_MEASURES), JoinRecord)
+    record = None
+    if row.table is not None and row.record_json is not None:
+        record = StoredRecord(row.table, row.record_json)
+    return NodeRun(row.node, row.kind, row.digest, result, record, full_refresh)

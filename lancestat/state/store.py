@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta, timezone
 from threading import Lock
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancestat import display
 from lancestat.lake.fingerprint import Fingerprint
@@ -25,7 +25,6 @@ from lancestat.state.retention import compact, expire_partials, expire_runs, exp
 from lancestat.state.run_records import (
     newest_first,
     read_digests,
-    read_joins,
     read_outcomes,
     read_records,
     read_run_ids,
@@ -38,13 +37,13 @@ from lancestat.state.stored_table import StoredTable
 from lancestat.state.summaries import read_summary, stream_blocks, summary_batches, summary_schema
 from lancestat.state.values import (
     BlockKey,
-    JoinRecord,
+    Decoded,
     NodeOutcome,
     PartialIndex,
+    Record,
     RunRecord,
     StoredPartials,
     SummaryBlock,
-    TableRecord,
     TableSummary,
 )
 from lancestat.state.writers import Writers
@@ -97,7 +96,7 @@ class LanceState:
         self._warned = False
         self._appends: Counter[Kind] = Counter()
         self._counting = Lock()
-        self._records: tuple[tuple[str, int, datetime], Mapping[str, TableRecord]] | None = None
+        self._records: dict[str, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
 
     def __repr__(self) -> str:
         # Not the URI: the project knows which parts of it are secret.
@@ -109,26 +108,22 @@ class LanceState:
         """All that the state stores."""
         return self.partial_table, self.run_table, self.summary_table
 
-    def records(self) -> Mapping[str, TableRecord]:
-        """Return the newest record of every table, by identity, of the state's latest versions."""
+    def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
+        """Return the newest record of every node of a kind, of the state's latest versions."""
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
-        nothing: Mapping[str, TableRecord] = {}
-        return self.run_table.read(self._records_of, nothing)
 
-    def _records_of(self, dataset: LanceDataset) -> Mapping[str, TableRecord]:
-        # Queries ask for each table that they name, and most of them between two runs.
-        version = dataset.uri, dataset.version, committed_at(dataset)
-        known = self._records
-        if known is None or known[0] != version:
-            known = self._records = version, MappingProxyType(read_records(dataset))
-        return known[1]
+        def read(dataset: LanceDataset) -> Mapping[str, Record]:
+            # Queries ask for each table that they name, and most of them between two runs.
+            version = dataset.uri, dataset.version, committed_at(dataset)
+            known = self._records.get(kind)
+            if known is None or known[0] != version:
+                records = MappingProxyType(read_records(dataset, kind, decode))
+                known = self._records[kind] = version, records
+            return known[1]
 
-    def joins(self) -> Mapping[str, JoinRecord]:
-        nothing: dict[str, JoinRecord] = {}
-        self.run_table.dataset(latest=True)
-        return self.run_table.read(read_joins, nothing)
+        return self.run_table.read(read, {})
 
     def digests(self) -> Mapping[str, str]:
         nothing: dict[str, str] = {}
@@ -158,19 +153,19 @@ class LanceState:
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         return self._outcomes(target, limit)
 
-    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        return self._outcomes(target, limit, join_results=True)
+    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        return self._outcomes(target, limit, kind)
 
     def _outcomes(
-        self, target: str, limit: int, *, join_results: bool = False
+        self, target: str, limit: int, recorded_kind: str | None = None
     ) -> Mapping[str, tuple[NodeOutcome, ...]]:
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
-            return read_outcomes(dataset, target, limit, join_results=join_results)
+            return read_outcomes(dataset, target, limit, recorded_kind=recorded_kind)
 
         nothing: Mapping[str, tuple[NodeOutcome, ...]] = {}
         self.run_table.dataset(latest=True)
         recorded = self.run_table.read(read, nothing)
-        interrupted = [] if join_results else self._interrupted()
+        interrupted = [] if recorded_kind else self._interrupted()
         return with_interrupted(recorded, interrupted, target, limit)
 
     def partial_index(self, table: str) -> PartialIndex:
@@ -191,12 +186,15 @@ class LanceState:
         return self.partial_table.read(read, nothing) if tables else {}
 
     def partials(
-        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
-    ) -> Iterator[StoredPartials]:
+        self,
+        table: str,
+        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
+        decode: Callable[[bytes], Decoded],
+    ) -> Iterator[StoredPartials[Decoded]]:
         """Stream the partials of some keys, a few megabytes at a time, each field once."""
-        return stream_partials(self.partial_table, table, keys)
+        return stream_partials(self.partial_table, table, keys, decode)
 
-    def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
+    def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
         schema = self.partial_table.schema
         with self.writers.writing():
             self._append(self.partial_table, partial_batches(table, stored, self._clock(), schema))
@@ -221,12 +219,14 @@ class LanceState:
         self.summary_table.dataset(latest=True)
         return self.summary_table.read(read, None)
 
-    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+    def summary_blocks(
+        self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
+    ) -> Iterator[SummaryBlock[Decoded]]:
         """Stream the blocks of some keys, a few megabytes at a time, each once."""
-        return stream_blocks(self.summary_table, table, keys)
+        return stream_blocks(self.summary_table, table, keys, decode)
 
     def add_summary(
-        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
     ) -> None:
         """Append a summary and new blocks in one commit."""
         schema = self.summary_table.schema

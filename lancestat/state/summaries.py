@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import logging
 import zlib
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from lancestat.query.predicates.filter import string_literal
+from lancestat.formats import string_literal
 from lancestat.state.grouping import Group, block_digest, slices
 from lancestat.state.partials import table_filter, tables_filter
 from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable, commit_order
-from lancestat.state.values import BlockKey, SummaryBlock, TableSummary
-from lancestat.tables.statistics.partial import decode, encode
+from lancestat.state.values import BlockKey, Decoded, SummaryBlock, TableSummary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,7 +46,7 @@ def summary_schema() -> pa.Schema:
 def summary_batches(
     table: str,
     summary: TableSummary,
-    blocks: Iterable[SummaryBlock],
+    blocks: Iterable[SummaryBlock[bytes]],
     written_at: datetime,
     schema: pa.Schema,
 ) -> Iterator[pa.RecordBatch]:
@@ -56,10 +55,7 @@ def summary_batches(
 
     rows: list[dict[str, object]] = []
     size = 0
-    stored = (
-        (block.key.field, block.key.content, [encode(partial) for partial in block.partials])
-        for block in blocks
-    )
+    stored = ((block.key.field, block.key.content, list(block.partials)) for block in blocks)
     for field, content, body in chain(stored, [(HEAD, b"", [encode_summary(summary)])]):
         rows.append(
             {
@@ -76,11 +72,6 @@ def summary_batches(
             rows, size = [], 0
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema)
-
-
-def decode_block(key: BlockKey, body: Iterable[bytes | None]) -> SummaryBlock:
-    """A stored block; raises ValueError when one of its partials does not decode."""
-    return SummaryBlock(key, tuple(decode(part or b"") for part in body))
 
 
 def block_keys(summary: TableSummary) -> list[BlockKey]:
@@ -202,38 +193,42 @@ def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
 
 
 def stream_blocks(
-    stored: StoredTable, table: str, keys: Collection[BlockKey]
-) -> Iterator[SummaryBlock]:
+    stored: StoredTable,
+    table: str,
+    keys: Collection[BlockKey],
+    decode: Callable[[bytes], Decoded],
+) -> Iterator[SummaryBlock[Decoded]]:
     """Yield every block asked for at most once, of what is stored and decodes.
 
     When a clean-up takes files away under the scan, what is still missing is read from the latest
     version.
     """
-    search = _BlockSearch(set(keys))
+    search = _BlockSearch(set(keys), decode)
     yield from find(stored, search, lambda dataset: _batches(dataset, table, search.missing))
     if search.undecodable:
         _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
 
 
 @dataclass(slots=True)
-class _BlockSearch:
+class _BlockSearch(Generic[Decoded]):
     """The blocks that are still wanted, and a count of stored ones that did not decode."""
 
     missing: set[BlockKey]
+    decode: Callable[[bytes], Decoded]
     undecodable: int = 0
 
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock]:
+    def items_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock[Decoded]]:
         for row in batch.to_pylist():
             key = BlockKey(row["field"], row["content"])
             if key not in self.missing:
                 continue
             try:
-                block = decode_block(key, row["body"])
+                partials = tuple(self.decode(part or b"") for part in row["body"])
             except ValueError:
                 self.undecodable += 1
                 continue
             self.missing.discard(key)
-            yield block
+            yield SummaryBlock(key, partials)
 
 
 def _batches(

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
 
 from lancestat.codec import Instant
-from lancestat.joins.counts import UNMEASURED, Accuracy, JoinCounts, JoinGroups
-from lancestat.joins.distances import JoinDistances
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.lake.snapshot import Pin
-from lancestat.tables.statistics.partial import ColumnPartial
+
+Partial = TypeVar("Partial", covariant=True)
+Decoded = TypeVar("Decoded")
+Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,11 @@ class PartialKey:
 
 
 @dataclass(frozen=True, slots=True)
-class StoredPartials:
+class StoredPartials(Generic[Partial]):
     """Partials by field key for the content that `fingerprints` names (sorted; usually one)."""
 
     fingerprints: tuple[Fingerprint, ...]
-    partials: Mapping[str, ColumnPartial]
+    partials: Mapping[str, Partial]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,86 +43,11 @@ class PartialIndex:
 
 
 @dataclass(frozen=True, slots=True)
-class TableRecord:
-    """The last statistics that a run made for a table.
+class StoredRecord:
+    """What a run remembers of a node, as JSON, under a key that no other node has."""
 
-    `table` is the identity of the dataset (`state.identity`), `node` its name in the project.
-    `version` is the manifest version that the statistics describe: the published one, or the one
-    read under `publish: none`. `content_digest` is `lake.fingerprint.table_digest` of the analyzed
-    columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are
-    never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
-    `histograms` the columns whose partials have quantiles. `manifest` identifies the manifest of
-    `version` (`lake.pin`), None in records of releases that did not store it.
-    """
-
-    table: str
-    node: str
-    version: int
-    published: bool
-    content_digest: str
-    schema_hash: str
-    rows: int
-    fragments: int
-    computed_at: Instant
-    columns: tuple[str, ...]
-    values: Mapping[str, str]
-    bounds: Mapping[str, tuple[str, str]]
-    histograms: tuple[str, ...] = ()
-    manifest: str | None = None
-    kept: Mapping[str, str] = field(default_factory=dict)
-
-    def describes(self, pin: Pin) -> bool:
-        """Whether the statistics were made for the very version that a pin names."""
-        return (self.version, self.manifest) == (pin.version, pin.manifest)
-
-
-@dataclass(frozen=True, slots=True)
-class InputRecord:
-    """The record of a side of a join when it was last read.
-
-    `digest` is over its content in row order. A Lance table has `fragments` that hold rows, the
-    highest of whose ids is `last_fragment`; other sides have none. `rows` is None where they
-    were not counted. Of a query, `unproven` says what kept the run from proving that equal digests
-    mean equal rows: nothing when that is proven, None when that was not checked.
-    """
-
-    digest: str
-    fragments: int = 0
-    last_fragment: int = -1
-    rows: int | None = None
-    unproven: tuple[str, ...] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ResultRecord:
-    """The identity of a join's result where it was written (`knn.work.OutputState`)."""
-
-    rows: int
-    digest: str
-    version: int | None = None
-    generation: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinRecord:
-    """The last result that a run made of a join.
-
-    `node` is its name in the project, `digest` that of its meaning. `distances` are those that the
-    run wrote, and `groups` what the last run that compared all rows found of keys; both are None
-    in records of releases that did not store them.
-    """
-
-    node: str
-    digest: str
-    left: InputRecord
-    right: InputRecord
-    result: ResultRecord
-    counts: JoinCounts[int]
-    strategy: str
-    finished_at: Instant
-    accuracy: Accuracy = UNMEASURED
-    distances: JoinDistances | None = None
-    groups: JoinGroups | None = None
+    key: str
+    json: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +61,8 @@ class NodeRun:
     node: str
     kind: str
     digest: str
-    table: str | None
     result: Mapping[str, object]
-    record: TableRecord | JoinRecord | None
+    record: StoredRecord | None
     full_refresh: bool = False
 
 
@@ -198,22 +122,24 @@ class BlockKey:
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryBlock:
+class SummaryBlock(Generic[Partial]):
     """The partials of consecutive groups of fragments, one for each."""
 
     key: BlockKey
-    partials: tuple[ColumnPartial, ...]
+    partials: tuple[Partial, ...]
 
 
 class StateReader(Protocol):
     """The state as planning reads it."""
 
-    def records(self) -> Mapping[str, TableRecord]:
-        """The newest record of every table, by identity."""
-        ...
+    def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
+        """The newest record of every node of a kind, by key.
 
-    def joins(self) -> Mapping[str, JoinRecord]:
-        """The newest record of every join, by node."""
+        Args:
+            kind: That of the nodes.
+            decode: Returns the record of its JSON; a record for which it raises ValueError is left
+                out.
+        """
         ...
 
     def digests(self) -> Mapping[str, str]:
@@ -240,15 +166,17 @@ class StateReader(Protocol):
         """By node, its newest outcomes under a target, newest first."""
         ...
 
-    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By join, as `outcomes`, of the runs alone that wrote a result."""
+    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        """By node of a kind, as `outcomes`, of the runs alone that recorded it."""
         ...
 
     def summary(self, table: str) -> TableSummary | None:
         """The newest summary of a table, its `contents` empty where blocks are not stored."""
         ...
 
-    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+    def summary_blocks(
+        self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
+    ) -> Iterator[SummaryBlock[Decoded]]:
         """Stream the blocks of some keys, each once, less what is gone or does not decode."""
         ...
 
@@ -257,12 +185,15 @@ class StateWriter(StateReader, Protocol):
     """The state as a run writes it."""
 
     def partials(
-        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
-    ) -> Iterator[StoredPartials]:
+        self,
+        table: str,
+        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
+        decode: Callable[[bytes], Decoded],
+    ) -> Iterator[StoredPartials[Decoded]]:
         """Stream the partials of some keys, less what is gone or does not decode."""
         ...
 
-    def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
+    def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
         """Append partials in one commit."""
         ...
 
@@ -275,7 +206,7 @@ class StateWriter(StateReader, Protocol):
         ...
 
     def add_summary(
-        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
     ) -> None:
         """Append a summary, and blocks that are not stored yet, in one commit."""
         ...

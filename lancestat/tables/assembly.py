@@ -17,7 +17,7 @@ from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import TableVersion
 from lancestat.runs.stages import PublishStatistics, ReadFragments, RestampStatistics, Scan
 from lancestat.state.identity import weight
-from lancestat.state.values import StateWriter, StoredPartials, TableRecord
+from lancestat.state.values import StateWriter, StoredPartials
 from lancestat.tables.coverage import Carry, Coverage, stored_keys
 from lancestat.tables.manifest.publication import Publication, commit
 from lancestat.tables.manifest.wire import (
@@ -32,6 +32,7 @@ from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
+from lancestat.tables.stored import TableRecord, add_partials, read_partials
 from lancestat.tables.table_summary import reuse_groups, store_summary
 
 Fingerprints = tuple[Fingerprint, ...]
@@ -98,13 +99,13 @@ class Assembly:
         for key, partial in partials.items():
             self._total.add(key, partial)
 
-    def add_stored(self, stored: StoredPartials) -> None:
+    def add_stored(self, stored: StoredPartials[ColumnPartial]) -> None:
         """Take in a stored row that the coverage reuses or carries over."""
         for fields, times, taker in self._takers.get(stored.fingerprints, ()):
             for key in fields & stored.partials.keys():
                 taker.add(key, stored.partials[key], times)
 
-    def finish(self) -> tuple[dict[str, ColumnPartial], list[StoredPartials]]:
+    def finish(self) -> tuple[dict[str, ColumnPartial], list[StoredPartials[ColumnPartial]]]:
         """Return the merged partial per field key, and the carried ones to remember.
 
         Raises:
@@ -192,7 +193,7 @@ class TableWorkspace:
         self.assembly.expect_stored(rest, known)
         keys = stored_keys(rest)
         if keys:
-            for stored in self.state.partials(self.table.identity, keys):
+            for stored in read_partials(self.state, self.table.identity, keys):
                 self.assembly.add_stored(stored)
 
     def read(self, stage: ReadFragments) -> None:
@@ -202,7 +203,7 @@ class TableWorkspace:
         for batch in _batches(self.scan(self.node, self.table, stage)):
             for scanned in batch:
                 self.assembly.add_scanned(scanned.partials)
-            self.state.add_partials(self.table.identity, batch)
+            add_partials(self.state, self.table.identity, batch)
             self.on_stored(len(batch))
             if are_few:
                 self.scanned.update({one.fingerprints[0]: one.partials for one in batch})
@@ -252,7 +253,7 @@ class TableWorkspace:
     def _finished(self) -> dict[str, ColumnPartial]:
         partials, carried = self.assembly.finish()
         if carried:
-            self.state.add_partials(self.table.identity, carried)
+            add_partials(self.state, self.table.identity, carried)
         return partials
 
     def publish(self, stage: PublishStatistics, *, even_late: bool) -> bool:
@@ -329,9 +330,9 @@ class TableWorkspace:
 
 def _batches(
     results: Iterable[tuple[Scan, Mapping[str, ColumnPartial]]],
-) -> Iterator[list[StoredPartials]]:
+) -> Iterator[list[StoredPartials[ColumnPartial]]]:
     """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
-    batch: list[StoredPartials] = []
+    batch: list[StoredPartials[ColumnPartial]] = []
     count = 0
     try:
         for scan, partials in results:

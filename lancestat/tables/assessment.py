@@ -11,13 +11,14 @@ from lancestat.lake.history import History
 from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import Table
-from lancestat.state.values import PartialIndex, TableRecord
+from lancestat.state.values import PartialIndex
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import LookBack, TableStatistics, no_history
 from lancestat.tables.manifest.guard import Verdict
 from lancestat.tables.manifest.wire import PublishedStatistics
 from lancestat.tables.statistics.column_type import ColumnType
 from lancestat.tables.statistics.histogram import HISTOGRAM_KINDS
+from lancestat.tables.stored import TableRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
 from lancestat.lake.history import History, rows_changed_between
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.spec.model import Publish, StaleBounds, Table
-from lancestat.state.values import TableRecord
 from lancestat.tables.manifest.guard import Distance, GuardReason, Verdict, judge
 from lancestat.tables.manifest.wire import (
     PublishedColumn,
@@ -34,6 +33,7 @@ from lancestat.tables.manifest.wire import (
     version_tag,
 )
 from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.stored import TableRecord
 
 _log = logging.getLogger("lancestat.read")
 

@@ -16,6 +16,7 @@ from lancestat.joins.observe import (
     lance_uris,
     with_shared_layouts,
 )
+from lancestat.joins.record import JoinRecord, join_records
 from lancestat.joins.scratch.layouts import LayoutStore
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
@@ -29,11 +30,12 @@ from lancestat.runs.locate import located, require_sole_writer, shared_outputs
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
 from lancestat.spec.source import is_source
 from lancestat.state.identity import quantile_key, table_identity
-from lancestat.state.values import JoinRecord, StateReader, TableRecord
+from lancestat.state.values import StateReader
 from lancestat.tables.assessment import TableAssessment, TableChanges, assess
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import digest_of_names, no_history
 from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current
+from lancestat.tables.stored import TableRecord, table_records
 
 # How often a table is observed at most that is replaced while it is planned.
 _MOST_OBSERVATIONS = 3
@@ -90,8 +92,8 @@ class Observer:
         joins = joins_of(nodes)
         uris = {uri: uri for node in nodes for uri in lance_uris(self.spec, node)}
         snapshots = observe_snapshots(uris.items(), self.spec.options, self.threads)
-        records = self.state.records() if nodes or self.spec.sources else {}
-        made = self.state.joins() if joins else {}
+        records = table_records(self.state) if nodes or self.spec.sources else {}
+        made = join_records(self.state) if joins else {}
         dependencies = join_dependencies(self.spec, nodes) if joins else {}
         nearest_by, layouts = self.has_nearest_by_join, self.layouts
         snapshots = {uri: _remembered(seen, uri, records) for uri, seen in snapshots.items()}
@@ -153,7 +155,7 @@ class Observer:
     def plan_again(self, table: Table, *, use_partials: bool = True) -> Action:
         """Plan one table as it is now; without partials, as if the state had none."""
         observer, table = self._located(table)
-        snapshot, records = observer._observe_table(table), self.state.records()
+        snapshot, records = observer._observe_table(table), table_records(self.state)
         return observer._plan_table(
             table, snapshot, records, full_refresh=False, use_partials=use_partials
         )
@@ -174,7 +176,7 @@ class Observer:
         if isinstance(snapshot, LakeError):
             raise snapshot.placed(table.location)
         now = self.clock()
-        assessment = observer.assess_snapshot(table, snapshot, self.state.records(), now)
+        assessment = observer.assess_snapshot(table, snapshot, table_records(self.state), now)
         return assessment, observer._table_changes(assessment, now, use_partials=True)
 
     def assess_snapshot(
@@ -243,7 +245,9 @@ class Observer:
     def _observe_table(self, table: Table) -> Snapshot | LakeError:
         [observed] = observe_snapshots([(table.name, table.uri)], self.spec.options).values()
         is_missing = isinstance(observed, DatasetMissing)
-        return _remembered(observed, table.uri, self.state.records()) if is_missing else observed
+        return (
+            _remembered(observed, table.uri, table_records(self.state)) if is_missing else observed
+        )
 
     def _table_changes(
         self, assessment: TableAssessment, instant: datetime, *, use_partials: bool

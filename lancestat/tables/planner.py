@@ -29,7 +29,7 @@ from lancestat.runs.stages import (
 from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.identity import plain_keys
-from lancestat.state.values import PartialIndex, TableRecord
+from lancestat.state.values import PartialIndex
 from lancestat.tables.assessment import TableAssessment, TableChanges
 from lancestat.tables.coverage import Coverage, cover
 from lancestat.tables.manifest.guard import GuardReason, Verdict
@@ -43,6 +43,7 @@ from lancestat.tables.manifest.wire import (
     writer_of,
     written_revision,
 )
+from lancestat.tables.stored import TableRecord
 
 NOTHING_STORED = PartialIndex({}, ())
 

@@ -28,6 +28,7 @@ from lancestat.state.summaries import block_keys
 from lancestat.state.values import BlockKey, StateReader, StateWriter, SummaryBlock, TableSummary
 from lancestat.tables.coverage import Coverage, Reuse
 from lancestat.tables.statistics.partial import ColumnPartial, merge
+from lancestat.tables.stored import add_summary, read_blocks, read_partials
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ def _fetch(
             if offsets:
                 offsets_by_block[BlockKey(key, block_digest(digests[block]))] += offsets
     partials: dict[str, ColumnPartial] = {}
-    for stored in state.summary_blocks(table, list(offsets_by_block)):
+    for stored in read_blocks(state, table, list(offsets_by_block)):
         key = stored.key.field
         known = [partials[key]] if key in partials else []
         offsets = offsets_by_block.pop(stored.key)
@@ -209,7 +210,7 @@ def store_summary(
     draft = _Draft(table, coverage, before, scanned)
     summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
     if summary != before:
-        state.add_summary(table.identity, summary, draft.new_blocks(state))
+        add_summary(state, table.identity, summary, draft.new_blocks(state))
 
 
 @dataclass(slots=True)
@@ -252,7 +253,7 @@ class _Draft:
         self.digests = _digests(self.groups, self._fingerprints)
         self._before = _LastSummary(before, self.groups, self._fingerprints)
 
-    def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock]:
+    def new_blocks(self, state: StateWriter) -> Iterator[SummaryBlock[ColumnPartial]]:
         """The blocks that are not stored yet; holds the sketches of one block of all fields."""
         stored = set(self._before.stored)
         for block in slices(self.blocks):
@@ -268,7 +269,7 @@ class _Draft:
 
     def _make(
         self, state: StateWriter, groups: range, keys: Mapping[str, BlockKey]
-    ) -> Iterator[SummaryBlock]:
+    ) -> Iterator[SummaryBlock[ColumnPartial]]:
         merges = {(group, key): _CellMerge() for group in groups for key in keys}
         known = self._take_pieces(state, merges)
         takers: _Takers = defaultdict(lambda: defaultdict(int))
@@ -298,7 +299,7 @@ class _Draft:
         known: dict[_Cell, set[int]] = defaultdict(set)
         if not pieces_by_block:
             return known
-        for block in state.summary_blocks(self._table.identity, list(pieces_by_block)):
+        for block in read_blocks(state, self._table.identity, list(pieces_by_block)):
             for cell, group, offset in pieces_by_block[block.key]:
                 merges[cell].add(block.partials[offset])
                 known[cell].update(group)
@@ -348,7 +349,7 @@ class _Draft:
         rest = iter(keys_by_fingerprints.items())
         while some := dict(islice(rest, _FETCHED_AT_ONCE)):
             asked = {fingerprints: frozenset(keys) for fingerprints, keys in some.items()}
-            for stored in state.partials(self._table.identity, asked):
+            for stored in read_partials(state, self._table.identity, asked):
                 for key, partial in stored.partials.items():
                     add(stored.fingerprints, key, partial)
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import DatasetMissing, Location
-from lancestat.joins.counts import JoinCounts
+from lancestat.joins.measures import JoinCounts
+from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
-from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 from lancestat.tables.manifest.wire import PublishedColumn
 from lancestat.tables.table_status import TableStatus
 

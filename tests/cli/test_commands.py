@@ -10,7 +10,7 @@ import pytest
 from lancestat import __version__
 from lancestat.cli.failure import Terminated
 from lancestat.errors import DatasetMissing, Location
-from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import RunInterrupted, RunResult

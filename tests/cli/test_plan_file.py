@@ -119,7 +119,7 @@ def add_run(folder: Path, *nodes: str) -> None:
     """Record a run in which these nodes failed."""
     results = [NodeResult(name, "table", "", (), Status.ERROR).to_json() for name in nodes]
     failed = tuple(
-        NodeRun(name, "table", "d", None, result, None)
+        NodeRun(name, "table", "d", result, None)
         for name, result in zip(nodes, results, strict=True)
     )
     run = RunRecord("r", "run", "dev", FINISHED, FINISHED, "error", failed)

@@ -50,7 +50,7 @@ def record(
         started,
         started + timedelta(seconds=seconds),
         status,
-        tuple(NodeRun(n.name, n.kind, "d", None, n.to_json(), None) for n in nodes),
+        tuple(NodeRun(n.name, n.kind, "d", n.to_json(), None) for n in nodes),
     )
 
 

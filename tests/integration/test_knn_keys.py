@@ -15,6 +15,7 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import LancestatError
+from lancestat.joins.record import join_records
 from lancestat.runs.actions import JoinAction, Skip
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
@@ -190,7 +191,7 @@ def keyed_world(world: SparkWorld) -> SparkWorld:
 
 def assert_excluded(world: SparkWorld) -> None:
     """The right rows that the last run left out are those without a key or a usable vector."""
-    counts = world.state.joins()["near"].counts
+    counts = join_records(world.state)["near"].counts
     rows = lance.dataset(world.uri("r")).to_table().to_pylist()
     cannot = [r for r in rows if r["store"] is None or r["w"] is None or np.isnan(r["w"]).any()]
     assert counts.excluded_right_rows == len(cannot)

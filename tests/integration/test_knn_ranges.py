@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LancestatError
+from lancestat.joins.record import join_records
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import PinnedTable, Rows
@@ -239,7 +240,7 @@ def test_rows_that_cannot_match_are_counted_without_left_rows(
     cannot = [
         r for r in rows if (on and r["shop"] is None) or r["v"] is None or np.isnan(r["v"]).any()
     ]
-    assert cannot and world.state.joins()["near"].counts.excluded_right_rows == len(cannot)
+    assert cannot and join_records(world.state)["near"].counts.excluded_right_rows == len(cannot)
 
 
 def with_keys(start: int, count: int, name: str) -> pa.Table:

@@ -20,6 +20,7 @@ from pyarrow import parquet
 
 from lancestat import Project
 from lancestat.errors import RunError
+from lancestat.joins.record import join_records
 from lancestat.joins.search.work import JoinWork
 from lancestat.runs.actions import JoinAction, Skip
 from lancestat.runs.evaluator import JoinEvaluation, JoinSession
@@ -70,7 +71,7 @@ def converge(world: SparkWorld) -> None:
     made = lines(world)
     # New left rows are behind the others, and the run knows of them alone.
     written = made[len(before) :] if world.scopes[-1] == "new_left" else made
-    record = world.state.joins()["near"]
+    record = join_records(world.state)["near"]
     assert_counted(record.distances, written, by_rank=world.join.k != "all")
     if world.scopes[-1] == "full":
         assert (record.groups and record.groups.groups) == world.expected_groups()
@@ -78,7 +79,7 @@ def converge(world: SparkWorld) -> None:
 
 def lines(world: SparkWorld) -> list[tuple[object, float | None]]:
     """Left row and distance of each row of the result, none where there is no result."""
-    if "near" not in world.state.joins():
+    if "near" not in join_records(world.state):
         return []
     # Left rows may have the same id, but not one behind the other.
     left_rows = enumerate(groupby(world.rows(), lambda row: row["id"]))
@@ -116,7 +117,7 @@ def test_sides_of_bits_without_any_vector_match_nothing(
     [result] = world.run().nodes
     assert result.status == "success", result.message
     assert [row["_distance"] for row in world.rows()] == [None] * 3
-    counts = world.state.joins()["near"].counts
+    counts = join_records(world.state)["near"].counts
     assert (counts.unmatched_left_rows, counts.excluded_right_rows) == (3, 3)
 
 

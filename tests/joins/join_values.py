@@ -7,15 +7,15 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import Location
-from lancestat.joins.counts import JoinCounts
+from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinAssessment, decide_join
+from lancestat.joins.record import JoinRecord, ResultRecord
 from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable, SideSource
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin
 from lancestat.runs.actions import JoinAction, Skip
 from lancestat.spec.model import KnnJoin, KnnSide
-from lancestat.state.values import JoinRecord, ResultRecord
 
 SPEC = KnnJoin(
     "near",

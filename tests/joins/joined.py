@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
-from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -49,10 +49,10 @@ from lancestat.runs.stages import (
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
-from lancestat.state.memory import MemoryState
 from lancestat.state.values import StateWriter
 from lancestat.tables.observe import Observer
 from tests.runs.world import PLACE, Clock, World
+from tests.state.memory import MemoryState
 
 Row = dict[str, Any]
 # Does a join and commits its result.

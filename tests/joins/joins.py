@@ -7,7 +7,7 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from lancestat.errors import Location, SideColumnMissing
-from lancestat.joins.counts import JoinGroups
+from lancestat.joins.measures import JoinGroups
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.request import JoinRequest, Mode
 from lancestat.runs.actions import Blocked, Deferred, JoinAction, Plan, Reason, Skip

@@ -11,7 +11,8 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
-from lancestat.joins.counts import JoinGroups
+from lancestat.joins.measures import JoinGroups
+from lancestat.joins.record import join_records
 from lancestat.joins.search.work import Scope
 from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.views import ActionView
@@ -121,7 +122,7 @@ def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
     made = node.join
     assert made is not None and made.groups == 3 and made.pairs is not None
     known = JoinGroups(3, made.pairs, 20, 20)
-    assert world.state.joins()["near"].groups == known
+    assert join_records(world.state)["near"].groups == known
     again = world.action(full_refresh=True)
     assert isinstance(again, JoinAction)
     [view] = plan_view(Plan("shop", "dev", (again,)), {}).actions
@@ -135,7 +136,7 @@ def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
 
 def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None:
     world.run()
-    known = world.state.joins()["near"].groups
+    known = join_records(world.state)["near"].groups
     assert known is not None
     lance.write_dataset(keyed(30, 5, "v"), world.uri("l"), mode="append")
     action = world.action()
@@ -143,7 +144,7 @@ def test_new_left_rows_leave_what_is_known_of_all_keys(world: JoinWorld) -> None
     assert action.figures.pairs == known.pairs * 5 // 20
     assert f"{known.pairs} pairs in the last full run" in as_text(world.plan(), width=160)
     world.run()
-    assert world.state.joins()["near"].groups == known
+    assert join_records(world.state)["near"].groups == known
 
 
 def test_what_was_found_of_other_keys_is_not_shown(world: JoinWorld) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lancestat.joins.counts import JoinCounts
+from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.layout import KeptLists

@@ -14,12 +14,12 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError
+from lancestat.joins.record import decode_record, join_records, stored_record
 from lancestat.runs.actions import Blocked, JoinAction, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide, Target
-from lancestat.state.memory import MemoryState
-from lancestat.state.run_rows import decode_join, encode_record
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.runs.world import PLACE
+from tests.state.memory import MemoryState
 
 
 @pytest.fixture
@@ -157,15 +157,15 @@ def test_a_query_that_was_never_analyzed_is_joined_again(world: JoinWorld) -> No
     """The record is one of an earlier release."""
     world.declare(right=query("select * from r"))
     world.run()
-    [made] = world.state.joins().values()
-    stored = json.loads(encode_record(made))
+    [made] = join_records(world.state).values()
+    stored = json.loads(stored_record(made).json)
     del stored["right"]["unproven"]
-    record = decode_join(json.dumps(stored))
+    record = decode_record(json.dumps(stored))
     assert record == replace(made, right=replace(made.right, unproven=None))
     [run] = world.state.runs(1)
     [node] = run.nodes
     world.state = MemoryState()
-    world.state.add_run(replace(run, nodes=(replace(node, record=record),)))
+    world.state.add_run(replace(run, nodes=(replace(node, record=stored_record(record)),)))
     action = planned(world)
     assert action.reasons == (Reason.INPUT_CHANGED,)
     assert action.notes == (

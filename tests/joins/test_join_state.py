@@ -10,6 +10,7 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import UsageError
+from lancestat.joins.record import join_records
 from lancestat.runs.actions import Skip
 from lancestat.runs.garbage_collection import collect_garbage
 from lancestat.spec.model import Target
@@ -33,7 +34,7 @@ def test_another_process_reads_the_record_of_a_join(world: JoinWorld) -> None:
     lance.write_dataset(vectors(50, 5, name="v"), world.uri("l"), mode="append")
     world.run("l", "near")
     assert world.scopes == ["full", "new_left"]
-    record = world.state.joins()["near"]
+    record = join_records(world.state)["near"]
     counts = record.counts
     assert (counts.left_rows, counts.right_rows, counts.unmatched_left_rows) == (25, 30, 6)
     assert (record.left.fragments, record.left.last_fragment) == (2, 1)
@@ -43,10 +44,10 @@ def test_garbage_collection_keeps_records_of_declared_joins(world: JoinWorld) ->
     world.run("l", "near")
     state = open_state(str(world.folder / "state"))
     collect_garbage(world.spec, state, now=NOW, dry_run=False)
-    assert set(state.joins()) == {"near"}
+    assert set(join_records(state)) == {"near"}
     world.declare(name="other")
     collect_garbage(world.spec, state, now=NOW, dry_run=False)
-    assert set(state.joins()) == set()
+    assert set(join_records(state)) == set()
 
 
 def test_a_run_that_finds_nothing_to_do_is_not_recorded(world: JoinWorld) -> None:

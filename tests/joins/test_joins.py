@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import StateUnreachable
-from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.measures import Accuracy, JoinCounts
+from lancestat.joins.record import join_records
 from lancestat.joins.search.work import JoinWork
 from lancestat.runs.actions import Blocked, JoinAction, Reason, Skip
-from lancestat.state.memory import MemoryState
 from lancestat.state.values import RunRecord
 from tests.joins.joined import JoinWorld, vectors
 from tests.runs.world import PLACE
+from tests.state.memory import MemoryState
 
 
 @pytest.fixture
@@ -313,14 +314,14 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
     [result] = world.run().nodes
     assert result.join is not None
     assert (result.join.scope, result.join.accuracy) == ("new_right", Accuracy(0.93, 7))
-    record = world.state.joins()["near"]
+    record = join_records(world.state)["near"]
     assert record.accuracy == Accuracy(0.93, 7)
     for measured in ((0.95, 8), (1.0, None)):
-        before = world.state.joins()["near"]
+        before = join_records(world.state)["near"]
         world.measured = measured
         append(world, "l", 100 + 4 * (measured[1] is None), 4)
         world.run()
-        after = world.state.joins()["near"]
+        after = join_records(world.state)["near"]
         # Of the rows that were there, and of the four new ones.
         rows = before.counts.left_rows
         assert before.accuracy.recall is not None and after.counts.left_rows == rows + 4

@@ -7,7 +7,7 @@ import math
 import shutil
 import tempfile
 import uuid
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,9 +46,8 @@ from lancestat.query.pruning import (
 )
 from lancestat.query.zone_maps import load_zone_maps
 from lancestat.state.identity import table_identity
-from lancestat.state.memory import MemoryState
 from lancestat.state.store import open_state
-from lancestat.state.values import BlockKey, SummaryBlock
+from lancestat.state.values import BlockKey, Decoded, SummaryBlock
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import merge
@@ -56,6 +55,7 @@ from tests.examples import examples
 from tests.integration.object_store import ObjectStore, object_store
 from tests.query.values import FILTERS, SCHEMA, tables
 from tests.runs.world import World, orders
+from tests.state.memory import MemoryState
 from tests.tables.grouped import check_filter, check_whole, one_pass
 
 __all__ = ["object_store"]
@@ -450,7 +450,9 @@ class Unreachable(MemoryState):
 
     is_silent = False
 
-    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+    def summary_blocks(
+        self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
+    ) -> Iterator[SummaryBlock[Decoded]]:
         raise StateUnreachable("the state cannot be reached")
 
     def summary(self, table: str):  # type: ignore[no-untyped-def]

@@ -381,7 +381,7 @@ def remember(world: World, run_id: str, target: str = "dev", **changes: object) 
     [result] = world.run(full_refresh=True).nodes
     world.clock.advance(minutes=1)
     stored = {**result.to_json(), **changes}
-    node = NodeRun("orders", "table", "d", None, stored, None)
+    node = NodeRun("orders", "table", "d", stored, None)
     now = world.clock.now
     world.state.add_run(RunRecord(run_id, "run", target, now, now, "success", (node,)))
     world.clock.advance(minutes=1)
@@ -414,7 +414,7 @@ def test_the_state_is_read_once_for_all_tables(
         return call
 
     state = gathering.world.state
-    for name in ("records", "outcomes", "joins", "runs", "partial_index", "partial_indexes"):
+    for name in ("records", "outcomes", "recorded", "runs", "partial_index", "partial_indexes"):
         monkeypatch.setattr(state, name, counting(name, getattr(state, name)))
     tables = [replace(gathering.table(), name=f"orders_{number}") for number in range(9)]
     spec = gathering.spec(*tables)
@@ -423,7 +423,7 @@ def test_the_state_is_read_once_for_all_tables(
     assert asked["records"] == asked["outcomes"] == 1
     # MemoryState reads several tables one by one.
     assert asked["partial_indexes"] == 1
-    assert asked["joins"] == asked["runs"] == 0
+    assert asked["recorded"] == asked["runs"] == 0
 
 
 def test_a_report_may_have_no_nodes(gathering: Gathering) -> None:

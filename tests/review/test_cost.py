@@ -19,6 +19,7 @@ from lancestat.runs.actions import TableAction
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StoredPartials
 from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.stored import add_partials
 from tests.review.conftest import NOW, write
 
 ROWS = 5000
@@ -116,7 +117,7 @@ def test_an_unreadable_state_is_reported_and_everything_is_unknown(
     remember(root, ["o_price"])
     from lancestat.state.store import LanceState
 
-    def fail(self: LanceState) -> None:
+    def fail(self: LanceState, *_: object) -> None:
         raise StateUnreachable("the state cannot be reached")
 
     monkeypatch.setattr(LanceState, "records", fail)
@@ -175,4 +176,4 @@ def remember(root: Path, names: list[str]) -> None:
         partials = analyze(fragment.to_batches(columns=names), schema)
         keyed = {field_key(field): partials[field.name] for field in fields}
         rows.append(StoredPartials((group.fingerprint,), keyed))
-    project.state.add_partials(table_identity(uri), rows)
+    add_partials(project.state, table_identity(uri), rows)

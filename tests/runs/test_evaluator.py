@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from lancestat.errors import StaleBase
-from lancestat.joins.counts import JoinCounts
+from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, plan_join
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.layout import KeptLists, RightContent

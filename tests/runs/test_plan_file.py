@@ -22,6 +22,7 @@ from lancestat.runs.actions import Plan, TableAction
 from lancestat.runs.node_result import Status
 from lancestat.spec.model import KnnSide
 from lancestat.state.values import StoredPartials
+from lancestat.tables.stored import add_partials
 from tests.joins.joined import JoinWorld, vectors
 from tests.kept import KeptFolder
 from tests.runs.world import World, orders
@@ -273,7 +274,9 @@ def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
     assert isinstance(action, TableAction)
     assert action.reading is not None
     [(scan, partials)] = world.scan("orders", action.table, action.reading)
-    world.state.add_partials(action.table.identity, [StoredPartials((scan.fingerprint,), partials)])
+    add_partials(
+        world.state, action.table.identity, [StoredPartials((scan.fingerprint,), partials)]
+    )
     assert refusal(folder) == ["orders: fragments scanned now 0, was 1; rows scanned now 0, was 5"]
 
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import DatasetMissing, LancestatError, Location, NodesFailed
-from lancestat.joins.counts import JOIN_MEASURES, Accuracy, JoinCounts
+from lancestat.joins.measures import JOIN_MEASURES, Accuracy, JoinCounts
 from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import NodeFailure, RunResult

@@ -167,7 +167,7 @@ def record(number: int, target: str, *nodes: NodeRun) -> RunRecord:
 
 def failed(node: str, **changes: object) -> NodeRun:
     result = NodeResult(node, "table", "refresh", (), Status.ERROR).to_json()
-    return replace(NodeRun(node, "table", "d", None, result, None), **changes)  # type: ignore[arg-type]
+    return replace(NodeRun(node, "table", "d", result, None), **changes)  # type: ignore[arg-type]
 
 
 def test_runs_of_other_targets_are_ignored(folder: Path) -> None:

@@ -23,12 +23,12 @@ from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
-from lancestat.state.memory import MemoryState
 from lancestat.state.values import StateWriter
 from lancestat.tables.manifest.wire import unstamped
 from lancestat.tables.observe import Observer
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
+from tests.state.memory import MemoryState
 
 PLACE = Location("specs/shop.yml", 1, 1)
 

@@ -11,7 +11,6 @@ import pytest
 
 from lancestat.state import retention
 from lancestat.state.grouping import block_digest, slices
-from lancestat.state.memory import MemoryState
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import (
     BlockKey,
@@ -20,11 +19,12 @@ from lancestat.state.values import (
     StateWriter,
     StoredPartials,
     SummaryBlock,
-    TableRecord,
     TableSummary,
 )
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.statistics.sketch import REGISTERS, Sketch
+from lancestat.tables.stored import TableRecord, stored_record
+from tests.state.memory import MemoryState
 
 EPOCH = datetime(2025, 1, 1, tzinfo=timezone.utc)
 
@@ -39,7 +39,7 @@ def partial(number: int) -> ColumnPartial:
     return ColumnPartial(number + 1, 0, 0, -number, number, 0, 0, Sketch(bytes(registers)))
 
 
-def stored(names: object, **numbers: int) -> StoredPartials:
+def stored(names: object, **numbers: int) -> StoredPartials[ColumnPartial]:
     """Partials of a fragment (or of a tuple of fragments), by field key `f<name>`."""
     several = names if isinstance(names, tuple) else (names,)
     return StoredPartials(
@@ -60,7 +60,7 @@ def summary(version: int, *contents: object, blocks: tuple[int, ...] = (1, 1)) -
     )
 
 
-def blocks(table_summary: TableSummary, *fields: str) -> list[SummaryBlock]:
+def blocks(table_summary: TableSummary, *fields: str) -> list[SummaryBlock[ColumnPartial]]:
     """All blocks that a summary names for some fields."""
     return [
         SummaryBlock(BlockKey(field, block_digest(digests)), partials)
@@ -95,9 +95,8 @@ def run(number: int, *records: TableRecord, nodes: tuple[NodeRun, ...] = ()) -> 
             table_record.node,
             "table",
             "d1",
-            table_record.table,
             {"name": table_record.node, "rows": number},
-            table_record,
+            stored_record(table_record),
         )
         for table_record in records
     )

@@ -8,12 +8,19 @@ from datetime import timedelta
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.state.memory import MemoryState
-from lancestat.state.run_rows import decode_record, encode_record
 from lancestat.state.store import open_state
-from lancestat.state.values import StateWriter, StoredPartials, TableRecord
+from lancestat.state.values import StateWriter, StoredPartials
+from lancestat.tables.stored import (
+    TableRecord,
+    add_partials,
+    decode_record,
+    read_partials,
+    stored_record,
+    table_records,
+)
 from tests.examples import examples
 from tests.state.conftest import EPOCH, fingerprint, partial
+from tests.state.memory import MemoryState
 
 NAMES = st.integers(0, 7)
 TABLES = st.sampled_from(["t", "u"])
@@ -36,12 +43,12 @@ TEXT = st.text(st.characters(codec="utf-8"))
 
 
 def content(state: StateWriter, table: str) -> tuple[object, object, object]:
-    state.records()
+    table_records(state)
     index = state.partial_index(table)
     wanted = {(single,): fields for single, fields in index.singles.items()}
     wanted |= {group.fingerprints: group.fields for group in index.groups}
     partials: dict[tuple[bytes, ...], dict[str, object]] = {}
-    for entry in state.partials(table, wanted):
+    for entry in read_partials(state, table, wanted):
         partials.setdefault(entry.fingerprints, {}).update(entry.partials)
     return dict(index.singles), set(index.groups), partials
 
@@ -58,7 +65,7 @@ def test_both_stores_hold_the_same_content(
                 if isinstance(subject, frozenset):
                     state.expire({table: subject})
                 else:
-                    state.add_partials(table, subject)
+                    add_partials(state, table, subject)
         for table in ("t", "u"):
             assert content(stored, table) == content(memory, table)
         assert {place.generation for place in stored.folder.locations()} <= {1}
@@ -83,4 +90,4 @@ def test_both_stores_hold_the_same_content(
     )
 )
 def test_records_round_trip_through_their_stored_form(record: TableRecord) -> None:
-    assert decode_record(encode_record(record)) == record
+    assert decode_record(stored_record(record).json) == record

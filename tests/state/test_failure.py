@@ -13,6 +13,7 @@ from lance.file import LanceFileSession
 from lancestat.errors import StateError
 from lancestat.state.failure import Failure, failure_of, is_lance_failure, message_of, unreachable
 from lancestat.state.store import open_state
+from lancestat.tables.stored import table_records
 
 NOBODY = {
     "aws_access_key_id": "AKIAIOSFODNN7EXAMPLE",
@@ -113,7 +114,11 @@ def test_errors_show_no_secret_and_no_source_location() -> None:
 
 def test_an_unreachable_state_is_one_clear_error() -> None:
     state = open_state("s3://user:pass@bucket/state", NOBODY)
-    for action in (state.records, lambda: state.runs(1), lambda: state.partial_index("t")):
+    for action in (
+        lambda: table_records(state),
+        lambda: state.runs(1),
+        lambda: state.partial_index("t"),
+    ):
         with pytest.raises(StateError) as caught:
             action()
         assert caught.value.code == "LS301"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.state.store import open_state
+from lancestat.tables.stored import read_partials, table_records
 from tests.state.conftest import fingerprint, stored
 
 pytestmark = pytest.mark.fault
@@ -59,7 +60,9 @@ def whole_rounds(folder: Path, name: str) -> int:
         for part in range(3)
         for entry in [stored(f"{name}/{number}/{part}", x=number, y=number)]
     }
-    assert {entry.fingerprints: entry for entry in state.partials("shared", wanted)} == expected
+    assert {
+        entry.fingerprints: entry for entry in read_partials(state, "shared", wanted)
+    } == expected
     assert stored_rounds == list(range(len(stored_rounds)))
     return len(stored_rounds)
 
@@ -82,7 +85,7 @@ def test_concurrent_runs_lose_nothing(folder: Path, retention: str) -> None:
     for name in names:
         assert set(state.partial_index(name).singles) == set(map(fingerprint, range(12)))
     assert {
-        name: table_record.version for name, table_record in state.records().items()
+        name: table_record.version for name, table_record in table_records(state).items()
     } == dict.fromkeys(names, 12)
     assert generations(folder) == ["partials-1.lance", "runs-1.lance"]
 

@@ -17,6 +17,7 @@ from lancestat.state.garbage_collection import (
 )
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.values import NodeRun
+from lancestat.tables.stored import add_partials, table_records
 from tests.state.conftest import files_under, fingerprint, record, run, stored
 
 KEPT = frozenset({"kept", "never seen"})
@@ -25,9 +26,9 @@ KEPT = frozenset({"kept", "never seen"})
 @pytest.fixture
 def state(folder: Path) -> LanceState:
     state = open_state(str(folder))
-    state.add_partials("kept", [stored(number, x=1) for number in range(10)])
-    state.add_partials("gone", [stored(number, x=1) for number in range(30)])
-    join = NodeRun("join", "knn_join", "d1", None, {}, None)
+    add_partials(state, "kept", [stored(number, x=1) for number in range(10)])
+    add_partials(state, "gone", [stored(number, x=1) for number in range(30)])
+    join = NodeRun("join", "knn_join", "d1", {}, None)
     state.add_run(run(1, record("kept", 1), record("gone", 1), nodes=(join,)))
     return state
 
@@ -41,7 +42,7 @@ def test_items_that_no_declared_table_needs_are_dropped(folder: Path, state: Lan
     assert dataclasses.replace(report, bytes=0) == GarbageReport(30, 1, 0, 0)
     assert report.bytes > 0
     for seen in (state, open_state(str(folder))):
-        assert set(seen.records()) == {"kept"}
+        assert set(table_records(seen)) == {"kept"}
         assert len(seen.partial_index("kept").singles) == 10
         assert dict(seen.partial_index("gone").singles) == {}
         assert [node.node for node in seen.runs(1)[0].nodes] == ["node of kept", "join"]
@@ -91,7 +92,7 @@ def test_superseded_and_damaged_datasets_are_dropped(folder: Path, state: LanceS
     assert (folder / "v0" / "notes.txt").exists()
     assert len(state.partial_index("kept").singles) == 10
     state.add_run(run(2, record("kept", 2)))
-    assert set(open_state(str(folder)).records()) == {"kept"}
+    assert set(table_records(open_state(str(folder)))) == {"kept"}
 
 
 def test_a_dataset_that_is_being_created_is_kept(folder: Path) -> None:
@@ -113,7 +114,7 @@ def test_an_empty_state_has_no_garbage(folder: Path) -> None:
 
 def test_a_removed_table_starts_empty(state: LanceState) -> None:
     collect_state_garbage(state, KEPT, dry_run=False)
-    state.add_partials("gone", [stored("back", x=1)])
+    add_partials(state, "gone", [stored("back", x=1)])
     assert set(state.partial_index("gone").singles) == {fingerprint("back")}
 
 
@@ -121,12 +122,13 @@ KILLED_WHILE_WRITING = """
 import os, signal, sys
 from lance import LanceDataset
 from lancestat.state.store import open_state
+from lancestat.tables.stored import add_partials
 from tests.state.conftest import stored
 
 state = open_state(sys.argv[1])
-state.add_partials("t", [stored("a", x=1)])
+add_partials(state, "t", [stored("a", x=1)])
 LanceDataset.commit = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
-state.add_partials("t", [stored("b", x=1)])
+add_partials(state, "t", [stored("b", x=1)])
 """
 
 

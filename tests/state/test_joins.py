@@ -15,20 +15,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.counts import JOIN_MEASURES, Accuracy, JoinCounts, JoinGroups
-from lancestat.joins.distances import JoinDistances, RankDistances
-from lancestat.state.garbage_collection import collect_state_garbage
-from lancestat.state.identity import join_identity
-from lancestat.state.run_rows import decode_join, encode_record
-from lancestat.state.store import open_state
-from lancestat.state.values import (
+from lancestat.joins.measures import (
+    JOIN_MEASURES,
+    Accuracy,
+    JoinCounts,
+    JoinDistances,
+    JoinGroups,
+    RankDistances,
+)
+from lancestat.joins.record import (
     InputRecord,
     JoinRecord,
-    NodeRun,
     ResultRecord,
-    RunRecord,
-    StateWriter,
+    decode_record,
+    join_records,
+    stored_record,
 )
+from lancestat.state.garbage_collection import collect_state_garbage
+from lancestat.state.identity import join_identity
+from lancestat.state.store import open_state
+from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.tables.stored import stored_record as stored_table
+from lancestat.tables.stored import table_records
 from tests.state.conftest import EPOCH, record, run
 
 MakeState = Callable[[], StateWriter]
@@ -56,7 +64,7 @@ def join_run(number: int, *joins: JoinRecord) -> RunRecord:
     return run(
         number,
         nodes=tuple(
-            NodeRun(join.node, "knn_join", join.digest, None, {"name": join.node}, join)
+            NodeRun(join.node, "knn_join", join.digest, {"name": join.node}, stored_record(join))
             for join in joins
         ),
     )
@@ -68,16 +76,16 @@ def test_the_newest_record_of_every_join_is_kept(make_state: MakeState) -> None:
     other = replace(JOIN, node="k", result=ResultRecord(1, "dd", generation="g7"))
     state.add_run(join_run(2, JOIN, other))
     state.add_run(join_run(1, newer))
-    assert dict(make_state().joins()) == {"j": newer, "k": other}
+    assert dict(join_records(make_state())) == {"j": newer, "k": other}
 
 
 def test_joins_and_tables_have_separate_records(make_state: MakeState) -> None:
     state = make_state()
-    assert dict(state.joins()) == {}
+    assert dict(join_records(state)) == {}
     state.add_run(run(1, record("t", 1)))
     state.add_run(join_run(2, JOIN))
-    assert dict(make_state().records()) == {"t": record("t", 1)}
-    assert dict(make_state().joins()) == {"j": JOIN}
+    assert dict(table_records(make_state())) == {"t": record("t", 1)}
+    assert dict(join_records(make_state())) == {"j": JOIN}
     assert make_state().digests()["j"] == "d1"
     assert make_state().runs(5) == [join_run(2, JOIN), run(1, record("t", 1))]
 
@@ -85,9 +93,9 @@ def test_joins_and_tables_have_separate_records(make_state: MakeState) -> None:
 def test_a_join_that_failed_keeps_its_last_record(make_state: MakeState) -> None:
     state = make_state()
     state.add_run(join_run(1, JOIN))
-    failed = NodeRun("j", "knn_join", "d2", None, {"status": "error"}, None)
+    failed = NodeRun("j", "knn_join", "d2", {"status": "error"}, None)
     state.add_run(run(2, nodes=(failed,)))
-    assert dict(make_state().joins()) == {"j": JOIN}
+    assert dict(join_records(make_state())) == {"j": JOIN}
     assert dict(make_state().digests()) == {"j": "d2"}
 
 
@@ -99,7 +107,7 @@ def test_many_runs_do_not_expire_the_record_of_a_join(folder: Path) -> None:
         state.add_run(run(number))
     state.expire({})
     assert len(state.runs(1000)) < 80
-    assert dict(open_state(str(folder)).joins()) == {"j": JOIN}
+    assert dict(join_records(open_state(str(folder)))) == {"j": JOIN}
 
 
 def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
@@ -107,7 +115,7 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
     state.add_run(join_run(1, JOIN, replace(JOIN, node="gone")))
     report = collect_state_garbage(state, frozenset({join_identity("j")}), dry_run=False)
     assert report.runs_dropped == 1
-    assert set(open_state(str(folder)).joins()) == {"j"}
+    assert set(join_records(open_state(str(folder)))) == {"j"}
 
 
 @given(
@@ -129,7 +137,7 @@ def test_joins_that_are_no_longer_declared_are_removed(folder: Path) -> None:
     )
 )
 def test_records_round_trip(record: JoinRecord) -> None:
-    assert decode_join(encode_record(record)) == record
+    assert decode_record(stored_record(record).json) == record
 
 
 WRONG = [[], {}, True, "x", 1.5]
@@ -147,7 +155,7 @@ PARTS = {
 
 @given(st.data())
 def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None:
-    stored = json.loads(encode_record(MEASURED))
+    stored = json.loads(stored_record(MEASURED).json)
     part = data.draw(st.sampled_from([*PARTS]))
     place = stored if part is None else stored[part]
     field = data.draw(st.sampled_from(PARTS[part]))
@@ -158,7 +166,7 @@ def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None
     else:
         place[field.name] = data.draw(st.sampled_from(wrong))
     with pytest.raises(ValueError, match=f"{field.name}|{part}"):
-        decode_join(json.dumps(stored))
+        decode_record(json.dumps(stored))
 
 
 @pytest.mark.parametrize(
@@ -174,27 +182,27 @@ def test_damaged_records_are_refused_with_one_error(data: st.DataObject) -> None
     ids=str,
 )
 def test_distances_that_no_page_can_draw_are_damage(changes: dict[str, Any]) -> None:
-    stored = json.loads(encode_record(MEASURED))
+    stored = json.loads(stored_record(MEASURED).json)
     [rank] = stored["distances"]["ranks"]
     for name, value in changes.items():
         (rank if name in rank else stored["distances"])[name] = value
     with pytest.raises(ValueError, match=r"distances|quantiles|intervals"):
-        decode_join(json.dumps(stored))
+        decode_record(json.dumps(stored))
 
 
 def test_unknown_fields_of_records_are_ignored_and_missing_ones_have_defaults() -> None:
-    stored = json.loads(encode_record(JOIN))
+    stored = json.loads(stored_record(JOIN).json)
     stored["left"]["novelty"] = stored["novelty"] = {"a": 1}
     for key in ("unproven", "fragments", "last_fragment", "rows"):
         del stored["right"][key]
     # Earlier releases stored neither of the last two.
     del stored["recall"], stored["nprobes"], stored["result"]["generation"]
     del stored["distances"], stored["groups"]
-    assert decode_join(json.dumps(stored)) == JOIN
+    assert decode_record(json.dumps(stored)) == JOIN
 
 
 def test_the_stored_form_of_a_record_is_stable() -> None:
-    assert encode_record(replace(JOIN, accuracy=Accuracy(0.5))) == (
+    assert stored_record(replace(JOIN, accuracy=Accuracy(0.5))).json == (
         '{"node":"j","digest":"d1",'
         '"left":{"digest":"aa","fragments":3,"last_fragment":7,"rows":300,"unproven":null},'
         '"right":{"digest":"bb","fragments":0,"last_fragment":-1,"rows":null,"unproven":null},'
@@ -203,7 +211,7 @@ def test_the_stored_form_of_a_record_is_stable() -> None:
         '"strategy":"exact","finished_at":"2025-01-01T00:00:00+00:00","recall":0.5,"nprobes":null,'
         '"distances":null,"groups":null}'
     )
-    assert encode_record(MEASURED).partition('"distances":')[2] == (
+    assert stored_record(MEASURED).json.partition('"distances":')[2] == (
         '{"left_rows":300,"start":0.25,"width":0.125,"ranks":[{"rank":1,"counts":[200,0,97],'
         '"below":0,"above":1,"quantiles":[0.25,0.5,null]}]},'
         '"groups":{"groups":12,"pairs":25000,"left_rows":300,"right_rows":1000}}'
@@ -218,19 +226,19 @@ def test_a_damaged_record_is_treated_as_absent(
     dataset = lance.dataset(str(folder / "v1" / "runs-1.lance"))
     dataset.update({"record_json": f"'{damage}'"}, where="node = 'j'")
     with caplog.at_level(logging.WARNING, logger="lancestat.state"):
-        assert set(open_state(str(folder)).joins()) == {"sound"}
-    assert "1 stored join records do not decode" in caplog.text
+        assert set(join_records(open_state(str(folder)))) == {"sound"}
+    assert "1 stored knn join records do not decode" in caplog.text
 
 
 def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: MakeState) -> None:
     state = make_state()
     for number in range(12):
-        idle = NodeRun("j", "knn_join", "d1", None, {"number": number}, None)
-        made = replace(idle, record=JOIN if number % 4 == 1 else None)
-        table = NodeRun("t", "table", "d", "t", {"number": number}, record("t", number))
+        idle = NodeRun("j", "knn_join", "d1", {"number": number}, None)
+        made = replace(idle, record=stored_record(JOIN) if number % 4 == 1 else None)
+        table = NodeRun("t", "table", "d", {"number": number}, stored_table(record("t", number)))
         state.add_run(run(number, nodes=(made, table)))
-    results = make_state().join_results("dev", 2)
+    results = make_state().recorded("knn_join", "dev", 2)
     assert {name: [outcome.result["number"] for outcome in outcomes]
             for name, outcomes in results.items()} == {"j": [9, 5]}  # fmt: skip
-    assert len(make_state().join_results("dev", 9)["j"]) == 3
-    assert make_state().join_results("prod", 9) == {}
+    assert len(make_state().recorded("knn_join", "dev", 9)["j"]) == 3
+    assert make_state().recorded("knn_join", "prod", 9) == {}

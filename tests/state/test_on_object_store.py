@@ -14,6 +14,13 @@ from lancestat.errors import StateError
 from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.summaries import block_keys
+from lancestat.tables.stored import (
+    add_partials,
+    add_summary,
+    read_blocks,
+    read_partials,
+    table_records,
+)
 from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
 from tests.state.conftest import blocks, fingerprint, record, run, stored, summary
 
@@ -46,23 +53,23 @@ def objects(object_store: ObjectStore, uri: str) -> list[str]:
 def test_partials_and_runs_round_trip(
     object_store: ObjectStore, uri: str, state: LanceState
 ) -> None:
-    assert state.records() == {}
+    assert table_records(state) == {}
     assert objects(object_store, uri) == []
-    state.add_partials("t", [stored("a", x=1), stored(("b", "c"), x=2)])
+    add_partials(state, "t", [stored("a", x=1), stored(("b", "c"), x=2)])
     state.add_run(run(1, record("t", 1)))
     again = open_state(uri, object_store.storage_options)
-    assert again.records() == {"t": record("t", 1)}
+    assert table_records(again) == {"t": record("t", 1)}
     assert again.runs(5) == [run(1, record("t", 1))]
     assert set(again.partial_index("t").singles) == {fingerprint("a")}
-    assert list(again.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
+    assert list(read_partials(again, "t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
 
 
 def test_summaries_round_trip(object_store: ObjectStore, uri: str, state: LanceState) -> None:
     stored_summary = summary(7, "a", "b")
-    state.add_summary("t", stored_summary, blocks(stored_summary, "x", "y"))
+    add_summary(state, "t", stored_summary, blocks(stored_summary, "x", "y"))
     again = open_state(uri, object_store.storage_options)
     assert again.summary("t") == stored_summary
-    assert len(list(again.summary_blocks("t", block_keys(stored_summary)))) == 4
+    assert len(list(read_blocks(again, "t", block_keys(stored_summary)))) == 4
 
 
 def test_the_state_does_not_grow_with_the_number_of_runs(
@@ -70,25 +77,25 @@ def test_the_state_does_not_grow_with_the_number_of_runs(
 ) -> None:
     live = frozenset({fingerprint("a")})
     for number in range(40):
-        state.add_partials("t", [stored("a", x=1)])
+        add_partials(state, "t", [stored("a", x=1)])
         state.add_run(run(number, record("t", number)))
         state.expire({"t": live})
     assert len(objects(object_store, uri)) < 150
-    assert list(state.partials("t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
-    assert state.records()["t"].version == 39
+    assert list(read_partials(state, "t", {(fingerprint("a"),): X})) == [stored("a", x=1)]
+    assert table_records(state)["t"].version == 39
 
 
 def test_damage_is_set_aside_and_removed(
     object_store: ObjectStore, uri: str, state: LanceState, caplog: pytest.LogCaptureFixture
 ) -> None:
-    state.add_partials("t", [stored("a", x=1)])
+    add_partials(state, "t", [stored("a", x=1)])
     [data] = [path for path in objects(object_store, uri) if "/data/" in path]
     with object_store.filesystem().open_output_stream(data) as stream:
         stream.write(b"cut")
     again = open_state(uri, object_store.storage_options)
     assert dict(again.partial_index("t").singles) == {}
     assert "v1/partials-1.lance is set aside" in caplog.text
-    again.add_partials("t", [stored("b", x=1)])
+    add_partials(again, "t", [stored("b", x=1)])
     assert set(state.partial_index("t").singles) == {fingerprint("b")}
     assert collect_state_garbage(again, frozenset({"t"}), dry_run=False) == GarbageReport(
         0, 0, 1, 0
@@ -114,7 +121,7 @@ def test_concurrent_runs_lose_nothing(
         _, errors = writer.communicate(timeout=300)
         assert writer.returncode == 0, errors
     assert len(state.partial_index("shared").singles) == 2 * 6 * 3
-    assert {name: table_record.version for name, table_record in state.records().items()} == {
+    assert {name: table_record.version for name, table_record in table_records(state).items()} == {
         "w0": 6,
         "w1": 6,
     }
@@ -135,4 +142,4 @@ def test_denied_access_is_an_error_but_not_damage(
         assert caught.value.code == "LS301"
         assert SECRET_KEY not in repr(caught.value)
         assert "wrong" not in repr(caught.value)
-    assert state.records()["t"].version == 1
+    assert table_records(state)["t"].version == 1

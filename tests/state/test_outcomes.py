@@ -13,6 +13,7 @@ import pytest
 
 from lancestat.state.store import open_state
 from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.tables.stored import add_partials, table_records
 from tests.state.conftest import EPOCH, fingerprint, stored
 
 MakeState = Callable[[], StateWriter]
@@ -27,7 +28,7 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
         started_at=at,
         finished_at=at,
         status="success",
-        nodes=tuple(NodeRun(node, "table", "d", None, {"number": number}, None) for node in nodes),
+        nodes=tuple(NodeRun(node, "table", "d", {"number": number}, None) for node in nodes),
     )
 
 
@@ -97,11 +98,11 @@ def test_an_outcome_that_does_not_decode_is_left_out(
 
 def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> None:
     writer = make_state()
-    writer.add_partials("t", [stored("a", x=1), stored("b", x=2, y=3)])
-    writer.add_partials("u", [stored(("a", "b"), x=4)])
-    writer.add_partials("t", [stored("a", y=5)])
+    add_partials(writer, "t", [stored("a", x=1), stored("b", x=2, y=3)])
+    add_partials(writer, "u", [stored(("a", "b"), x=4)])
+    add_partials(writer, "t", [stored("a", y=5)])
     state = make_state()
-    state.records()
+    table_records(state)
     indexes = state.partial_indexes(["u", "t", "v"])
     assert set(indexes) == {"t", "u", "v"}
     for table, index in indexes.items():

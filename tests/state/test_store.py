@@ -22,6 +22,7 @@ from lancestat.state.partials import partial_schema
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.stored_table import FORMAT_KEY, StoredTable, commit_order, row_ids
 from lancestat.state.values import StoredPartials
+from lancestat.tables.stored import add_partials, add_summary, read_partials, table_records
 from tests.examples import examples
 from tests.state.conftest import files_under, fingerprint, partial, record, run, stored, summary
 
@@ -33,7 +34,7 @@ AT_ONCE = timedelta(0)
 def filled(folder: Path) -> Path:
     """A state with partials of table t and a run; its folder."""
     state = open_state(str(folder))
-    state.add_partials("t", [stored(number, x=number) for number in range(50)])
+    add_partials(state, "t", [stored(number, x=number) for number in range(50)])
     state.add_run(run(1, record("t", 1)))
     return folder
 
@@ -52,7 +53,7 @@ def some_data_file(dataset: Path) -> Path:
 
 def read_all(state: LanceState) -> list[StoredPartials]:
     wanted = {(fingerprint(number),): X for number in range(50)}
-    return list(state.partials("t", wanted))
+    return list(read_partials(state, "t", wanted))
 
 
 DAMAGE: dict[str, Callable[[Path], object]] = {
@@ -84,9 +85,9 @@ def test_damage_is_set_aside_and_rebuilt(
     assert [entry.name for entry in caplog.records] == ["lancestat.state"]
     assert "v1/partials-1.lance is set aside and will be rebuilt" in caplog.text
     state.expire({"t": frozenset()})
-    assert state.records()["t"].version == 1
+    assert table_records(state)["t"].version == 1
 
-    state.add_partials("t", [stored("new", x=1)])
+    add_partials(state, "t", [stored("new", x=1)])
     assert set(state.partial_index("t").singles) == {fingerprint("new")}
     assert partials_dataset(filled, 2).exists()
     assert set(open_state(str(filled)).partial_index("t").singles) == {fingerprint("new")}
@@ -98,10 +99,10 @@ def test_damaged_runs_are_set_aside_and_rebuilt(
 ) -> None:
     damage(filled / "v1" / "runs-1.lance")
     state = open_state(str(filled))
-    assert state.records() == {}
+    assert table_records(state) == {}
     assert state.runs(10) == []
     state.add_run(run(2, record("t", 2)))
-    assert open_state(str(filled)).records()["t"].version == 2
+    assert table_records(open_state(str(filled)))["t"].version == 2
     assert len(read_all(state)) == 50
 
 
@@ -120,7 +121,7 @@ def test_a_dataset_of_another_format_is_set_aside(
     lance.write_dataset(other.empty_table(), partials_dataset(folder), schema=other)
     state = open_state(str(folder))
     assert dict(state.partial_index("t").singles) == {}
-    state.add_partials("t", [stored("a", x=1)])
+    add_partials(state, "t", [stored("a", x=1)])
     assert set(state.partial_index("t").singles) == {fingerprint("a")}
     assert "it is not of this format" in caplog.text
     assert lance.dataset(partials_dataset(folder)).count_rows() == 0
@@ -135,7 +136,7 @@ def test_partials_that_do_not_decode_are_left_out(
     row["fingerprints"] = [fingerprint("bad 1"), fingerprint("bad 2"), fingerprint("bad 3")]
     lance.write_dataset(pa.table(row, dataset.schema), dataset.uri, mode="append")
     wanted = {(fingerprint(name),): X for name in ("bad 1", "bad 2", "bad 3", 0)}
-    assert list(open_state(str(filled)).partials("t", wanted)) == [stored(0, x=0)]
+    assert list(read_partials(open_state(str(filled)), "t", wanted)) == [stored(0, x=0)]
     assert "3 stored partials do not decode" in caplog.text
 
 
@@ -147,8 +148,8 @@ def test_records_that_do_not_decode_are_left_out(filled: Path, record_json: str)
     row["table"], row["run_id"], row["record_json"] = ["u"], ["broken"], [record_json]
     lance.write_dataset(pa.table(row, dataset.schema), path, mode="append")
     state = open_state(str(filled))
-    assert set(state.records()) == {"t"}
-    assert [stored_run.run_id for stored_run in state.runs(10)] == ["run-1"]
+    assert set(table_records(state)) == {"t"}
+    assert [stored_run.run_id for stored_run in state.runs(10)] == ["broken", "run-1"]
 
 
 def test_an_older_layout_is_only_warned_about(
@@ -158,19 +159,19 @@ def test_an_older_layout_is_only_warned_about(
     old.mkdir(parents=True)
     (old / "file").write_text("old")
     state = open_state(str(folder))
-    assert state.records() == {}
-    assert state.records() == {}
+    assert table_records(state) == {}
+    assert table_records(state) == {}
     assert [entry.getMessage() for entry in caplog.records] == [
         "state v0 is of an older layout and is not used"
     ]
     state.add_run(run(1, record("t", 1)))
-    assert state.records()["t"].version == 1
+    assert table_records(state)["t"].version == 1
     assert (old / "file").read_text() == "old"
 
 
 def test_reading_creates_nothing(folder: Path) -> None:
     state = open_state(str(folder))
-    state.records(), state.runs(3), state.partial_index("t"), read_all(state)
+    table_records(state), state.runs(3), state.partial_index("t"), read_all(state)
     state.expire({"t": frozenset()})
     assert not folder.exists()
 
@@ -180,7 +181,7 @@ def test_a_folder_without_a_manifest_is_reused(folder: Path) -> None:
     (partials_dataset(folder) / "data" / "1.lance").write_bytes(b"left by a killed run")
     state = open_state(str(folder))
     assert read_all(state) == []
-    state.add_partials("t", [stored(1, x=1)])
+    add_partials(state, "t", [stored(1, x=1)])
     assert read_all(state) == [stored(1, x=1)]
     assert not partials_dataset(folder, 2).exists()
 
@@ -190,8 +191,8 @@ def test_the_state_does_not_grow_with_the_number_of_runs(folder: Path) -> None:
     live = frozenset(map(fingerprint, range(3)))
     sizes = []
     for number in range(40):
-        state.add_partials("t", [stored(f"{number} {part}", x=number) for part in range(3)])
-        state.add_partials("t", [stored(part, x=part) for part in range(3)])
+        add_partials(state, "t", [stored(f"{number} {part}", x=number) for part in range(3)])
+        add_partials(state, "t", [stored(part, x=part) for part in range(3)])
         state.add_run(run(number, record("t", number + 1)))
         state.expire({"t": live})
         files = files_under(folder)
@@ -207,7 +208,7 @@ def test_the_state_does_not_grow_with_the_number_of_runs(folder: Path) -> None:
 def test_compaction_keeps_every_partial(folder: Path) -> None:
     state = open_state(str(folder))
     for number in range(40):
-        state.add_partials("t", [stored(number, x=number)])
+        add_partials(state, "t", [stored(number, x=number)])
         state.expire({"t": frozenset(map(fingerprint, range(50)))})
     assert len(list(partials_dataset(folder).glob("data/*.lance"))) > 40
     dataset = lance.dataset(partials_dataset(folder))
@@ -220,7 +221,7 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
     """`expire` is not called; it is called once, at the end of a run."""
 
     def add(number: int) -> None:
-        state.add_partials(f"t{number}", [stored(number, x=number)])
+        add_partials(state, f"t{number}", [stored(number, x=number)])
 
     state = open_state(str(folder))
     with ThreadPoolExecutor(4) as pool:
@@ -228,7 +229,7 @@ def test_a_run_over_many_tables_leaves_few_files_to_open_for_each(folder: Path) 
 
     assert len(lance.dataset(partials_dataset(folder)).get_fragments()) <= 64 + 17
     for number in range(0, 140, 7):
-        [entry] = state.partials(f"t{number}", {(fingerprint(number),): X})
+        [entry] = read_partials(state, f"t{number}", {(fingerprint(number),): X})
         assert entry == stored(number, x=number)
 
 
@@ -241,11 +242,11 @@ def test_expire_commits_nothing_when_nothing_is_superseded(filled: Path) -> None
 def test_a_reader_of_the_previous_version_can_still_read(filled: Path) -> None:
     reader = open_state(str(filled))
     assert len(reader.partial_index("t").singles) == 50
-    stream = reader.partials("t", {(fingerprint(number),): X for number in range(50)})
+    stream = read_partials(reader, "t", {(fingerprint(number),): X for number in range(50)})
     first = next(stream)
     writer = open_state(str(filled))
     for number in range(20):
-        writer.add_partials("t", [stored(f"new {number}", x=1)])
+        add_partials(writer, "t", [stored(f"new {number}", x=1)])
     writer.expire({"t": frozenset()})
     writer.expire({"t": frozenset()})
     assert len([first, *stream]) == 50
@@ -257,7 +258,7 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(filled: Path) ->
     assert len(reader.partial_index("t").singles) == 50
     writer = open_state(str(filled), retention=AT_ONCE)
     for number in range(20):
-        writer.add_partials("t", [stored(number, x=number), stored(f"new {number}", x=1)])
+        add_partials(writer, "t", [stored(number, x=number), stored(f"new {number}", x=1)])
         writer.expire({"t": frozenset(map(fingerprint, range(50)))})
     assert set(map(fingerprint, range(50))) <= reader.partial_index("t").singles.keys()
     assert not partials_dataset(filled, 2).exists()
@@ -273,7 +274,7 @@ def test_old_runs_are_dropped_except_the_newest_record_of_every_table(
     state.expire({})
     run_ids = [stored_run.run_id for stored_run in state.runs(1000)]
     assert run_ids == [f"run-{number}" for number in range(79, 79 - few_runs_kept, -1)] + ["run-0"]
-    assert {name: table_record.version for name, table_record in state.records().items()} == {
+    assert {name: table_record.version for name, table_record in table_records(state).items()} == {
         "seldom": 1,
         "t": 79,
     }
@@ -284,14 +285,14 @@ def test_threads_share_a_state(folder: Path) -> None:
 
     def work(thread: int) -> int:
         for number in range(5):
-            state.add_partials(f"t{thread}", [stored((thread, number), x=number)])
+            add_partials(state, f"t{thread}", [stored((thread, number), x=number)])
             state.partial_index(f"t{thread}")
         state.add_run(run(thread, record(f"t{thread}", 1)))
         return len(state.partial_index(f"t{thread}").groups)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(8))) == [5] * 8
-    assert len(state.records()) == 8
+    assert len(table_records(state)) == 8
     assert len(list((folder / "v1").iterdir())) == 2
 
 
@@ -313,7 +314,7 @@ class _Held:
 
         def add(number: int) -> Exception | None:
             try:
-                state.add_partials(f"t{number}", [stored(number, x=number)])
+                add_partials(state, f"t{number}", [stored(number, x=number)])
             except Exception as error:
                 return error
             return None
@@ -347,7 +348,7 @@ def test_threads_that_append_at_once_share_a_commit(
     assert (dataset.version, len(dataset.get_fragments())) == (3, 2)
     assert len(set(dataset.to_table(columns=["id"]).column("id").to_pylist())) == 8
     for number in range(8):
-        entries = open_state(str(folder)).partials(f"t{number}", {(fingerprint(number),): X})
+        entries = read_partials(open_state(str(folder)), f"t{number}", {(fingerprint(number),): X})
         assert list(entries) == [stored(number, x=number)]
 
 
@@ -358,7 +359,7 @@ def test_a_commit_that_fails_fails_for_all_that_share_it(
     failure = StateUnreachable("the state cannot be reached")
     assert _Held(state, monkeypatch, failure).add(state, 4) == [None, *[failure] * 3]
     monkeypatch.undo()
-    state.add_partials("t1", [stored(1, x=1)])
+    add_partials(state, "t1", [stored(1, x=1)])
     indexes = open_state(str(folder)).partial_indexes([f"t{number}" for number in range(4)])
     assert [len(index.singles) for index in indexes.values()] == [1, 1, 0, 0]
 
@@ -383,7 +384,7 @@ def test_runs_that_create_the_same_state_concurrently_lose_nothing(
         folder = tmp_path / str(round)
 
         def work(number: int, folder: Path = folder) -> None:
-            open_state(str(folder)).add_partials(f"t{number}", [stored((number, 0), x=0)])
+            add_partials(open_state(str(folder)), f"t{number}", [stored((number, 0), x=0)])
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(work, range(8)))
@@ -397,29 +398,29 @@ def test_a_long_stream_commits_once(folder: Path) -> None:
             yield stored(number, x=number)
 
     state = open_state(str(folder))
-    state.add_partials("t", source())
+    add_partials(state, "t", source())
     dataset = lance.dataset(partials_dataset(folder))
     assert dataset.version == 2
     assert dataset.count_rows() == 3000
     several = {(fingerprint(number),): X for number in range(0, 3000, 7)}
-    partials = {entry.fingerprints: entry.partials for entry in state.partials("t", several)}
+    partials = {entry.fingerprints: entry.partials for entry in read_partials(state, "t", several)}
     assert partials.keys() == several.keys()
     assert partials[(fingerprint(700),)] == {"x": partial(700)}
 
 
 def test_many_requested_fingerprints_are_found(folder: Path) -> None:
     state = open_state(str(folder))
-    state.add_partials("t", [stored(number, x=1) for number in range(5000)])
+    add_partials(state, "t", [stored(number, x=1) for number in range(5000)])
     wanted = {(fingerprint(number),): X for number in range(100, 5100)}
-    assert len({entry.fingerprints for entry in state.partials("t", wanted)}) == 4900
+    assert len({entry.fingerprints for entry in read_partials(state, "t", wanted)}) == 4900
 
 
 def test_equal_field_sets_of_the_index_are_one_object(folder: Path) -> None:
     state = open_state(str(folder))
     for number in range(4):
-        state.add_partials("t", [stored(number, x=1, y=2)])
-    state.add_partials("t", [stored(9, x=1)])
-    state.add_partials("t", [stored(9, y=1)])
+        add_partials(state, "t", [stored(number, x=1, y=2)])
+    add_partials(state, "t", [stored(9, x=1)])
+    add_partials(state, "t", [stored(9, y=1)])
     assert len({id(fields) for fields in state.partial_index("t").singles.values()}) == 1
 
 
@@ -438,7 +439,7 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     state = open_state(str(folder))
     for number in range(1, 4):
         state.add_run(run(number, record("t", number)))
-        state.add_summary("t", summary(number, number, 0), [])
+        add_summary(state, "t", summary(number, number, 0), [])
     tables = [folder / "v1" / f"{kind}-1.lance" for kind in ("runs", "summaries")]
     compactions = []
     for table in tables:
@@ -446,14 +447,14 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
         plan = Compaction.plan(dataset, {})
         compactions.append((dataset, [task.execute(dataset) for task in plan.tasks]))
     state.add_run(run(4, record("t", 4)))
-    state.add_summary("t", summary(4, 4, 0), [])
+    add_summary(state, "t", summary(4, 4, 0), [])
     for dataset, rewritten in compactions:
         Compaction.commit(dataset, rewritten)
     runs, summaries = map(lance.dataset, tables)
     assert runs.to_table().column("run_id").to_pylist() == ["run-4", "run-1", "run-2", "run-3"]
     assert len(summaries.get_fragments()) == 2
     after = open_state(str(folder))
-    assert after.records()["t"].version == 4
+    assert table_records(after)["t"].version == 4
     assert [stored_run.run_id for stored_run in after.runs(2)] == ["run-4", "run-3"]
     assert [outcome.run_id for outcome in after.outcomes("dev", 2)["node of t"]] == [
         "run-4",
@@ -474,7 +475,7 @@ def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
     lance.dataset(folder / "v1" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
     rows = lance.dataset(folder / "v1" / "runs-1.lance").to_table(columns=["run_id"])
     assert rows.column("run_id").to_pylist() == ["run-2", "old"]
-    assert open_state(str(folder)).records()["t"].version == 2
+    assert table_records(open_state(str(folder)))["t"].version == 2
 
 
 def test_ids_of_one_append_differ() -> None:

@@ -19,6 +19,7 @@ from lancestat.state.garbage_collection import collect_state_garbage
 from lancestat.state.store import open_state
 from lancestat.state.summaries import block_keys, decode_summary, encode_summary
 from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
+from lancestat.tables.stored import add_partials, add_summary, read_blocks
 from tests.state.conftest import blocks, files_under, fingerprint, stored, summary
 
 MakeState = Callable[[], StateWriter]
@@ -32,40 +33,40 @@ def by_key(stored_blocks: list[SummaryBlock]) -> dict[BlockKey, SummaryBlock]:
 
 def test_a_new_state_has_no_summaries(state: StateWriter) -> None:
     assert state.summary("t") is None
-    assert list(state.summary_blocks("t", [BlockKey("x", fingerprint("a"))])) == []
+    assert list(read_blocks(state, "t", [BlockKey("x", fingerprint("a"))])) == []
     state.expire({"t": frozenset()})
 
 
 def test_summaries_round_trip(make_state: MakeState) -> None:
     first = summary(7, "a", "b")
-    make_state().add_summary("t", first, blocks(first, "x", "y"))
+    add_summary(make_state(), "t", first, blocks(first, "x", "y"))
     assert make_state().summary("t") == first
     assert make_state().summary("it's") is None
     wanted = [*block_keys(first), BlockKey("x", fingerprint("never"))]
-    returned = by_key(list(make_state().summary_blocks("t", wanted)))
+    returned = by_key(list(read_blocks(make_state(), "t", wanted)))
     assert returned == by_key(blocks(first, "x", "y"))
-    assert list(make_state().summary_blocks("t", [])) == []
-    assert list(make_state().summary_blocks("it's", wanted)) == []
+    assert list(read_blocks(make_state(), "t", [])) == []
+    assert list(read_blocks(make_state(), "it's", wanted)) == []
 
 
 def test_only_requested_blocks_are_returned(state: StateWriter) -> None:
     first = summary(7, "a", "b")
-    state.add_summary("t", first, blocks(first, "x", "y"))
+    add_summary(state, "t", first, blocks(first, "x", "y"))
     [wanted, *_] = blocks(first, "y")
-    assert list(state.summary_blocks("t", [wanted.key])) == [wanted]
+    assert list(read_blocks(state, "t", [wanted.key])) == [wanted]
 
 
 def test_the_newest_summary_counts_and_shares_blocks(make_state: MakeState) -> None:
     first, second = summary(7, "a", "b"), summary(8, "a", "c")
-    make_state().add_summary("t", first, blocks(first, "x", "y"))
-    make_state().add_summary("t", second, blocks(second, "x", "y")[1::2])
+    add_summary(make_state(), "t", first, blocks(first, "x", "y"))
+    add_summary(make_state(), "t", second, blocks(second, "x", "y")[1::2])
     assert make_state().summary("t") == second
-    assert len(list(make_state().summary_blocks("t", block_keys(second)))) == 4
+    assert len(list(read_blocks(make_state(), "t", block_keys(second)))) == 4
 
 
 def test_missing_blocks_have_no_content(state: StateWriter) -> None:
     first = summary(7, "a", "b", "c", blocks=(2, 1))
-    state.add_summary("t", first, [*blocks(first, "x"), blocks(first, "y")[1]])
+    add_summary(state, "t", first, [*blocks(first, "x"), blocks(first, "y")[1]])
     newest = state.summary("t")
     assert newest is not None
     assert newest.contents["x"] == first.contents["x"]
@@ -76,16 +77,16 @@ def test_expire_keeps_the_blocks_of_the_newest_summary(make_state: MakeState) ->
     first, second = summary(7, "a", "b"), summary(8, "a", "c")
     state = make_state()
     for table in ("t", "other"):
-        state.add_summary(table, first, blocks(first, "x", "y"))
-        state.add_summary(table, second, blocks(second, "x", "y")[1::2])
+        add_summary(state, table, first, blocks(first, "x", "y"))
+        add_summary(state, table, second, blocks(second, "x", "y")[1::2])
         # Two runs at once store the same.
-        state.add_summary(table, second, blocks(second, "x"))
+        add_summary(state, table, second, blocks(second, "x"))
     state.expire({"t": frozenset()})
     for seen in (state, make_state()):
         assert seen.summary("t") == second
         every = [*block_keys(first), *block_keys(second)]
-        assert by_key(list(seen.summary_blocks("t", every))) == by_key(blocks(second, "x", "y"))
-        assert len(by_key(list(seen.summary_blocks("other", every)))) == 6
+        assert by_key(list(read_blocks(seen, "t", every))) == by_key(blocks(second, "x", "y"))
+        assert len(by_key(list(read_blocks(seen, "other", every)))) == 6
 
 
 def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
@@ -99,7 +100,7 @@ def test_a_failing_source_stores_nothing(state: StateWriter) -> None:
         raise BrokenError("gone")
 
     with pytest.raises(BrokenError):
-        state.add_summary("t", first, source())
+        add_summary(state, "t", first, source())
     assert state.summary("t") is None
 
 
@@ -108,7 +109,7 @@ def test_summaries_do_not_grow_with_the_number_of_runs(folder: Path) -> None:
     sizes = []
     for number in range(40):
         newest = summary(number, "a", number)
-        state.add_summary("t", newest, blocks(newest, "x", "y"))
+        add_summary(state, "t", newest, blocks(newest, "x", "y"))
         state.expire({"t": frozenset()})
         sizes.append(sum(file.stat().st_size for file in files_under(folder)))
     assert max(sizes) < 3 * max(sizes[:20])
@@ -131,16 +132,16 @@ def test_damage_is_set_aside_and_rebuilt(
 ) -> None:
     first = summary(7, "a", "b")
     opened = open_state(str(folder))
-    opened.add_summary("t", first, blocks(first, "x", "y"))
+    add_summary(opened, "t", first, blocks(first, "x", "y"))
     damage(folder / "v1" / "summaries-1.lance")
     state = open_state(str(folder))
     with caplog.at_level(logging.WARNING, "lancestat.state"):
-        assert list(opened.summary_blocks("t", block_keys(first))) == []
+        assert list(read_blocks(opened, "t", block_keys(first))) == []
         assert state.summary("t") is None
     assert "v1/summaries-1.lance is set aside and will be rebuilt" in caplog.text
-    state.add_partials("t", [stored("a", x=1)])
+    add_partials(state, "t", [stored("a", x=1)])
     state.expire({"t": frozenset()})
-    state.add_summary("t", first, blocks(first, "x", "y"))
+    add_summary(state, "t", first, blocks(first, "x", "y"))
     assert open_state(str(folder)).summary("t") == first
     assert (folder / "v1" / "summaries-2.lance").exists()
 
@@ -150,10 +151,10 @@ def test_summaries_that_do_not_decode_are_not_used(
 ) -> None:
     first = summary(7, "a", "b")
     state = open_state(str(folder))
-    state.add_summary("t", first, blocks(first, "x", "y"))
+    add_summary(state, "t", first, blocks(first, "x", "y"))
     path = folder / "v1" / "summaries-1.lance"
     lance.dataset(path).update({"body": "[X'00']"}, where="field = 'x'")
-    assert {block.key.field for block in state.summary_blocks("t", block_keys(first))} == {"y"}
+    assert {block.key.field for block in read_blocks(state, "t", block_keys(first))} == {"y"}
     assert "2 stored summaries do not decode" in caplog.text
     lance.dataset(path).update({"body": "[X'00']"}, where="field = ''")
     assert state.summary("t") is None
@@ -165,12 +166,12 @@ def test_summaries_that_do_not_decode_are_not_used(
 def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(folder: Path) -> None:
     first = summary(0, "a", "b")
     reader = open_state(str(folder))
-    reader.add_summary("t", first, blocks(first, "x", "y"))
+    add_summary(reader, "t", first, blocks(first, "x", "y"))
     assert reader.summary("t") == first
-    stream = reader.summary_blocks("t", block_keys(first))
+    stream = read_blocks(reader, "t", block_keys(first))
     writer = open_state(str(folder), retention=timedelta(0))
     for number in range(1, 20):
-        writer.add_summary("t", summary(number, "a", number), [])
+        add_summary(writer, "t", summary(number, "a", number), [])
         writer.expire({"t": frozenset()})
     assert {block.key for block in stream} == {block.key for block in blocks(first, "x", "y")[::2]}
     assert not (folder / "v1" / "summaries-2.lance").exists()
@@ -180,13 +181,13 @@ def test_gc_drops_the_summaries_of_tables_that_are_not_declared(folder: Path) ->
     state = open_state(str(folder))
     first = summary(7, "a", "b")
     for table in ("kept", "gone"):
-        state.add_summary(table, first, blocks(first, "x", "y"))
+        add_summary(state, table, first, blocks(first, "x", "y"))
     report = collect_state_garbage(state, frozenset({"kept"}), dry_run=True)
     assert (report.partials_dropped, report.bytes > 0) == (5, True)
     assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False) == report
     assert state.summary("gone") is None
     assert state.summary("kept") == first
-    assert len(list(state.summary_blocks("kept", block_keys(first)))) == 4
+    assert len(list(read_blocks(state, "kept", block_keys(first)))) == 4
     old = folder / "v1" / "summaries-0.lance"
     lance.write_dataset(pa.table({"a": [1]}), old)
     assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1

@@ -10,6 +10,7 @@ import sys
 from datetime import timedelta
 
 from lancestat.state.store import open_state
+from lancestat.tables.stored import add_partials
 from tests.state.conftest import fingerprint, record, run, stored
 
 
@@ -18,8 +19,8 @@ def main(folder: str, name: str, rounds: int, retention: timedelta) -> None:
     live: set[bytes] = set()
     for number in range(rounds):
         names = [f"{name}/{number}/{part}" for part in range(3)]
-        state.add_partials("shared", [stored(name, x=number, y=number) for name in names])
-        state.add_partials(name, [stored(number, x=number)])
+        add_partials(state, "shared", [stored(name, x=number, y=number) for name in names])
+        add_partials(state, name, [stored(number, x=number)])
         live.add(fingerprint(number))
         state.add_run(run(number, record(name, number + 1)))
         state.expire({name: frozenset(live)})

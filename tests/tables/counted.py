@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.observe import snapshot
 from lancestat.query.groups import load_groups
 from lancestat.state.identity import table_identity
-from lancestat.state.memory import MemoryState
-from lancestat.state.values import BlockKey, StoredPartials, SummaryBlock, TableSummary
+from lancestat.state.values import BlockKey, Decoded, StoredPartials, SummaryBlock, TableSummary
 from tests.runs.world import World
+from tests.state.memory import MemoryState
 from tests.tables.grouped import check_whole
 
 
@@ -28,19 +28,24 @@ class Counted(MemoryState):
         super().__init__()
 
     def partials(
-        self, table: str, wanted: Mapping[tuple[Fingerprint, ...], frozenset[str]]
-    ) -> Iterator[StoredPartials]:
-        for entry in super().partials(table, wanted):
+        self,
+        table: str,
+        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
+        decode: Callable[[bytes], Decoded],
+    ) -> Iterator[StoredPartials[Decoded]]:
+        for entry in super().partials(table, keys, decode):
             self.partials_read += len(entry.partials)
             yield entry
 
-    def summary_blocks(self, table: str, wanted: Collection[BlockKey]) -> Iterator[SummaryBlock]:
-        for block in super().summary_blocks(table, wanted):
+    def summary_blocks(
+        self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
+    ) -> Iterator[SummaryBlock[Decoded]]:
+        for block in super().summary_blocks(table, keys, decode):
             self.blocks_read += 1
             yield block
 
     def add_summary(
-        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
     ) -> None:
         written = list(blocks)
         self.blocks_written += len(written)

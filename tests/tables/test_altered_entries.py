@@ -11,7 +11,6 @@ from lancestat.runs.actions import Reason, Skip, TableAction
 from lancestat.runs.stages import RestampStatistics
 from lancestat.spec.model import Policy
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.memory import MemoryState
 from lancestat.tables.manifest.guard import GuardReason
 from lancestat.tables.manifest.wire import (
     COMPUTED_AT_VERSION,
@@ -19,7 +18,9 @@ from lancestat.tables.manifest.wire import (
     PREFIX,
     WRITER,
 )
+from lancestat.tables.stored import table_records
 from tests.runs.world import World, orders
+from tests.state.memory import MemoryState
 from tests.tables.test_incremental import check_converged, settle
 
 MINIMUM = f"{PREFIX}column.o_id.min"
@@ -230,8 +231,8 @@ def test_bounds_of_strings_are_those_of_the_values(
     restore(world, first)
     change(world)
     check_converged(world)
-    [record] = world.state.records().values()
+    [record] = table_records(world.state).values()
     fresh = World(world.path, state=MemoryState())
     fresh.run(full_refresh=True)
-    [expected] = fresh.state.records().values()
+    [expected] = table_records(fresh.state).values()
     assert record.bounds == expected.bounds

@@ -24,6 +24,7 @@ from lancestat.tables.manifest.wire import (
     WRITER,
     encode_statistics,
 )
+from lancestat.tables.stored import table_records
 from tests.runs.world import World
 
 
@@ -118,7 +119,7 @@ def test_unpublished_ones_are_made_again(world: World, monkeypatch: pytest.Monke
     run_as_before(world, monkeypatch)
     assert world.action().reasons == (Reason.RULES_CHANGED,)
     assert_settled(world)
-    [record] = world.state.records().values()
+    [record] = table_records(world.state).values()
     assert f"{COLUMN_PREFIX}x.max" not in record.values
 
 

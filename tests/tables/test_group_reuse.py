@@ -93,7 +93,7 @@ def test_groups_whose_blocks_are_gone_are_read_by_fragment(world: World, state: 
     class Forgetful(Counted):
         """Lists blocks that it then does not have."""
 
-        def summary_blocks(self, table, wanted):  # type: ignore[no-untyped-def]
+        def summary_blocks(self, table, keys, decode):  # type: ignore[no-untyped-def]
             return iter(())
 
     state.__class__ = Forgetful

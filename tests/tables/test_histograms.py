@@ -11,10 +11,11 @@ import pytest
 from lancestat.runs.actions import Reason, Skip, TableAction
 from lancestat.spec.model import Policy, Publish
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.memory import MemoryState
 from lancestat.state.store import open_state
 from lancestat.tables.statistics.partial import ColumnPartial, merge
+from lancestat.tables.stored import read_partials
 from tests.runs.world import World, orders
+from tests.state.memory import MemoryState
 
 NUMBERS = {"o_id", "o_total"}
 
@@ -43,7 +44,7 @@ def whole(world: World, name: str) -> ColumnPartial:
         )
         for group in changes.groups
     }
-    stored = world.state.partials(assessment.identity, {k: v for k, v in keys.items() if v})
+    stored = read_partials(world.state, assessment.identity, {k: v for k, v in keys.items() if v})
     return merge(partial for entry in stored for partial in entry.partials.values())
 
 

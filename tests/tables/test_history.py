@@ -41,7 +41,6 @@ from lancestat.query.predicates.filter import (
 from lancestat.query.pruning import FragmentStatistics
 from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity
-from lancestat.state.memory import MemoryState
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.manifest.wire import (
     REVISION,
@@ -58,6 +57,7 @@ from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.kernel import analyze
 from tests.examples import examples
 from tests.runs.world import World
+from tests.state.memory import MemoryState
 from tests.tables.alterations import alter_entries
 from tests.tables.grouped import check_filter, check_whole
 

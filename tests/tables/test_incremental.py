@@ -17,9 +17,9 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.memory import MemoryState
 from lancestat.tables.table_status import table_status
 from tests.runs.world import World, orders
+from tests.state.memory import MemoryState
 
 
 def settle(world: World) -> None:

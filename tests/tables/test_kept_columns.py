@@ -21,10 +21,11 @@ from lancestat.spec.model import (
     Refresh,
 )
 from lancestat.state.identity import table_identity
-from lancestat.state.memory import MemoryState
 from lancestat.tables.manifest.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION, VERSION
+from lancestat.tables.stored import stored_record, table_records
 from lancestat.tables.table_status import TableStatus, table_status
 from tests.runs.world import World
+from tests.state.memory import MemoryState
 
 EPOCH = datetime(1970, 1, 1)
 UNITS = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns": 1}
@@ -152,7 +153,7 @@ def test_a_table_of_earlier_statistics_gains_the_columns(world: World) -> None:
 
 def test_a_record_that_knows_of_nothing_kept_is_read(world: World) -> None:
     ran(world)
-    record = world.state.records()[table_identity(str(world.path))]
+    record = table_records(world.state)[table_identity(str(world.path))]
     assert record.kept
     assert isinstance(world.state, MemoryState)
     forget(world)
@@ -167,10 +168,9 @@ def forget(world: World) -> None:
     """Make the record one of a release that kept nothing."""
     from lancestat.state.values import NodeRun, RunRecord
 
-    record = world.state.records()[table_identity(str(world.path))]
-    node = NodeRun(
-        world.name, "table", "", record.table, {}, replace(record, kept={}, columns=("id",))
-    )
+    record = table_records(world.state)[table_identity(str(world.path))]
+    known = replace(record, kept={}, columns=("id",))
+    node = NodeRun(world.name, "table", "", {}, stored_record(known))
     now = world.clock()
     world.clock.advance(seconds=1)
     world.state.add_run(RunRecord("old", "run", "dev", now, now, "success", (node,)))
@@ -270,5 +270,5 @@ def test_histograms_are_kept_too(world: World) -> None:
     world.histogram = True
     ran(world)
     assert world.action().verb == "skip"
-    record = world.state.records()[table_identity(str(world.path))]
+    record = table_records(world.state)[table_identity(str(world.path))]
     assert set(record.histograms) == {"id", *KEPT}

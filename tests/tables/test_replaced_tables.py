@@ -20,6 +20,7 @@ from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.manifest import publication as publish
 from lancestat.tables.manifest.guard import GuardReason
 from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.stored import stored_record, table_records
 from tests.runs.test_faults import check_no_reader_is_misled
 from tests.runs.world import World, orders
 
@@ -163,7 +164,7 @@ def test_no_policy_accepts_statistics_that_a_killed_run_left_in_a_replaced_table
 
 def verdict_of_readers(world: World) -> GuardReason:
     now = snapshot(world.dataset, str(world.path))
-    record = world.state.records().get(table_identity(str(world.path)))
+    record = table_records(world.state).get(table_identity(str(world.path)))
     statistics = TableStatistics.declared(world.table, now, record, world.observer.look_back)
     return statistics.judge(datetime.now(timezone.utc)).reason
 
@@ -242,12 +243,11 @@ def forget_manifests(world: World) -> None:
     """Make the state one of a release that did not store them."""
     from dataclasses import replace
 
-    runs = world.state.runs(1)
-    nodes = tuple(
-        replace(node, record=replace(node.record, manifest=None))  # type: ignore[type-var]
-        for node in runs[0].nodes
-    )
-    world.state.add_run(replace(runs[0], run_id="older", nodes=nodes))
+    [run] = world.state.runs(1)
+    [node] = run.nodes
+    [record] = table_records(world.state).values()
+    older = replace(node, record=stored_record(replace(record, manifest=None)))
+    world.state.add_run(replace(run, run_id="older", nodes=(older,)))
 
 
 def test_a_table_replaced_during_planning_is_planned_again(

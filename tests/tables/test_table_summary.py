@@ -14,9 +14,9 @@ from lancestat.errors import StateUnreachable
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Publish
 from lancestat.state.identity import table_identity
-from lancestat.state.memory import MemoryState
 from lancestat.state.values import TableSummary
 from tests.runs.world import World, orders
+from tests.state.memory import MemoryState
 from tests.tables.counted import Counted, check
 
 COLUMNS = 3

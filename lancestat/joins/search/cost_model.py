@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from math import ceil, sqrt
 
 from lancestat.formats import StringEnum, count
-from lancestat.joins.counts import JoinGroups
+from lancestat.joins.measures import JoinGroups
 from lancestat.joins.search.layout import KeptLists
 from lancestat.joins.search.request import JoinRequest, Mode
 

@@ -9,8 +9,7 @@ from itertools import accumulate
 
 from lancestat.errors import Location
 from lancestat.formats import StringEnum
-from lancestat.joins.counts import UNMEASURED, Accuracy, JoinCounts
-from lancestat.joins.distances import JoinDistances
+from lancestat.joins.measures import UNMEASURED, Accuracy, JoinCounts, JoinDistances
 from lancestat.joins.search.layout import RightContent
 from lancestat.joins.search.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import RowRange

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from lancestat.errors import PartitionsLost, StaleBase
-from lancestat.joins.counts import JoinCounts
-from lancestat.joins.distances import JoinDistances
+from lancestat.joins.measures import JoinCounts, JoinDistances
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
 from lancestat.joins.search.distances import join_distances

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
-from lancestat.joins.counts import UNMEASURED, Accuracy
+from lancestat.joins.measures import UNMEASURED, Accuracy
 from lancestat.joins.search.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.joins.search.groups import GroupCell
 from lancestat.joins.search.index import IndexedSide, SearchParameters

@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from itertools import islice
 from typing import Any
 
-from lancestat.formats import StringEnum
+from lancestat.formats import StringEnum, string_literal
 from lancestat.lake.snapshot import Field
 
 
@@ -318,11 +318,6 @@ def filter_text(filter: Filter, depth: int = 0) -> str:
             return f"({(' and ' if isinstance(filter, And) else ' or ').join(parts)})"
         case Unread():
             return "a filter that is not known"
-
-
-def string_literal(text: str) -> str:
-    """Return a text as a string literal of SQL."""
-    return "'" + text.replace("'", "''") + "'"
 
 
 def _literal_text(literal: Literal | None) -> str:

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
+from lancestat.formats import string_literal
 from lancestat.query.predicates.filter import (
     DEEPEST,
     And,
@@ -38,7 +39,6 @@ from lancestat.query.predicates.filter import (
     TextOperator,
     Unread,
     flattened,
-    string_literal,
 )
 
 if TYPE_CHECKING:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lancestat.formats import age, count, share, spoken
+from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.report.node_facts import (
     excluded_rows,
     measured_recall,
@@ -29,7 +30,6 @@ from lancestat.spec.model import (
     Table,
 )
 from lancestat.spec.redaction import NO_ORIGINS, Origins, named
-from lancestat.state.values import InputRecord, JoinRecord
 from lancestat.tables.manifest.wire import PublishedColumn
 from lancestat.tables.statistics.column_statistics import STATISTICS
 from lancestat.tables.statistics.histogram import Histogram

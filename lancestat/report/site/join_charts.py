@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lancestat.formats import count, duration
-from lancestat.joins.distances import JoinDistances, RankDistances
+from lancestat.joins.measures import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import metric_named
 from lancestat.report.site.distribution import (
     HEIGHT,

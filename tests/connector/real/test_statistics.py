@@ -23,6 +23,7 @@ from lancestat.tables.manifest.wire import (
     SCHEMA_HASH,
     published_entries,
 )
+from lancestat.tables.stored import table_records
 from tests.connector.every_type import (
     BLOBS,
     EVERY_COLUMN,
@@ -124,7 +125,7 @@ def test_the_connector_uses_what_lancestat_publishes(
     table = Shared(session, warehouse / f"published{version[-1]}.lance")
     write(joined(names), table.world.path, version)
     table.run()
-    [record] = table.world.state.records().values()
+    [record] = table_records(table.world.state).values()
     published = {
         name for name in record.columns if f"{COLUMN_PREFIX}{name}.version" in record.values
     }

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
-from lancestat.joins.counts import Accuracy, JoinCounts
+from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
 from lancestat.joins.planner import JoinFacts

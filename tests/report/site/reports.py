@@ -9,8 +9,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from lancestat.errors import DatasetMissing, Location
-from lancestat.joins.counts import Accuracy, JoinCounts
-from lancestat.joins.distances import JoinDistances, RankDistances
+from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
+from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
 from lancestat.report.values import (
     FragmentReport,
     Health,
@@ -31,7 +31,6 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.state.values import InputRecord, JoinRecord, ResultRecord
 from lancestat.tables.manifest.wire import PublishedColumn
 from lancestat.tables.statistics.histogram import Histogram, HistogramBin
 from lancestat.tables.table_status import TableStatus

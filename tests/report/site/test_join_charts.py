@@ -6,8 +6,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
-from lancestat.joins.counts import Accuracy, JoinCounts
-from lancestat.joins.distances import JoinDistances, RankDistances
+from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
 from lancestat.report.site.join_charts import (
     DistanceFigures,
     LineChart,

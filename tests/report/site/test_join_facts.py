@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lancestat.joins.counts import JoinGroups
+from lancestat.joins.measures import JoinGroups
 from lancestat.report.site.facts import join_facts, side_facts
 from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties

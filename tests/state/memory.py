@@ -1,4 +1,4 @@
-"""The state in memory, for planning without a state and for tests."""
+"""A state in memory, which answers as the stored one does."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from lancestat.state.retention import StoredRow, expired_rows
 from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
-    JoinRecord,
+    Decoded,
     NodeOutcome,
     NodeRun,
     PartialIndex,
     PartialKey,
+    Record,
     RunRecord,
     StoredPartials,
     SummaryBlock,
-    TableRecord,
     TableSummary,
 )
 
@@ -28,26 +28,18 @@ class MemoryState:
     """A `StateWriter` that forgets everything with its process."""
 
     def __init__(self) -> None:
-        self._partials: dict[str, list[StoredPartials]] = {}
+        self._partials: dict[str, list[StoredPartials[bytes]]] = {}
         self._runs: list[RunRecord] = []
         self._running: dict[str, RunRecord] = {}
         self._summaries: dict[str, TableSummary] = {}
-        self._blocks: dict[str, dict[BlockKey, SummaryBlock]] = {}
+        self._blocks: dict[str, dict[BlockKey, SummaryBlock[bytes]]] = {}
 
-    def records(self) -> Mapping[str, TableRecord]:
+    def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
         return {
-            node.record.table: node.record
+            node.record.key: decode(node.record.json)
             for run in reversed(self._newest())
             for node in run.nodes
-            if isinstance(node.record, TableRecord)
-        }
-
-    def joins(self) -> Mapping[str, JoinRecord]:
-        return {
-            node.node: node.record
-            for run in reversed(self._newest())
-            for node in run.nodes
-            if isinstance(node.record, JoinRecord)
+            if node.record is not None and node.kind == kind
         }
 
     def digests(self) -> Mapping[str, str]:
@@ -62,8 +54,11 @@ class MemoryState:
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         return self._outcomes(target, limit, lambda node: True)
 
-    def join_results(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        return self._outcomes(target, limit, lambda node: isinstance(node.record, JoinRecord))
+    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+        def is_wanted(node: NodeRun) -> bool:
+            return node.kind == kind and node.record is not None
+
+        return self._outcomes(target, limit, is_wanted)
 
     def _outcomes(
         self, target: str, limit: int, is_wanted: Callable[[NodeRun], bool]
@@ -90,14 +85,17 @@ class MemoryState:
         return {table: self.partial_index(table) for table in tables}
 
     def partials(
-        self, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
-    ) -> Iterator[StoredPartials]:
+        self,
+        table: str,
+        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
+        decode: Callable[[bytes], Decoded],
+    ) -> Iterator[StoredPartials[Decoded]]:
         """Yield the partials of some keys, each field of a set of fingerprints once."""
         missing = {tuple(sorted(key)): set(fields) for key, fields in keys.items()}
         for entry in list(self._partials.get(table, ())):
             fields = missing.get(entry.fingerprints, set())
             partials = {
-                asked: partial
+                asked: decode(partial)
                 for field, partial in entry.partials.items()
                 for asked in {field, plain_key(field)} & fields
             }
@@ -105,7 +103,7 @@ class MemoryState:
             if partials:
                 yield StoredPartials(entry.fingerprints, partials)
 
-    def add_partials(self, table: str, stored: Iterable[StoredPartials]) -> None:
+    def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
         """Keep partials; none of them when the iterable fails."""
         added = [
             StoredPartials(tuple(sorted(entry.fingerprints)), dict(entry.partials))
@@ -125,12 +123,15 @@ class MemoryState:
         summary = self._summaries.get(table)
         return None if summary is None else only_stored(summary, self._blocks.get(table, {}))
 
-    def summary_blocks(self, table: str, keys: Collection[BlockKey]) -> Iterator[SummaryBlock]:
+    def summary_blocks(
+        self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
+    ) -> Iterator[SummaryBlock[Decoded]]:
         blocks = self._blocks.get(table, {})
-        yield from (blocks[key] for key in set(keys) if key in blocks)
+        for key in set(keys) & blocks.keys():
+            yield SummaryBlock(key, tuple(map(decode, blocks[key].partials)))
 
     def add_summary(
-        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock]
+        self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
     ) -> None:
         """Keep a summary; nothing of it when the iterable fails."""
         added = {block.key: block for block in blocks}
@@ -160,7 +161,7 @@ class MemoryState:
 
 
 class _FieldsOf:
-    def __init__(self, entries: list[StoredPartials]) -> None:
+    def __init__(self, entries: list[StoredPartials[bytes]]) -> None:
         self._entries = entries
 
     def __call__(self, ids: Sequence[int]) -> dict[int, frozenset[str]]:

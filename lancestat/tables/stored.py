@@ -1,0 +1,112 @@
+"""What the state stores of tables: records, partials, summaries."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from lancestat import codec
+from lancestat.codec import Instant
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.snapshot import Pin
+from lancestat.spec.model import NodeKind
+from lancestat.state.values import (
+    BlockKey,
+    StateReader,
+    StateWriter,
+    StoredPartials,
+    StoredRecord,
+    SummaryBlock,
+    TableSummary,
+)
+from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
+
+
+@dataclass(frozen=True, slots=True)
+class TableRecord:
+    """The last statistics that a run made for a table.
+
+    `table` is the identity of the dataset (`state.identity`), `node` its name in the project.
+    `version` is the manifest version that the statistics describe: the published one, or the one
+    read under `publish: none`. `content_digest` is `lake.fingerprint.table_digest` of the analyzed
+    columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are
+    never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
+    `histograms` the columns whose partials have quantiles. `manifest` identifies the manifest of
+    `version` (`lake.pin`), None in records of releases that did not store it.
+    """
+
+    table: str
+    node: str
+    version: int
+    published: bool
+    content_digest: str
+    schema_hash: str
+    rows: int
+    fragments: int
+    computed_at: Instant
+    columns: tuple[str, ...]
+    values: Mapping[str, str]
+    bounds: Mapping[str, tuple[str, str]]
+    histograms: tuple[str, ...] = ()
+    manifest: str | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
+
+    def describes(self, pin: Pin) -> bool:
+        """Whether the statistics were made for the very version that a pin names."""
+        return (self.version, self.manifest) == (pin.version, pin.manifest)
+
+
+def table_records(state: StateReader) -> Mapping[str, TableRecord]:
+    """Return the newest record of every table, by the identity of its dataset."""
+    return state.records(NodeKind.TABLE.value, decode_record)
+
+
+def stored_record(record: TableRecord) -> StoredRecord:
+    """Return the stored form of a record."""
+    return StoredRecord(record.table, codec.encode(record, separators=(",", ":")))
+
+
+def decode_record(stored: str) -> TableRecord:
+    """Return the record of its stored form; raises ValueError on anything else."""
+    return codec.decode(stored, TableRecord)
+
+
+def read_partials(
+    state: StateWriter, table: str, keys: Mapping[tuple[Fingerprint, ...], frozenset[str]]
+) -> Iterator[StoredPartials[ColumnPartial]]:
+    """Stream the partials of some keys, less what is gone or does not decode."""
+    return state.partials(table, keys, decode)
+
+
+def add_partials(
+    state: StateWriter, table: str, stored: Iterable[StoredPartials[ColumnPartial]]
+) -> None:
+    """Append partials in one commit."""
+    state.add_partials(
+        table,
+        (
+            StoredPartials(
+                entry.fingerprints,
+                {field: encode(partial) for field, partial in entry.partials.items()},
+            )
+            for entry in stored
+        ),
+    )
+
+
+def read_blocks(
+    state: StateReader, table: str, keys: Collection[BlockKey]
+) -> Iterator[SummaryBlock[ColumnPartial]]:
+    """Stream the summary's blocks of some keys, less what is gone or does not decode."""
+    return state.summary_blocks(table, keys, decode)
+
+
+def add_summary(
+    state: StateWriter,
+    table: str,
+    summary: TableSummary,
+    blocks: Iterable[SummaryBlock[ColumnPartial]],
+) -> None:
+    """Append a summary, and blocks that are not stored yet, in one commit."""
+    encoded = (SummaryBlock(block.key, tuple(map(encode, block.partials))) for block in blocks)
+    state.add_summary(table, summary, encoded)
