@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from lancestat.formats import count, duration
 from lancestat.joins.measures import JoinDistances, RankDistances
-from lancestat.joins.search.metrics import metric_named
+from lancestat.joins.search.metrics import HAMMING
 from lancestat.report.site.distribution import (
     HEIGHT,
     WIDTH,
@@ -60,7 +60,7 @@ def distance_figures(report: JoinReport) -> DistanceFigures | None:
         some = count(distances.left_rows, "left row")
         covers = f"Only of the {some} that were new in the last run, of {count(whole)} in all."
     # Bits that differ are whole numbers, whose bars stand in the middle of their intervals.
-    are_whole = metric_named(report.spec.metric).has_bits and distances.width >= 1
+    are_whole = report.spec.metric == HAMMING.name and distances.width >= 1
     margin = 0.5 if are_whole else 0.0
     ranks = tuple(_rank(rank, distances, margin) for rank in distances.ranks)
     title = "Distances" if distances.ranks[0].rank is None else "Distances by rank"

@@ -51,7 +51,7 @@ def indexed(
         enable_stable_row_ids=stable,
     )
     options = {"num_sub_vectors": 4} if kind == "IVF_PQ" else {}
-    dataset.create_index("emb", kind, metric=metric.value, num_partitions=6, **options)
+    dataset.create_index("emb", kind, metric=metric.name, num_partitions=6, **options)
     return lance.dataset(str(uri))
 
 
