@@ -136,7 +136,7 @@ def test_denied_access_is_an_error_but_not_damage(
     options = {**object_store.storage_options, **change}
     elsewhere = uri.replace(f"//{object_store.bucket}/", f"//{options.pop('bucket', 'lake')}/")
     refused = open_state(elsewhere, options)
-    for action in (refused.records, lambda: refused.add_run(run(2, record("t", 2)))):
+    for action in (lambda: table_records(refused), lambda: refused.add_run(run(2, record("t", 2)))):
         with pytest.raises(StateError) as caught:
             action()
         assert caught.value.code == "LS301"
