@@ -176,7 +176,7 @@ def index_of(base: Snapshot) -> PartialIndex:
 def background(
     now: Snapshot, base: Snapshot | None, index: PartialIndex, *effects: Effect
 ) -> TableChanges:
-    """Return the changes that `plan.observe` would gather."""
+    """Return the changes that `tables.observe` would gather."""
     from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
     from lancestat.tables.assessment import TableChanges

@@ -39,7 +39,7 @@ class InputRecord:
 
 @dataclass(frozen=True, slots=True)
 class ResultRecord:
-    """The identity of a join's result where it was written (`knn.work.OutputState`)."""
+    """The identity of a join's result where it was written (`search.work.OutputState`)."""
 
     rows: int
     digest: str

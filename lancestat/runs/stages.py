@@ -1,7 +1,7 @@
 """The stages of an action: the work of a run for one node, in order, with all that was decided.
 
 `lancestat plan` explains the list of stages, a run evaluates the same list
-(`execution.evaluator`), and its progress names the stage that it has reached.
+(`runs.evaluator`), and its progress names the stage that it has reached.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class LanceState:
         self._warned = False
         self._appends: Counter[Kind] = Counter()
         self._counting = Lock()
-        self._records: dict[str, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
+        self._records: dict[object, tuple[tuple[str, int, datetime], Mapping[str, Any]]] = {}
 
     def __repr__(self) -> str:
         # Not the URI: the project knows which parts of it are secret.
@@ -117,10 +117,10 @@ class LanceState:
         def read(dataset: LanceDataset) -> Mapping[str, Record]:
             # Queries ask for each table that they name, and most of them between two runs.
             version = dataset.uri, dataset.version, committed_at(dataset)
-            known = self._records.get(kind)
+            known = self._records.get((kind, decode))
             if known is None or known[0] != version:
                 records = MappingProxyType(read_records(dataset, kind, decode))
-                known = self._records[kind] = version, records
+                known = self._records[kind, decode] = version, records
             return known[1]
 
         return self.run_table.read(read, {})

@@ -294,16 +294,18 @@ DOT = InnerProduct("dot", "vector_inner_product", "dot")
 # The number of bits that differ.
 HAMMING = SquaredEuclidean("hamming", has_bits=True)
 METRICS: tuple[Metric, ...] = (L2, COSINE, DOT, HAMMING)
+_BY_NAME = {metric.name: metric for metric in METRICS}
+_BY_SPARK_FUNCTION = {metric.spark_function: metric for metric in METRICS}
 
 
 def metric_named(name: str) -> Metric:
     """Return the metric that YAML calls `name`."""
-    return next(metric for metric in METRICS if metric.name == name)
+    return _BY_NAME[name]
 
 
 def metric_of_spark(function: str) -> Metric:
     """Return the metric by which a function of Spark's ranks."""
-    return next(metric for metric in METRICS if metric.spark_function == function)
+    return _BY_SPARK_FUNCTION[function]
 
 
 def rounding(dimension: int) -> float:

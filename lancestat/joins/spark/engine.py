@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SparkJoin:
-    """A join as `execution.evaluator.JoinSession` has it, on Spark.
+    """A join as `runs.evaluator.JoinSession` has it, on Spark.
 
     `cleanup` is closed when the join is. `known_right` has the right rows of the last result, where
     new ones are merged with it by keys.

@@ -35,7 +35,7 @@ from lancestat.spark.failure import job_error
 
 @dataclass(frozen=True, slots=True)
 class PreparedJoin:
-    """A join as `execution.evaluator.PreparedJoin` has it, on Spark.
+    """A join as `runs.evaluator.PreparedJoin` has it, on Spark.
 
     Args:
         work: The rows to compare, and the place of the result.

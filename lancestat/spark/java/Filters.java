@@ -46,7 +46,7 @@ final class Filters {
         {"=", "="}, {"<=>", "<=>"}, {"<", ">"}, {"<=", ">="}, {">", "<"}, {">=", "<="}
       };
 
-  // Of connectives; a chain of AND or of OR is one level. As `predicates.filter.DEEPEST`.
+  // Of connectives; a chain of AND or of OR is one level. As `query.predicates.filter.DEEPEST`.
   static final int DEEPEST = 30;
   // Spark's own code, which makes a text of an expression, recurses.
   static final int DEEPEST_SHOWN = 200;
