@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Protocol
 
@@ -42,6 +43,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.name not in LONG)
+
+
+@pytest.fixture(autouse=True)
+def _no_spark_of_other_tests(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hide the Spark that earlier tests have left in this process from those that need none."""
+    if "pyspark" in sys.modules and request.node.get_closest_marker("spark") is None:
+        monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
 
 
 @pytest.fixture
