@@ -112,8 +112,8 @@ class InvalidReadOption(UsageError):
 
     code = "LS413"
     remedy = (
-        "Use `path`, `version`, `tag`, `pushdown` (true or false) and `storage.KEY`. `read_table` "
-        "and `attach` take `cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and "
+        "Use `path`, `version`, `tag` and `storage.KEY`. `read_table` and `attach` take "
+        "`cbo.column.stats.enabled`, `cbo.column.stats.allow.stale` and "
         "`aggregate.pushdown.enabled`."
     )
 

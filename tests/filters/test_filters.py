@@ -8,19 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.examples import examples, sample
-from tests.filters.trial import (
-    FORMAT,
-    FORMAT_FAMILIES,
-    FORMATS,
-    WAYS,
-    ZONES,
-    Rows,
-    drawn,
-    java_zone,
-    trial,
-)
+from tests.filters.trial import WAYS, ZONES, Rows, drawn, java_zone, trial
 from tests.integration.conftest import spark
-from tests.versions.needs import python_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,16 +47,10 @@ def test_filters_agree_for_dates_and_instants_in_odd_zones(
     check(spark, rows, zone, conditions, WAYS[seed % len(WAYS)])
 
 
-@python_sources
-def test_filters_agree_when_the_format_pushes_them(spark: SparkSession, rows: Rows) -> None:
-    conditions = list(islice(drawn(7, FORMAT_FAMILIES), examples(60)))
-    check(spark, rows, "America/St_Johns", conditions, FORMAT)
-
-
 @pytest.mark.parametrize("zone", ["Pacific/Apia", "Africa/Monrovia"])
 def test_the_zone_of_the_jvm_does_not_matter(spark: SparkSession, rows: Rows, zone: str) -> None:
     """Apia skipped 2011-12-30, which is no day to its calendar."""
     skipped = "`day_mid` = DATE'2011-12-30'"
     conditions = [skipped, *islice(drawn(8, ("mid date", "mid timestamp")), 8)]
     with java_zone(spark, zone):
-        check(spark, rows, "UTC", conditions, WAYS[0], *FORMATS)
+        check(spark, rows, "UTC", conditions, WAYS[0])

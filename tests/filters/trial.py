@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import lance
 
 import lancestat
-from lancestat.query.read.relation import Relation, register, relate
+from lancestat.query.read.relation import Relation, relate
 from lancestat.query.table import DeclaredTables
-from lancestat.spark.versions import has_python_sources
 from tests.filters.columns import COLUMNS, parquet_view, write_lance, write_parquet
 from tests.filters.conditions import condition
 from tests.interpreted import INTERPRETED
@@ -30,21 +29,10 @@ ZONES = (
     *("Pacific/Apia", "America/Sao_Paulo", "Asia/Manila", "+18:00", "-18:00", "Asia/Kolkata"),
 )
 WAYS = ("read_table", "zone maps", "groups")
-# Its filters reach Python as `datetime`: PySpark fails a query with dates of other years.
-FORMAT = "format"
-FORMATS = (FORMAT,) if has_python_sources() else ()
-FORMAT_FAMILIES = (
-    *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal", "string"),
-    *("binary", "time", "interval", "mid date", "mid timestamp", "mid timestamp_ntz"),
-)
 # Conditions that become one query.
 AT_ONCE = 30
 
-_TRIED_WITH = {
-    **INTERPRETED,
-    "spark.sql.timeType.enabled": "true",
-    "spark.sql.python.filterPushdown.enabled": "true",
-}
+_TRIED_WITH = {**INTERPRETED, "spark.sql.timeType.enabled": "true"}
 _INDEXED = {"boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "decimal"}
 _INDEXED |= {"string", "binary", "date", "timestamp", "timestamp_ntz", "time"}
 
@@ -101,12 +89,6 @@ class Rows:
             "groups": grouped,
         }
 
-    def loaded(self) -> DataFrame:
-        """A DataFrame of the format with filters pushed, which is for one query."""
-        register(self._spark)
-        loader = self._spark.read.format("lancestat").option("pushdown", True)
-        return loader.load(str(self._folder / "plain.lance"))
-
 
 def drawn(seed: int, families: Sequence[str] = ()) -> Iterator[str]:
     """Conditions on one column after the other."""
@@ -127,8 +109,7 @@ def trial(
         for way in ways:
             for start in range(0, len(conditions), AT_ONCE):
                 some = conditions[start : start + AT_ONCE]
-                frames = [rows.loaded() if way == FORMAT else rows.ways[way] for _ in some]
-                for text, selected in zip(some, _selected(frames, some), strict=True):
+                for text, selected in zip(some, _selected(rows.ways[way], some), strict=True):
                     if selected != expected[text]:
                         findings.append(Finding(way, zone, text, expected[text], selected))
     return findings
@@ -145,13 +126,13 @@ def _truth(frame: DataFrame, conditions: Sequence[str]) -> dict[str, tuple[int, 
     return {text: tuple(sorted(ids)) for text, ids in matching_ids.items()}
 
 
-def _selected(frames: Sequence[DataFrame], conditions: Sequence[str]) -> list[tuple[int, ...]]:
+def _selected(frame: DataFrame, conditions: Sequence[str]) -> list[tuple[int, ...]]:
     """The rows of each condition, by one job over as many scans."""
     from pyspark.sql import functions as f
 
     parts = [
         frame.where(text).select(f.lit(place).alias("place"), "id")
-        for place, (frame, text) in enumerate(zip(frames, conditions, strict=True))
+        for place, text in enumerate(conditions)
     ]
     ids: list[list[int]] = [[] for _ in conditions]
     for place, id in reduce(lambda left, right: left.unionAll(right), parts).collect():

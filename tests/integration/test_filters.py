@@ -1,9 +1,8 @@
-"""Filters through real Spark: over Parquet, over Lance, with push-down and without."""
+"""Filters through real Spark: over Parquet and over Lance."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import reduce
 from itertools import islice
 from pathlib import Path
@@ -17,13 +16,13 @@ import pytest
 
 import lancestat
 from lancestat.lake.snapshot import spark_type
-from lancestat.query.predicates.filter import And, Day, Filter, Instant, Literal, LocalTime, Not, Or
+from lancestat.query.predicates.filter import Day, Filter, Instant, Literal, LocalTime, Not
 from lancestat.query.read.relation import register
 from tests.integration.spark_predicates import spark_predicate
 from tests.interpreted import interpreted
 from tests.lake.awkward import COLUMNS, Row, leaf, predicate, table
 from tests.query.predicates.three_valued import selected, truth
-from tests.versions.needs import pushed_filters, python_sources
+from tests.versions.needs import python_sources
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +31,6 @@ pytestmark = pytest.mark.spark
 
 ROWS = 90
 TYPES = {column.name: str(spark_type(column.type)) for column in COLUMNS}
-PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
 # Types as Parquet has them, for types that Spark lacks.
 _SEEN_TYPES = {
     "smallint": pa.int16(),
@@ -128,41 +126,15 @@ def ids(frames: Sequence[DataFrame], filters: Sequence[Filter]) -> list[list[int
     return [sorted(selection) for selection in selections]
 
 
-@contextmanager
-def pushdown(spark: SparkSession, enabled: bool) -> Iterator[None]:
-    spark.conf.set(PUSHDOWN, str(enabled).lower())
-    try:
-        yield
-    finally:
-        spark.conf.unset(PUSHDOWN)
-
-
 @python_sources
-@pytest.mark.parametrize("enabled", [True, False])
 def test_the_format_reads_the_same_rows(
-    spark: SparkSession, places: tuple[Path, Path], rows: list[Row], enabled: bool
-) -> None:
-    register(spark)
-    with pushdown(spark, enabled):
-        frame = spark.read.format("lancestat").load(str(places[0]))
-        filters = list(islice(drawn(2), 12))
-        assert ids([frame] * 12, filters) == [selected(filter, rows) for filter in filters]
-        assert frame.count() == ROWS
-
-
-@pushed_filters
-def test_filters_that_the_format_pushes_select_the_same_rows(
     spark: SparkSession, places: tuple[Path, Path], rows: list[Row]
 ) -> None:
     register(spark)
-    filters = [filter for filter in islice(drawn(4), 45) if not isinstance(filter, (And, Or))]
-    with pushdown(spark, True):
-        loader = spark.read.format("lancestat").option("pushdown", True)
-        frames = [loader.load(str(places[0])) for _ in filters]
-        assert ids(frames, filters) == [selected(filter, rows) for filter in filters]
-        plain = loader.load(str(places[0])).where("`i8` > 0")
-        plan = plain._jdf.queryExecution().executedPlan().toString()
-    assert "Filter (" not in plan
+    frame = spark.read.format("lancestat").load(str(places[0]))
+    filters = list(islice(drawn(2), 12))
+    assert ids([frame] * 12, filters) == [selected(filter, rows) for filter in filters]
+    assert frame.count() == ROWS
 
 
 def test_read_table_reads_the_same_rows(

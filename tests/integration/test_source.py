@@ -75,7 +75,6 @@ def test_a_loaded_table_stays_at_its_version(load: Load, tmp_path: Path) -> None
         ({"version": 9}, "LS206 .* has no version 9"),
         ({"tag": "hole"}, "LS208 .* has no tag 'hole'\n.*did you mean 'whole'"),
         ({"versoin": 1}, "LS413  the format lancestat has no option 'versoin'\n.*'version'"),
-        ({"pushdown": "yes"}, "LS413  option pushdown is 'yes', not true or false"),
     ],
 )
 def test_conflicting_options_are_refused(
@@ -109,20 +108,6 @@ def test_a_given_schema_selects_columns_and_must_match(
 def test_a_table_without_rows_is_read(load: Load, tmp_path: Path) -> None:
     lance.write_dataset(pa.table({"id": pa.array([], pa.int64())}), tmp_path / "t.lance")
     assert load(tmp_path / "t.lance").collect() == []
-
-
-def test_filters_of_a_query_do_not_affect_the_next(
-    spark: SparkSession, load: Load, numbers: Path
-) -> None:
-    spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-    try:
-        frame = load(numbers)
-        low, high = frame.where("id < 60"), frame.where("id >= 95")
-        assert low.count() == 10
-        assert frame.count() == 50
-        assert low.unionAll(high).count() == 15
-    finally:
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
 
 
 def test_columns_of_every_shape_are_read(load: Load, tmp_path: Path) -> None:

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 import pyspark
 import pytest
 from pyspark.sql import functions
 
 from lancestat.spark import versions
 
-
-def _pushes_filters() -> bool:
-    if find_spec("pyspark.sql.datasource") is None:
-        return False
-    from pyspark.sql import datasource
-
-    return hasattr(datasource, "Filter")
-
-
 SPARK = tuple(map(int, pyspark.__version__.split(".")[:2]))
 HAS_COLLATIONS = hasattr(functions, "collate")
 
 python_sources = pytest.mark.skipif(
     not versions.has_python_sources(), reason="this Spark has no data sources in Python"
-)
-pushed_filters = pytest.mark.skipif(
-    not _pushes_filters(), reason="this Spark pushes no filters to data sources in Python"
 )
 ansi_by_default = pytest.mark.skipif(
     SPARK < (4, 0), reason="a division by zero is null to this Spark"

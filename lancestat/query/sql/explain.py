@@ -166,8 +166,8 @@ _NEAREST_BY = "LancestatNearestBy"
 _FORMAT = "lancestat"
 _NOT_PLANNED = "lancestat could not plan it, so Spark has no statistics of it; the log says why"
 _OF_FORMAT = (
-    "the format lancestat is a Python data source: Spark asks it for no statistics, and prunes and "
-    "pushes nothing but filters; lancestat.read_table can"
+    "the format lancestat is a Python data source, which Spark neither prunes nor asks for "
+    "statistics; lancestat.read_table can"
 )
 # Where Spark asks for no aggregates, by the operators between them and the scan.
 _GROUPED = PushDown(PushDownReason.GROUPED, "the aggregates are of groups")
