@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import stat
 import time
@@ -39,6 +38,9 @@ class Storage(Protocol):
     def files(self, path: str) -> list[str]:
         """Return the names of the files in a folder."""
 
+    def all_files(self, path: str) -> list[str]:
+        """Return the paths, relative to a folder, of all files below it."""
+
     def read(self, path: str) -> str | None:
         """Return a small file's text, None where there is no such file."""
 
@@ -58,7 +60,7 @@ class Storage(Protocol):
     def remove_file(self, path: str) -> None:
         """Remove a file that may be gone already."""
 
-    def remove(self, path: str, last: str) -> None:
+    def remove(self, path: str, last: str | None = None) -> None:
         """Remove a folder with all that is in it, and the file `last` of it after all others.
 
         A link is removed, and what it points to is not touched.
@@ -146,10 +148,14 @@ class FolderStorage:
         finally:
             draft.unlink(missing_ok=True)
 
+    def all_files(self, path: str) -> list[str]:
+        folder = self.root / path
+        return [Path(entry.path).relative_to(folder).as_posix() for entry in _files(folder)]
+
     def size_bytes(self, path: str) -> int:
         return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(self.root / path))
 
-    def remove(self, path: str, last: str) -> None:
+    def remove(self, path: str, last: str | None = None) -> None:
         folder = self.root / path
         for attempt in range(_ATTEMPTS):
             try:
@@ -183,7 +189,7 @@ def _retry_while_folders_vanish(make: Callable[[], None]) -> None:
             return
 
 
-def _remove_folder(folder: Path, last: str) -> None:
+def _remove_folder(folder: Path, last: str | None) -> None:
     with os.scandir(folder) as entries:
         others = [entry for entry in entries if entry.name != last]
     for entry in others:
@@ -191,7 +197,8 @@ def _remove_folder(folder: Path, last: str) -> None:
             shutil.rmtree(entry.path)
         else:
             Path(entry.path).unlink()
-    (folder / last).unlink(missing_ok=True)
+    if last is not None:
+        (folder / last).unlink(missing_ok=True)
     folder.rmdir()
 
 
@@ -253,11 +260,15 @@ class ObjectStorage:
     def size_bytes(self, path: str) -> int:
         return 0
 
-    def remove(self, path: str, last: str) -> None:
-        others = [file for file in self._session.list(path) if not _is_named(file, last)]
-        for other in others:
-            self._session.delete_file(other)
-        self.remove_file(f"{path}/{last}")
+    def all_files(self, path: str) -> list[str]:
+        return [file.partition(f"{path}/")[2] for file in self._session.list(path)]
+
+    def remove(self, path: str, last: str | None = None) -> None:
+        for file in self.all_files(path):
+            if file != last:
+                self._session.delete_file(f"{path}/{file}")
+        if last is not None:
+            self.remove_file(f"{path}/{last}")
 
     def remove_empty(self, path: str) -> None:
         """See `Storage`: an empty folder is none."""
@@ -267,7 +278,3 @@ class ObjectStorage:
         from lance.file import LanceFileSession
 
         return LanceFileSession(self.root, storage_options=store_options(self.root, self.options))
-
-
-def _is_named(path: str, name: str) -> bool:
-    return re.fullmatch(rf"(?:.*/)?{re.escape(name)}", path) is not None

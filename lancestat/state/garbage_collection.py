@@ -89,13 +89,14 @@ def collect_state_garbage(
     undeclared = [(stored, _undeclared(stored, declared, nodes)) for stored in state.tables]
     dropped = {stored.kind: len(rows.ids) for stored, rows in undeclared}
     superseded = list(_superseded(state))
+    with state.folder.reached():
+        generations = sum(state.folder.storage.size_bytes(location.path) for location in superseded)
     report = GarbageReport(
         partials_dropped=dropped[Kind.PARTIALS] + dropped[Kind.SUMMARIES],
         runs_dropped=dropped[Kind.RUNS],
         generations_dropped=len(superseded),
         is_dry_run=dry_run,
-        bytes=sum(rows.size_bytes for _, rows in undeclared)
-        + sum(map(state.folder.size_bytes, superseded)),
+        bytes=sum(rows.size_bytes for _, rows in undeclared) + generations,
     )
     if dry_run:
         return report
@@ -106,8 +107,9 @@ def collect_state_garbage(
                     drop_rows(stored, rows.ids)
                     compact(stored, every_fragment=True)
                 stored.remove_old_versions(state.retention)
-    for location in superseded:
-        state.folder.remove(location)
+    with state.folder.reached():
+        for location in superseded:
+            state.folder.storage.remove(location.path)
     for stored in state.tables:
         _remove_uncommitted(state, stored)
     return report
@@ -123,13 +125,18 @@ def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
     location = stored.location()
     if location is None:
         return
-    there = {path for path in state.folder.files(location) if path.startswith(_OF_COMMITS)}
+    folder = state.folder
+    with folder.reached():
+        paths = folder.storage.all_files(location.path)
+    files = {path for path in paths if path.startswith(_OF_COMMITS)}
     if state.writers.may_run():
         return
     stored.dataset(latest=True)
     named = stored.read(_named_files, None)
     if named is not None:
-        state.folder.remove_files(location, there - named)
+        with folder.reached():
+            for path in sorted(files - named):
+                folder.storage.remove_file(f"{location.path}/{path}")
 
 
 def _named_files(dataset: LanceDataset) -> set[str] | None:

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import re
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError
 from lancestat.formats import StringEnum
-from lancestat.lake.files import local_path, store_of
+from lancestat.lake.files import store_of
 from lancestat.lake.open import probe, store_options
-from lancestat.lake.storage import storage_at
-from lancestat.state.failure import Failure, failure_of, is_lance_failure, unreachable
+from lancestat.lake.storage import Storage, storage_at
+from lancestat.state.failure import is_lance_failure, unreachable
 from lancestat.state.identity import canonical_uri
-
-if TYPE_CHECKING:
-    from lance.file import LanceFileSession
 
 LAYOUT = 1
 _LAYOUT_NAME = re.compile(r"v(\d+)")
@@ -60,72 +54,30 @@ class StateFolder:
         return f"StateFolder({canonical_uri(self.uri)!r})"
 
     def dataset_uri(self, location: DatasetLocation) -> str:
-        """The URI that Lance opens."""
-        return f"{self._root}/{location.path}"
+        """Return the URI that Lance opens."""
+        return storage_at(self.uri, self.options).uri(location.path)
 
     def layouts(self) -> list[int]:
-        """The layouts that exist, lowest first."""
-        return sorted(
-            int(match[1]) for name in self._children("") if (match := _LAYOUT_NAME.fullmatch(name))
-        )
+        """Return the layouts that exist, lowest first."""
+        with self.reached():
+            names = self.storage.children("")
+        return sorted(int(match[1]) for name in names if (match := _LAYOUT_NAME.fullmatch(name)))
 
     def locations(self, layout: int = LAYOUT) -> list[DatasetLocation]:
-        """The datasets of a layout, sound or not, oldest generation first."""
+        """Return the datasets of a layout, sound or not, oldest generation first."""
+        with self.reached():
+            names = self.storage.children(f"v{layout}")
         return sorted(
             DatasetLocation(layout, Kind(match[1]), int(match[2]))
-            for name in self._children(f"v{layout}")
+            for name in names
             if (match := _DATASET_NAME.fullmatch(name))
         )
 
     def manifests(self, location: DatasetLocation) -> int:
         """Count the versions of a dataset that are kept."""
-        try:
-            listed = self._session.list_with_delimiter(f"{location.path}/_versions").objects
-        except BaseException as error:
-            raise self._error(error) from None
-        return sum(name.endswith(".manifest") for name in listed)
-
-    def size_bytes(self, location: DatasetLocation) -> int:
-        """Bytes of a local dataset; 0 on object stores, whose listing has no sizes."""
-        root = self._local_root
-        files = (root / location.path).rglob("*") if root else ()
-        return sum(file.stat().st_size for file in files if file.is_file())
-
-    def remove(self, location: DatasetLocation) -> None:
-        """Delete all files of a dataset, sound or not."""
-        if self._local_root:
-            shutil.rmtree(self._local_root / location.path, ignore_errors=True)
-            return
-        try:
-            for path in self._session.list(location.path):
-                self._session.delete_file(path)
-        except BaseException as error:
-            raise self._error(error) from None
-
-    def files(self, location: DatasetLocation) -> frozenset[str]:
-        """Paths of all files of a dataset, below it: those of writers that go on, too."""
-        root = self._local_root
-        if root:
-            # Lance leaves out the files that it has not finished.
-            paths = (root / location.path).rglob("*")
-            folder = root / location.path
-            return frozenset(
-                path.relative_to(folder).as_posix() for path in paths if path.is_file()
-            )
-        try:
-            listed = self._session.list(location.path)
-        except BaseException as error:
-            raise self._error(error) from None
-        return frozenset(path.partition(f"{location.path}/")[2] for path in listed)
-
-    def remove_files(self, location: DatasetLocation, paths: Iterable[str]) -> None:
-        """Delete files of a dataset, which may be gone already."""
-        try:
-            storage = storage_at(self.uri, self.options)
-            for path in sorted(paths):
-                storage.remove_file(f"{location.path}/{path}")
-        except BaseException as error:
-            raise self._error(error) from None
+        with self.reached():
+            names = self.storage.files(f"{location.path}/_versions")
+        return sum(name.endswith(".manifest") for name in names)
 
     @contextmanager
     def reached(self) -> Iterator[None]:
@@ -133,7 +85,9 @@ class StateFolder:
         try:
             yield
         except BaseException as error:
-            raise self._error(error) from None
+            if not (isinstance(error, LakeError) or is_lance_failure(error)):
+                raise
+            raise unreachable(self.uri, error, self.options) from None
 
     @cached_property
     def lance_options(self) -> dict[str, str] | None:
@@ -141,34 +95,9 @@ class StateFolder:
         return store_options(self.uri, self.options)
 
     @cached_property
-    def _root(self) -> str:
-        return str(self._local_root or self.uri.rstrip("/"))
-
-    @cached_property
-    def _local_root(self) -> Path | None:
-        path = local_path(self.uri)
-        return path.absolute() if path else None
-
-    @cached_property
-    def _session(self) -> LanceFileSession:
-        from lance.file import LanceFileSession
-
+    def storage(self) -> Storage:
+        """The files of the state, once its object store has answered."""
         store = store_of(self.uri)
         if store:
-            try:
-                probe(store, self.options)
-            except LakeError as error:
-                raise unreachable(self.uri, error, self.options) from None
-        return LanceFileSession(self._root, storage_options=self.lance_options)
-
-    def _children(self, path: str) -> list[str]:
-        try:
-            prefixes = self._session.list_with_delimiter(path or None).common_prefixes
-        except BaseException as error:
-            if is_lance_failure(error) and failure_of(error) is Failure.ABSENT:
-                return []
-            raise self._error(error) from None
-        return [prefix.rstrip("/").rpartition("/")[2] for prefix in prefixes]
-
-    def _error(self, error: BaseException) -> BaseException:
-        return unreachable(self.uri, error, self.options) if is_lance_failure(error) else error
+            probe(store, self.options)
+        return storage_at(self.uri, self.options)

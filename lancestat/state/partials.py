@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING
 
 from lancestat.formats import string_literal
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.identity import covered_keys, plain_key, weight
-from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.values import Decoded, PartialIndex, PartialKey, StoredPartials
 
@@ -210,28 +209,50 @@ def stream_partials(
     keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
     decode: Callable[[bytes], Decoded],
 ) -> Iterator[StoredPartials[Decoded]]:
-    """Yield every field asked for at most once, of what is stored and decodes.
-
-    When a clean-up takes files away under the scan, what is still missing is read from the latest
-    version.
-    """
-    search = _PartialSearch(keys, decode)
-    yield from find(stored, search, lambda dataset: _batches(dataset, table, search))
-    if search.undecodable:
-        _log.warning("%d stored partials do not decode and will be made again", search.undecodable)
+    """Yield every field asked for at most once, of what is stored and decodes."""
+    missing = {
+        join_fingerprints(fingerprints): set(fields)
+        for fingerprints, fields in keys.items()
+        if fingerprints and fields
+    }
+    if not missing:
+        return
+    # The most that one set of fingerprints takes, in partials without quantiles.
+    widest = max([1, *map(weight, keys.values())])
+    undecodable = 0
+    for batch in stored.scan(lambda dataset: _batches(dataset, table, missing, widest)):
+        for key, encoded in _rows(batch, missing):
+            if encoded is None:
+                undecodable += 1
+                continue
+            partials: dict[str, Decoded] = {}
+            for field, one in encoded:
+                try:
+                    partials[field] = decode(one or b"")
+                except ValueError:
+                    undecodable += 1
+            missing[key].difference_update(partials)
+            if not missing[key]:
+                del missing[key]
+            if partials:
+                yield StoredPartials(split_fingerprints(key), partials)
+        if not missing:
+            break
+    if undecodable:
+        _log.warning("%d stored partials do not decode and will be made again", undecodable)
 
 
 def _batches(
-    dataset: LanceDataset, table: str, search: _PartialSearch[Decoded]
+    dataset: LanceDataset, table: str, missing: Collection[bytes], widest: int
 ) -> Iterator[pa.RecordBatch]:
     predicate = table_filter(table)
-    if len(search.missing) <= _NAMED_FINGERPRINTS:
-        named = ",".join(f"X'{joined.hex()}'" for joined in search.missing)
+    if len(missing) <= _NAMED_FINGERPRINTS:
+        named = ",".join(f"X'{joined.hex()}'" for joined in missing)
         predicate += f" AND fingerprints IN ({named})"
     scanner = dataset.scanner(
         columns=["fingerprints", "fields", "partials"],
         filter=predicate,
-        batch_size=min(_READ_BATCH_BYTES // (search.widest * _PARTIAL_BYTES) + 1, _MOST_BATCH_ROWS),
+        batch_size=min(_READ_BATCH_BYTES // (widest * _PARTIAL_BYTES) + 1, _MOST_BATCH_ROWS),
         batch_readahead=2,
         fragment_readahead=1,
         io_buffer_size=_IO_BUFFER_BYTES,
@@ -239,53 +260,33 @@ def _batches(
     yield from scanner.to_batches()
 
 
-class _PartialSearch(Generic[Decoded]):
-    """The partials that are still wanted, and a count of stored ones that did not decode.
+def _rows(
+    batch: pa.RecordBatch, missing: Mapping[bytes, Collection[str]]
+) -> Iterator[tuple[bytes, list[tuple[str, bytes | None]] | None]]:
+    """Yield the missing partials of each row by the fields asked for; None where it is malformed.
 
-    `widest` is the most that one set of fingerprints takes, in partials without quantiles.
+    `missing` is looked up row by row, since the caller takes out what it has got.
     """
-
-    def __init__(
-        self,
-        keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
-        decode: Callable[[bytes], Decoded],
-    ) -> None:
-        self._decode = decode
-        self.undecodable = 0
-        self.widest = max([1, *map(weight, keys.values())])
-        self.missing: dict[bytes, set[str]] = {
-            join_fingerprints(fingerprints): set(fields)
-            for fingerprints, fields in keys.items()
-            if fingerprints and fields
-        }
-
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[StoredPartials[Decoded]]:
-        column = batch.column("partials")
-        offsets, values = column.offsets.to_pylist(), column.values
-        keys = batch.column("fingerprints").to_pylist()
-        texts = batch.column("fields").to_pylist()
-        for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
-            missing = self.missing.get(key)
-            if not missing:
-                continue
-            fields = split_fields(text)
-            start = offsets[row]
-            if offsets[row + 1] - start != len(fields):
-                self.undecodable += 1
-                continue
-            partials: dict[str, Decoded] = {}
-            encoded = values.slice(start, len(fields)).to_pylist()
-            for field, one in zip(fields, encoded, strict=True):
-                for asked in {field, plain_key(field)} & missing:
-                    self._add(one, asked, partials)
-            missing.difference_update(partials)
-            if not missing:
-                del self.missing[key]
-            if partials:
-                yield StoredPartials(split_fingerprints(key), partials)
-
-    def _add(self, stored: bytes | None, field: str, partials: dict[str, Decoded]) -> None:
-        try:
-            partials[field] = self._decode(stored or b"")
-        except ValueError:
-            self.undecodable += 1
+    column = batch.column("partials")
+    offsets, values = column.offsets.to_pylist(), column.values
+    keys = batch.column("fingerprints").to_pylist()
+    texts = batch.column("fields").to_pylist()
+    for row, (key, text) in enumerate(zip(keys, texts, strict=True)):
+        asked = missing.get(key)
+        if not asked:
+            continue
+        fields = split_fields(text)
+        start = offsets[row]
+        if offsets[row + 1] - start != len(fields):
+            yield key, None
+            continue
+        encoded = values.slice(start, len(fields)).to_pylist()
+        yield (
+            key,
+            [
+                (name, one)
+                for field, one in zip(fields, encoded, strict=True)
+                for name in {field, plain_key(field)}
+                if name in asked
+            ],
+        )

@@ -14,6 +14,7 @@ from lancestat import display
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import committed_at
 from lancestat.state.layout import LAYOUT, Kind, StateFolder
+from lancestat.state.leases import LeaseFolder, RunMarks, Writers
 from lancestat.state.partials import (
     partial_batches,
     partial_schema,
@@ -32,7 +33,6 @@ from lancestat.state.run_records import (
     with_interrupted,
 )
 from lancestat.state.run_rows import run_batch, run_schema
-from lancestat.state.running import RunMarks
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summaries import read_summary, stream_blocks, summary_batches, summary_schema
 from lancestat.state.values import (
@@ -46,7 +46,6 @@ from lancestat.state.values import (
     SummaryBlock,
     TableSummary,
 )
-from lancestat.state.writers import Writers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -85,8 +84,8 @@ class LanceState:
     ) -> None:
         self.folder = folder
         self.retention = retention
-        self.writers = Writers(folder)
-        self.run_marks = RunMarks(folder)
+        self.writers = Writers(LeaseFolder(folder, "writers"))
+        self.run_marks = RunMarks(LeaseFolder(folder, "running"))
         self.partial_table = StoredTable(
             folder, Kind.PARTIALS, partial_schema(), _PARTIALS_PER_FILE
         )
@@ -138,17 +137,17 @@ class LanceState:
         return newest_first(self.run_table.read(read, []), self._interrupted())[:limit]
 
     def running(self) -> list[RunRecord]:
-        marks = [mark for mark in self.run_marks.all() if mark.may_run]
+        marks = [mark for mark in self.run_marks.folder.files() if mark.is_held]
         return sorted(self.run_marks.read(marks), key=lambda run: run.started_at, reverse=True)
 
     def _interrupted(self) -> list[RunRecord]:
         """The runs whose process was killed, as far as they are not recorded."""
-        marks = [mark for mark in self.run_marks.all() if not mark.may_run]
+        marks = [mark for mark in self.run_marks.folder.files() if not mark.is_held]
         if not marks:
             return []
         nothing: frozenset[str] = frozenset()
         recorded = self.run_table.read(read_run_ids, nothing)
-        return self.run_marks.read(mark for mark in marks if mark.run_id not in recorded)
+        return self.run_marks.read(mark for mark in marks if mark.suffix not in recorded)
 
     def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
         return self._outcomes(target, limit)
@@ -203,14 +202,14 @@ class LanceState:
         self.run_marks.add(run)
 
     def add_run(self, run: RunRecord) -> None:
-        marks = [mark for mark in self.run_marks.all() if not mark.may_run]
+        ended = [mark for mark in self.run_marks.folder.files() if not mark.is_held]
         runs = [*sorted(self._interrupted(), key=lambda run: run.started_at), run]
         with self.writers.writing():
             schema = self.run_table.schema
             self._append(self.run_table, [run_batch(each, schema) for each in runs])
-        own = [mark for mark in self.run_marks.all() if mark.run_id == run.run_id]
-        if marks or own:
-            self.run_marks.remove([*marks, *own])
+        own = [mark for mark in self.run_marks.folder.files() if mark.suffix == run.run_id]
+        if ended or own:
+            self.run_marks.folder.remove(mark.path for mark in [*ended, *own])
 
     def summary(self, table: str) -> TableSummary | None:
         def read(dataset: LanceDataset) -> TableSummary | None:

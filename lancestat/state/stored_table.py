@@ -135,6 +135,31 @@ class StoredTable:
                     self.fail(error)
         return empty
 
+    def scan(
+        self, batches: Callable[[LanceDataset], Iterator[pa.RecordBatch]]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield batches of the latest version; none where there is no dataset or it is damaged.
+
+        When a clean-up takes files away under the scan, `batches` is called again with the version
+        that is then the latest, so it reads what the caller is still missing.
+        """
+        for again in (False, True):
+            dataset = self.dataset(latest=True)
+            if dataset is None:
+                return
+            reading = batches(dataset)
+            while True:
+                try:
+                    batch = next(reading, None)
+                except BaseException as error:
+                    if again or not is_lance_failure(error):
+                        self.fail(error)
+                        return
+                    break
+                if batch is None:
+                    return
+                yield batch
+
     def fail(self, error: BaseException) -> None:
         """Set the dataset aside for a failed read, or raise when it may well be sound."""
         if not is_lance_failure(error):

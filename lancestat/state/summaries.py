@@ -6,15 +6,14 @@ import json
 import logging
 import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any
 
 from lancestat.formats import string_literal
 from lancestat.state.grouping import Group, block_digest, slices
 from lancestat.state.partials import table_filter, tables_filter
-from lancestat.state.search import find
 from lancestat.state.stored_table import StoredTable, commit_order
 from lancestat.state.values import BlockKey, Decoded, SummaryBlock, TableSummary
 
@@ -198,37 +197,27 @@ def stream_blocks(
     keys: Collection[BlockKey],
     decode: Callable[[bytes], Decoded],
 ) -> Iterator[SummaryBlock[Decoded]]:
-    """Yield every block asked for at most once, of what is stored and decodes.
-
-    When a clean-up takes files away under the scan, what is still missing is read from the latest
-    version.
-    """
-    search = _BlockSearch(set(keys), decode)
-    yield from find(stored, search, lambda dataset: _batches(dataset, table, search.missing))
-    if search.undecodable:
-        _log.warning("%d stored summaries do not decode and are not used", search.undecodable)
-
-
-@dataclass(slots=True)
-class _BlockSearch(Generic[Decoded]):
-    """The blocks that are still wanted, and a count of stored ones that did not decode."""
-
-    missing: set[BlockKey]
-    decode: Callable[[bytes], Decoded]
-    undecodable: int = 0
-
-    def items_in(self, batch: pa.RecordBatch) -> Iterator[SummaryBlock[Decoded]]:
+    """Yield every block asked for at most once, of what is stored and decodes."""
+    missing = set(keys)
+    if not missing:
+        return
+    undecodable = 0
+    for batch in stored.scan(lambda dataset: _batches(dataset, table, missing)):
         for row in batch.to_pylist():
             key = BlockKey(row["field"], row["content"])
-            if key not in self.missing:
+            if key not in missing:
                 continue
             try:
-                partials = tuple(self.decode(part or b"") for part in row["body"])
+                partials = tuple(decode(part or b"") for part in row["body"])
             except ValueError:
-                self.undecodable += 1
+                undecodable += 1
                 continue
-            self.missing.discard(key)
+            missing.discard(key)
             yield SummaryBlock(key, partials)
+        if not missing:
+            break
+    if undecodable:
+        _log.warning("%d stored summaries do not decode and are not used", undecodable)
 
 
 def _batches(
