@@ -690,10 +690,6 @@ class Project:
             clear_drafts(self.spec.root.resolve() / PAGES)
         return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
 
-    def sweep(self, *, dry_run: bool = False) -> GarbageReport:
-        """Do what `collect_garbage` does, under its name in earlier releases."""
-        return self.collect_garbage(dry_run=dry_run)
-
     @property
     def _digests(self) -> dict[str, str]:
         return {node.name: node_digest(node) for node in self.spec.nodes}

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import jsonschema
 import pytest
@@ -215,14 +213,3 @@ def test_spark_explains_every_word_of_an_explanation() -> None:
 def test_every_risk_is_explained() -> None:
     page = text_of("docs/how-to/ci.md")
     assert not [risk.value for risk in Risk if f"| `{risk.value}` |" not in page]
-
-
-def test_hooks_run_tools_of_the_virtual_environment_and_download_nothing() -> None:
-    config: Any = yaml.safe_load(text_of(".pre-commit-config.yaml"))
-    hooks = [hook for repo in config["repos"] for hook in repo["hooks"]]
-    assert [repo["repo"] for repo in config["repos"]] == ["local"]
-    assert {hook["language"] for hook in hooks} == {"system"}
-    tools = {hook["entry"].split()[0] for hook in hooks}
-    assert tools == {f".venv/bin/{name}" for name in ("ruff", "mypy", "lint-imports")}
-    beside = Path(sys.executable).parent
-    assert all((beside / Path(tool).name).exists() for tool in tools)

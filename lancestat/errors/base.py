@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from lancestat.formats import message_lines, visible
 
@@ -111,36 +110,9 @@ class LancestatError(Exception):
 
 def error_text(code: str, message: str, location: Location | None, hint: str | None) -> str:
     """Return what an error consists of as people read it."""
-    place = f" {location}" if location else ""
-    advice = f"{_BEFORE_HINT}{hint}" if hint else ""
-    return f"{code}{place}  {message}{advice}"
-
-
-_BEFORE_HINT = "\n      hint: "
-_TEXT = re.compile(
-    r"(?P<code>LS\d{3})(?: (?P<file>\S[^\n]*?):(?P<line>\d+):(?P<column>\d+))?\s+(?P<rest>.*)",
-    re.DOTALL,
-)
-
-
-class ErrorParts(NamedTuple):
-    """What the text of an error consists of."""
-
-    code: str
-    message: str
-    location: Location | None
-    hint: str | None
-
-
-def parts_of(text: str) -> ErrorParts | None:
-    """Return what `error_text` has put together, None of any other text."""
-    found = _TEXT.fullmatch(text)
-    if found is None:
-        return None
-    file, line, column = found["file"], found["line"], found["column"]
-    location = Location(file, int(line), int(column)) if file else None
-    message, *hints = found["rest"].rsplit(_BEFORE_HINT, 1)
-    return ErrorParts(found["code"], message, location, hints[0] if hints else None)
+    where = f" {location}" if location else ""
+    advice = f"\n      hint: {hint}" if hint else ""
+    return f"{code}{where}  {message}{advice}"
 
 
 def _rebuild(
@@ -204,8 +176,14 @@ class InternalError(LancestatError):
     )
 
 
-def did_you_mean(name: str, known: Iterable[str]) -> str | None:
-    """A hint that names the nearest of `known`, or None when nothing is near."""
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the most similar of `known`, or None when nothing is similar."""
     spelled = {name.lower(): name for name in known}
-    nearest = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
-    return f"did you mean '{spelled[nearest[0]]}'?" if nearest else None
+    similar = difflib.get_close_matches(name.lower(), list(spelled), n=1, cutoff=0.6)
+    return spelled[similar[0]] if similar else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str | None:
+    """Return a hint that names the most similar of `known`, or None when nothing is similar."""
+    similar = nearest(name, known)
+    return f"did you mean '{similar}'?" if similar else None

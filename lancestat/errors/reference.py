@@ -17,7 +17,7 @@ _HEAD = """\
 # Errors
 
 This page is generated from the classes in `lancestat/errors` by `make generate`; do not edit it.
-An error is printed with its code, the place in a file where there is one, what was found, and often
+An error is printed with its code, the location in a file if there is one, what was found, and often
 a hint for the case at hand. In Python each code is a class of `lancestat.errors`.
 """
 _AREAS = {

@@ -60,8 +60,8 @@ class NodesFailed(RunError):
 
     code = "LS515"
     remedy = (
-        "`RunResult.failures` has the code, message, hint and place of each failure. Correct what "
-        "they name, then run `lancestat retry` or `Project.retry`."
+        "`RunResult.failures` has the code, message, hint and location of each failure. Correct "
+        "what they name, then run `lancestat retry` or `Project.retry`."
     )
 
 

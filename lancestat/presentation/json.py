@@ -118,7 +118,7 @@ def _error(error: LancestatError) -> Payload:
     return {
         "code": error.code,
         "message": error.message,
-        "place": None if error.location is None else asdict(error.location),
+        "location": None if error.location is None else asdict(error.location),
         "hint": error.hint,
     }
 

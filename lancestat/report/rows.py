@@ -227,7 +227,7 @@ def result_row(result: NodeResult) -> Row:
     return {
         **figures,
         **result.to_json(),
-        "place": None if result.place is None else str(result.place),
+        "location": None if result.location is None else str(result.location),
         "node": result.name,
         "kind": result.kind,
     }

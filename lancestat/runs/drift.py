@@ -11,7 +11,7 @@ from lancestat.runs.saved import ObservedDataset, SavedLocation, SavedNode, Save
 # The keys of a node's JSON for its action, and those that are compared elsewhere or not at all.
 _ACTION = ("action", "reasons")
 _NOT_COMPARED = frozenset(
-    {*_ACTION, "name", "message", "code", "hint", "place", "runs_on", "notes"}
+    {*_ACTION, "name", "message", "code", "hint", "location", "runs_on", "notes"}
 )
 
 

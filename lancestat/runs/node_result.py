@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 from lancestat import codec, display
-from lancestat.errors import LancestatError, Location, error_text, parts_of
+from lancestat.errors import LancestatError, Location, error_text
 from lancestat.formats import StringEnum, count
 from lancestat.redact import Audience, Redactor
 from lancestat.runs.actions import (
@@ -35,8 +35,8 @@ class NodeResult:
     """One node of a plan or a run, field by field as the JSON shows it.
 
     `message` is what there is to say of a node that failed or was not run, in a sentence. A failure
-    also has the error's `code` and `hint`, and as `place` that of the error or else of the node's
-    declaration; `text` has all of it.
+    also has the error's `code` and `hint`, and as `location` that of the error or else of the
+    node's declaration; `text` has all of it.
     `still_published` is set where a table holds statistics of earlier runs, though its declaration
     says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
     sentences of the plan on what was declared. `join` is set for joins alone, whose objects have
@@ -60,7 +60,7 @@ class NodeResult:
     message: str | None = None
     code: str | None = None
     hint: str | None = None
-    place: Location | None = None
+    location: Location | None = None
     runs_on: str | None = None
     notes: tuple[str, ...] = ()
     join: JoinFigures | None = None
@@ -79,7 +79,7 @@ class NodeResult:
         message = self.message or ""
         if self.code is None:
             return message
-        return error_text(self.code, message, self.place, self.hint)
+        return error_text(self.code, message, self.location, self.hint)
 
     @classmethod
     def from_json(cls, stored: Mapping[str, object]) -> NodeResult:
@@ -89,7 +89,7 @@ class NodeResult:
             ValueError: it is not such an object.
         """
         try:
-            result = codec.convert({**_with_bare_message(stored), "join": None}, cls)
+            result = codec.convert({**stored, "join": None}, cls)
             if result.kind != JoinAction.kind:
                 return result
             return replace(result, join=JoinFigures.from_json(stored))
@@ -97,15 +97,15 @@ class NodeResult:
             raise ValueError(f"not the result of a node: {error}") from None
 
     def redacted(self, redactor: Redactor, audience: Audience) -> NodeResult:
-        """The same result with what an audience may see of its message, hint and place."""
-        message, hint, place = self.message, self.hint, self.place
-        if place is not None:
-            place = replace(place, file=redactor.text(place.file, audience))
+        """The same result with what an audience may see of its message, hint and location."""
+        message, hint, location = self.message, self.hint, self.location
+        if location is not None:
+            location = replace(location, file=redactor.text(location.file, audience))
         return replace(
             self,
             message=None if message is None else redactor.text(message, audience),
             hint=None if hint is None else redactor.text(hint, audience),
-            place=place,
+            location=location,
             notes=tuple(redactor.text(note, audience) for note in self.notes),
         )
 
@@ -149,17 +149,6 @@ def interrupted(result: NodeResult, why: str, fragments_stored: int | None = Non
     )
 
 
-def _with_bare_message(stored: Mapping[str, object]) -> Mapping[str, object]:
-    """The object of a node, of whose message earlier releases made a text with code and hint."""
-    parts = parts_of(str(stored.get("message")))
-    if parts is None:
-        return stored
-    place = None if parts.location is None else asdict(parts.location)
-    told = {"code": parts.code, "place": place, "hint": parts.hint}
-    known = {name: value for name, value in stored.items() if value is not None}
-    return {**told, **known, "message": parts.message}
-
-
 def failed(result: NodeResult, error: LancestatError) -> NodeResult:
     """Return the result of a node that failed."""
     return replace(
@@ -168,7 +157,7 @@ def failed(result: NodeResult, error: LancestatError) -> NodeResult:
         message=error.message,
         code=error.code,
         hint=error.hint,
-        place=error.location,
+        location=error.location,
     )
 
 

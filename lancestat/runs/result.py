@@ -74,14 +74,14 @@ class SilentProgress:
 class NodeFailure:
     """A failure of a node in a run.
 
-    Where the error has no place of its own, `place` is where the node is declared.
+    Where the error has no location of its own, `location` is where the node is declared.
     """
 
     node: str
     code: str
     message: str
     hint: str | None = None
-    place: Location | None = None
+    location: Location | None = None
 
     def __repr__(self) -> str:
         return display.summary(self, f"{self.node}: {self.code}  {self.message}")
@@ -90,7 +90,7 @@ class NodeFailure:
     def of(cls, result: NodeResult) -> NodeFailure:
         """Return the failure of a node whose status is `error`."""
         code = result.code or InternalError.code
-        return cls(result.name, code, result.message or "", result.hint, result.place)
+        return cls(result.name, code, result.message or "", result.hint, result.location)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +144,7 @@ class RunResult:
 
     @property
     def failures(self) -> tuple[NodeFailure, ...]:
-        """The nodes that failed, each with the code, message, hint and place of its error."""
+        """The nodes that failed, each with the code, message, hint and location of its error."""
         return tuple(NodeFailure.of(node) for node in self.nodes if node.status is Status.ERROR)
 
     def raise_for_status(self) -> None:

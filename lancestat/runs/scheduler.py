@@ -75,7 +75,7 @@ class NodeMessages:
         """Return a result that was shown as it may be remembered, without all that is secret."""
         hidden = self._hidden_query(result.name, result.code, Audience.PUBLIC)
         if hidden is not None:
-            result = replace(failed(result, hidden), place=result.place)
+            result = replace(failed(result, hidden), location=result.location)
         return result.redacted(self.redactor, Audience.PUBLIC)
 
     def _hidden_query(
@@ -327,8 +327,8 @@ class Scheduler:
                 stop.spark_failure = error, action.node
             shown = self.recorder.messages.shown(action.node, known_error(error))
             failure = failed(planned(action), shown)
-            place = failure.place or self.evaluator.locations.get(action.node)
-            return NodeEnded(_timed(replace(failure, place=place), started))
+            location = failure.location or self.evaluator.locations.get(action.node)
+            return NodeEnded(_timed(replace(failure, location=location), started))
         return replace(done, result=_timed(done.result, started))
 
 

@@ -15,6 +15,7 @@ from lancestat.errors import (
     UnknownTarget,
     WrongValue,
     did_you_mean,
+    nearest,
 )
 from lancestat.redact import (
     KnownValue,
@@ -26,7 +27,7 @@ from lancestat.redact import (
 )
 from lancestat.spec.build import Builder
 from lancestat.spec.catalog import hidden_properties
-from lancestat.spec.declaration import default_of
+from lancestat.spec.declaration import default_of, key_fields
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import SpecFolder
 from lancestat.spec.model import ProjectFile, Target
@@ -227,12 +228,17 @@ def _target_name(
         return None
     if isinstance(default, str):
         return default if known else None
-    if len(known) > 1 and "default_target" not in value:
+    if len(known) > 1 and not any(_means_default_target(key) for key in value):
         location = document.key_at(("targets",))
         message = f"no target is chosen; valid targets: {', '.join(known)}"
         hint = "add 'default_target', or give --target"
         errors.append(MissingKey(message, location=location, hint=hint))
     return known[0] if len(known) == 1 else None
+
+
+def _means_default_target(key: str) -> bool:
+    """Return whether a key is `default_target`, or a misspelling, which is an error already."""
+    return nearest(key, [declared.name for declared in key_fields(ProjectFile)]) == "default_target"
 
 
 def _unknown_target(

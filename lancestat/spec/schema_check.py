@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
-from lancestat.errors import MissingKey, SpecError, UnknownKey, WrongType, WrongValue, did_you_mean
+from lancestat.errors import (
+    MissingKey,
+    SpecError,
+    UnknownKey,
+    WrongType,
+    WrongValue,
+    did_you_mean,
+    nearest,
+)
 from lancestat.redact import Origin
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.names import PUNCTUATION, composed, is_name
@@ -138,7 +146,7 @@ class SchemaViolation:
         match self.topic:
             case "required":
                 for key in self.expected:
-                    if key not in self.value:
+                    if key not in self.value and key not in self._misspelled():
                         yield MissingKey, f"missing key '{key}' in {words}", None, None
             case "dependentRequired":
                 for key, others in self.expected.items():
@@ -149,7 +157,7 @@ class SchemaViolation:
             case "additionalProperties":
                 yield from self._unknown_keys(words)
             # `required` accepts whatever is not a mapping; the type of that is refused anyway.
-            case "oneOf" if isinstance(self.value, dict):
+            case "oneOf" if isinstance(self.value, dict) and not self._has_misspelled_choice():
                 yield WrongValue, f"{words} {self._choice()}", None, None
             case "minProperties":
                 yield MissingKey, f"{words} must not be empty", None, None
@@ -173,8 +181,20 @@ class SchemaViolation:
                 hint = did_you_mean(key, known) or "known keys: " + ", ".join(known)
                 yield UnknownKey, f"unknown key {quoted(key)} in {words}", key, hint
 
+    def _misspelled(self) -> set[str | None]:
+        """Return the known keys that unknown ones most likely mean: they are one error already."""
+        known = self.schema["properties"]
+        return {nearest(key, known) for key in self.value if key not in known}
+
+    @property
+    def _choices(self) -> list[str]:
+        return [key for option in self.expected for key in option["required"]]
+
+    def _has_misspelled_choice(self) -> bool:
+        return not self._misspelled().isdisjoint(self._choices)
+
     def _choice(self) -> str:
-        choices = [key for option in self.expected for key in option["required"]]
+        choices = self._choices
         given = " and ".join(f"'{key}'" for key in choices if key in self.value) or "none"
         valid = ", ".join(f"'{key}'" for key in choices)
         return f"must have exactly one of {valid}; found {given}"

@@ -57,7 +57,7 @@ class UnpublishResult:
 
     @property
     def failures(self) -> tuple[NodeFailure, ...]:
-        """The nodes that failed, each with the code, message, hint and place of its error."""
+        """The nodes that failed, each with the code, message, hint and location of its error."""
         return tuple(
             NodeFailure(node.name, error.code, error.message, error.hint, error.location)
             for node in self.nodes

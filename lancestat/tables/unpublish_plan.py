@@ -96,7 +96,7 @@ class UnpublishedNode:
             "message": None if error is None else error.message,
             "code": None if error is None else error.code,
             "hint": None if error is None else error.hint,
-            "place": asdict(error.location) if error and error.location else None,
+            "location": asdict(error.location) if error and error.location else None,
         }
 
 

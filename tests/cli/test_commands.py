@@ -45,7 +45,7 @@ def test_validate_prints_errors_as_json(lancestat: Lancestat, tmp_path: Path) ->
     assert result.exit_code == 1
     payload = json.loads(result.stdout)
     assert payload["status"] == "error"
-    places = [(error["place"]["file"], error["place"]["line"]) for error in payload["errors"]]
+    places = [(error["location"]["file"], error["location"]["line"]) for error in payload["errors"]]
     assert ("lancestat_project.yml", 2) in places
     assert "staet" in result.stderr
 

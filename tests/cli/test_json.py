@@ -60,8 +60,8 @@ def _assert_errors(result: Result, command: str | None) -> list[dict[str, Any]]:
     assert (document["command"], document["status"]) == (command, "error")
     assert document["errors"]
     for error in document["errors"]:
-        assert list(error) == ["code", "message", "place", "hint"]
-        assert error["place"] is None or list(error["place"]) == ["file", "line", "column"]
+        assert list(error) == ["code", "message", "location", "hint"]
+        assert error["location"] is None or list(error["location"]) == ["file", "line", "column"]
         assert error["message"].split()[0] in " ".join(result.stderr.split())
     errors: list[dict[str, Any]] = document["errors"]
     return errors
@@ -100,7 +100,7 @@ def test_an_invalid_project_is_a_document(command: str, folder: Path, lancestat:
     errors = _assert_errors(result, command)
     if command not in WITHOUT_PROJECT:
         assert [error["code"] for error in errors] == ["LS103", "LS107"]
-        assert errors[0]["place"] == {"file": "specs/shop.yml", "line": 2, "column": 37}
+        assert errors[0]["location"] == {"file": "specs/shop.yml", "line": 2, "column": 37}
         assert errors[0]["hint"] == "did you mean 'columns'?"
 
 
@@ -158,7 +158,7 @@ def test_a_wrong_command_line_is_a_document(
     result = lancestat(*line)
     assert result.exit_code == 2
     (error,) = _assert_errors(result, command)
-    assert (error["code"], error["place"]) == ("LS407", None)
+    assert (error["code"], error["location"]) == ("LS407", None)
 
 
 def test_the_environment_asks_for_a_document_too(lancestat: Lancestat) -> None:

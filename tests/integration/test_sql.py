@@ -328,7 +328,7 @@ def test_a_query_that_fails_when_it_runs_is_one_error(form: str, sql: Sql) -> No
     if form == "json":
         [error] = json.loads(result.stdout)["errors"]
         assert error["code"] == "LS513"
-        assert error["place"] == {"file": "query", "line": 2, "column": 2}
+        assert error["location"] == {"file": "query", "line": 2, "column": 2}
 
 
 def test_a_failure_without_a_condition_is_one_line_too(sql: Sql) -> None:

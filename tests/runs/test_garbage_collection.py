@@ -63,7 +63,7 @@ def test_scratch_that_was_not_removed_is_counted_and_logged(
 ) -> None:
     left = left_in(folder / "scratch")
     (left / MARKER).write_text("{")
-    assert Project.load(folder).sweep().scratch_left == 1, "the name of earlier releases"
+    assert Project.load(folder).collect_garbage().scratch_left == 1
     assert f"scratch {left} was left: its marker cannot be understood" in caplog.text
 
 

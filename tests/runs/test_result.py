@@ -143,30 +143,14 @@ def test_a_result_that_was_interrupted_raises_an_error() -> None:
         result.raise_for_status()
 
 
-def test_results_of_earlier_releases_have_failures_too() -> None:
-    stored = failed(RESULT, DatasetMissing("it is not there", hint="is it moved?")).to_json()
-    stored["message"] = "LS201 specs/shop.yml:3:5  it is not there\n      hint: is it moved?"
-    for key in ("code", "hint", "place"):
-        del stored[key]
-    [failure] = RunResult("shop", "dev", (NodeResult.from_json(stored),)).failures
-    assert failure == NodeFailure(
-        "orders", "LS201", "it is not there", "is it moved?", Location("specs/shop.yml", 3, 5)
-    )
-
-
 FILES = st.text("ab /:", min_size=1).map(str.strip).filter(bool)
 
 
 @settings(deadline=None)
 @given(ERRORS, st.none() | st.builds(Location, FILES, st.integers(1, 99), st.integers(1, 99)))
-def test_messages_of_earlier_releases_are_told_apart(
-    error: LancestatError, place: Location | None
+def test_failures_keep_their_error_when_they_are_stored(
+    error: LancestatError, location: Location | None
 ) -> None:
-    """They had code, place and hint beside the message that also held them."""
-    error = DatasetMissing(error.message, location=place, hint=error.hint)
-    result = failed(RESULT, error)
-    assert result.message == error.message
-    assert result.text == error.text()
-    stored = {**result.to_json(), "message": error.text()}
-    assert NodeResult.from_json(stored) == result
+    result = failed(RESULT, DatasetMissing(error.message, location=location, hint=error.hint))
+    assert (result.message, result.location, result.hint) == (error.message, location, error.hint)
     assert NodeResult.from_json(result.to_json()) == result

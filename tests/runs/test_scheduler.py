@@ -73,12 +73,12 @@ def test_a_failed_table_does_not_fail_the_others(
     [failure] = result.failures
     assert (failure.node, failure.code) == ("large", "LS510")
     assert failure.message == "fragment 3 cannot be read: the disk is on fire"
-    assert failure.place == Project.load(folder).spec.node("large").location  # type: ignore[union-attr]
+    assert failure.location == Project.load(folder).spec.node("large").location  # type: ignore[union-attr]
     with pytest.raises(NodesFailed, match=r"1 of 2 nodes failed\n.*large: LS510"):
         result.raise_for_status()
     [run] = Project.load(folder).state.runs(1)
     stored = NodeResult.from_json(run.nodes[0].result)
-    assert (run.run_id, stored.code, stored.place) == (result.run_id, "LS510", failure.place)
+    assert (run.run_id, stored.code, stored.location) == (result.run_id, "LS510", failure.location)
     assert not is_published(folder, "large")
     assert is_published(folder, "small")
 

@@ -372,6 +372,7 @@ def test_the_error_of_a_key_with_hyphens_names_it_with_underscores(
     found = errors({"specs/all.yml": specs}, project=project)
     assert f"unknown key '{hyphenated}' in " in found
     assert f"hint: did you mean '{key}'?" in found
+    assert "missing key" not in found and "no target is chosen" not in found
 
 
 def test_keys_of_several_words_are_tested() -> None:

@@ -102,7 +102,7 @@ def test_entries_go_in_one_commit_that_changes_nothing_else(folder: Path) -> Non
             "message": None,
             "code": None,
             "hint": None,
-            "place": None,
+            "location": None,
         }
     ]
     assert result.status == "success"
@@ -329,9 +329,9 @@ def test_a_missing_table_does_not_stop_others(folder: Path) -> None:
     assert outcome(result) == {"orders": ("unpublish", "published"), "returns": ("blocked", None)}
     failed = result.nodes[1].to_json()
     place = {"file": "specs/shop.yml", "line": 3, "column": 12}
-    assert (failed["status"], failed["code"], failed["place"]) == ("error", "LS201", place)
+    assert (failed["status"], failed["code"], failed["location"]) == ("error", "LS201", place)
     [failure] = result.failures
-    assert (failure.node, failure.code, str(failure.place)) == (
+    assert (failure.node, failure.code, str(failure.location)) == (
         "returns",
         "LS201",
         "specs/shop.yml:3:12",
