@@ -7,18 +7,20 @@ import platform
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module, metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from lancestat import __version__
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
 from lancestat.lake.open import observe_dataset
-from lancestat.presentation.views import Check
+from lancestat.presentation.registry import Page
+from lancestat.presentation.terminal import paint, table
+from lancestat.presentation.views import Answer
 from lancestat.query import warm_up
 from lancestat.redact import redact_line, secret_values
 from lancestat.runs.locate import located
@@ -37,6 +39,32 @@ if TYPE_CHECKING:
 
 
 _OPENED_AT_ONCE = 16
+
+
+class Check(NamedTuple):
+    """The finding about a subject, and advice when it is not as it should be."""
+
+    subject: str
+    passed: bool
+    finding: str
+    advice: str | None = None
+
+
+def checks_answer(checks: Sequence[Check]) -> Answer:
+    """Return what `lancestat debug` prints."""
+    status = "success" if all(check.passed for check in checks) else "error"
+    members = {"status": status, "checks": [check._asdict() for check in checks]}
+    return Answer("debug", members, lambda page: _checks_table(checks, page))
+
+
+def _checks_table(checks: Sequence[Check], page: Page) -> list[str]:
+    rows = []
+    for check in checks:
+        sign = paint("ok", "success") if check.passed else paint("no", "error")
+        rows.append([sign, check.subject, check.finding])
+        if check.advice:
+            rows.append(["", "", f"-> {check.advice}"])
+    return table(rows, page=page)
 
 
 def check_project(load: Callable[[], Project]) -> tuple[Check, Project | None]:

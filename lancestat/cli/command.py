@@ -289,6 +289,12 @@ def run_nodes(
         context.exit(ExitCode.FAILURE)
 
 
+def session_lines(conf: Mapping[str, str]) -> list[str]:
+    """Return the lines on the settings that a session gets which lancestat does not start."""
+    settings = [f"  {key}  {value}" for key, value in conf.items()]
+    return ["", "In the configuration of a session that lancestat does not start:", "", *settings]
+
+
 def selection_options(function: F) -> F:
     function = click.option(
         "--exclude",

@@ -11,10 +11,10 @@ from lancestat.presentation.diff_view import diff_view
 from lancestat.presentation.html import FORMAT as HTML
 from lancestat.presentation.plan_view import plan_view
 from lancestat.presentation.registry import Page
-from lancestat.presentation.report_views import run_view, show_view, status_view
+from lancestat.presentation.report_views import garbage_answer, run_view, show_view, status_view
 from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
-from lancestat.presentation.views import ExplanationView, GarbageView, UnpublishView
+from lancestat.presentation.views import ExplanationView, UnpublishView
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
 from lancestat.report.rows import (
     RESULTS,
@@ -53,11 +53,7 @@ view_of.register(ProjectReport, status_view)
 view_of.register(TableStatus, show_view)
 view_of.register(Diff, diff_view)
 view_of.register(UnpublishResult, UnpublishView)
-
-
-@view_of.register
-def _(value: GarbageReport) -> object:
-    return GarbageView("", "", value, value.is_dry_run)
+view_of.register(GarbageReport, garbage_answer)
 
 
 def text(value: object) -> str:

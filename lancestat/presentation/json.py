@@ -17,29 +17,19 @@ from lancestat.presentation.json_diff import diff_members
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import (
-    ChecksView,
-    CommentView,
-    CompletionView,
+    Answer,
     DiffView,
     ErrorsView,
     ExplanationView,
-    GarbageView,
-    InitView,
-    JarView,
     ListView,
-    PackageView,
     PastRunView,
     PlanView,
     QueryView,
     RunsView,
     RunView,
-    SchemaFilesView,
-    SchemaKindsView,
     ShowView,
-    SiteView,
     StatusView,
     UnpublishView,
-    ValidationView,
 )
 
 if TYPE_CHECKING:
@@ -70,38 +60,9 @@ def _object(command: str, **members: object) -> Payload:
     return {"format_version": FORMAT_VERSION, "command": command, **members}
 
 
-@FORMAT.renders(InitView)
-def _init(view: InitView, page: Page) -> Payload:
-    return _object(
-        "init",
-        folder=str(view.folder),
-        files=list(view.files),
-        tables=list(view.tables),
-        found=None if view.found is None else list(view.found),
-    )
-
-
-@FORMAT.renders(SchemaKindsView)
-def _schema_kinds(view: SchemaKindsView, page: Page) -> Payload:
-    kinds = [{"name": name, "of": about} for name, about in view.kinds.items()]
-    return _object("schema", kinds=kinds)
-
-
-@FORMAT.renders(SchemaFilesView)
-def _schema_files(view: SchemaFilesView, page: Page) -> Payload:
-    return _object("schema", folder=str(view.folder), files=list(view.files))
-
-
-@FORMAT.renders(ValidationView)
-def _validation(view: ValidationView, page: Page) -> Payload:
-    return _object(
-        "validate",
-        project=view.project,
-        target=view.target,
-        status="success",
-        nodes=sum(kind != "source" for kind in view.kinds),
-        errors=[],
-    )
+@FORMAT.renders(Answer)
+def _answer(view: Answer, page: Page) -> Payload:
+    return _object(view.command, **view.members)
 
 
 @FORMAT.renders(ErrorsView)
@@ -121,11 +82,6 @@ def _error(error: LancestatError) -> Payload:
         "location": None if error.location is None else asdict(error.location),
         "hint": error.hint,
     }
-
-
-@FORMAT.renders(CompletionView)
-def _completion(view: CompletionView, page: Page) -> Payload:
-    return _object("completion", shell=view.shell, script=view.script)
 
 
 @FORMAT.renders(ListView)
@@ -248,35 +204,6 @@ def _show(view: ShowView, page: Page) -> Payload:
         "changed_rows": status.changed_rows,
         "policy": status.policy,
     }
-
-
-@FORMAT.renders(SiteView)
-def _site(view: SiteView, page: Page) -> Payload:
-    nodes = [{"name": name, "health": health} for name, health in view.health]
-    return _object("docs", page=str(view.page), pages=view.pages, nodes=nodes)
-
-
-@FORMAT.renders(PackageView)
-def _package(view: PackageView, page: Page) -> Payload:
-    return _object(
-        "package",
-        path=str(view.path),
-        size_bytes=view.size_bytes,
-        python=view.python,
-        packages=dict(view.packages),
-        conf=dict(view.conf),
-    )
-
-
-@FORMAT.renders(JarView)
-def _jar(view: JarView, page: Page) -> Payload:
-    return _object(
-        "jar",
-        path=str(view.path),
-        size_bytes=view.size_bytes,
-        spark=view.spark,
-        conf=dict(view.conf),
-    )
 
 
 @FORMAT.renders(StatusView)
@@ -422,14 +349,6 @@ def _explanation(view: ExplanationView, page: Page) -> Payload:
     return _object("sql", explanation=view.explanation.to_json())
 
 
-@FORMAT.renders(GarbageView)
-def _garbage(view: GarbageView, page: Page) -> Payload:
-    counts = asdict(view.report)
-    dry_run = view.is_dry_run
-    del counts["is_dry_run"]
-    return _object("gc", project=view.project, target=view.target, dry_run=dry_run, **counts)
-
-
 @FORMAT.renders(UnpublishView)
 def _unpublish(view: UnpublishView, page: Page) -> Payload:
     result = view.result
@@ -441,19 +360,6 @@ def _unpublish(view: UnpublishView, page: Page) -> Payload:
         status=result.status.value,
         nodes=[node.to_json() for node in result.nodes],
     )
-
-
-@FORMAT.renders(CommentView)
-def _comment(view: CommentView, page: Page) -> Payload:
-    result = view.result
-    text = {} if result.body is None else {"body": result.body}
-    return _object("comment", outcome=result.outcome.value, url=result.url, **text)
-
-
-@FORMAT.renders(ChecksView)
-def _checks(view: ChecksView, page: Page) -> Payload:
-    status = "success" if all(check.passed for check in view.checks) else "error"
-    return _object("debug", status=status, checks=[check._asdict() for check in view.checks])
 
 
 @FORMAT.renders(DiffView)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from lancestat.formats import count, large
+from lancestat.formats import count, large, size
+from lancestat.presentation.terminal import paint
 from lancestat.presentation.views import (
+    Answer,
     PastRunView,
     RunsView,
     RunView,
     ShowView,
-    SiteView,
     StatusView,
 )
 from lancestat.report.node_facts import (
@@ -28,11 +30,11 @@ from lancestat.runs.actions import gone_words
 from lancestat.runs.node_result import Status
 
 if TYPE_CHECKING:
-    from lancestat.report.site.build import Site
     from lancestat.report.values import ProjectReport
     from lancestat.runs.past_runs import PastRun
     from lancestat.runs.result import RunResult
     from lancestat.spec.model import ProjectSpec
+    from lancestat.state.garbage_collection import GarbageReport
     from lancestat.tables.table_status import TableStatus
 
 
@@ -51,11 +53,6 @@ def status_view(report: ProjectReport) -> StatusView:
     project, target = one_line(report.name), one_line(report.target)
     counts = health_counts(report.nodes)
     return StatusView(project, target, report, nodes, counts, gone_words(report.sources))
-
-
-def site_view(site: Site) -> SiteView:
-    health = tuple((node.spec.name, node.health.value) for node in site.report.nodes)
-    return SiteView(site.page, site.pages, site.size_bytes, health)
 
 
 def run_view(result: RunResult) -> RunView:
@@ -91,6 +88,29 @@ def runs_view(spec: ProjectSpec, runs: Sequence[PastRun]) -> RunsView:
 def past_run_view(spec: ProjectSpec, run: PastRun) -> PastRunView:
     """Return the view of the nodes of a past run."""
     return PastRunView(spec.name, run, tuple(map(node_run, run.nodes)))
+
+
+def garbage_answer(report: GarbageReport, project: str = "", target: str = "") -> Answer:
+    """Return what was removed as garbage, or would be."""
+    counts = asdict(report)
+    members = {"project": project, "target": target, "dry_run": counts.pop("is_dry_run"), **counts}
+    return Answer("gc", members, lambda page: _garbage_lines(report))
+
+
+def _garbage_lines(report: GarbageReport) -> Iterator[str]:
+    counts = [
+        count(report.partials_dropped, "set of partials", "sets of partials"),
+        count(report.runs_dropped, "run entry", "run entries"),
+        count(report.generations_dropped, "superseded dataset"),
+        count(report.scratch_dropped, "scratch folder"),
+        count(report.layouts_dropped, "kept layout"),
+    ]
+    removed = [text for text in counts if not text.startswith("0 ")]
+    verb = "would remove" if report.is_dry_run else "removed"
+    yield f"{verb} {', '.join(removed)}: {size(report.bytes)}" if removed else "Nothing to remove."
+    if report.scratch_left:
+        left = count(report.scratch_left, "scratch folder")
+        yield paint(f"left {left} that cannot be removed, see above", "note")
 
 
 def _kinds(nodes: Sequence[NodeRunFigures]) -> str:

@@ -8,62 +8,35 @@ in the time that one frozen dataclass takes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from lancestat.errors import LancestatError
+    from lancestat.presentation.registry import Page
     from lancestat.query.sql.explain import PlanExplanation
     from lancestat.report.node_facts import NodeRunFigures, NodeStatus, TableFigures
     from lancestat.report.rows import Row
     from lancestat.report.values import ProjectReport
-    from lancestat.review.comment import CommentResult
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.node_result import NodeResult
     from lancestat.runs.past_runs import PastRun
     from lancestat.spec.model import Node, Source
-    from lancestat.state.garbage_collection import GarbageReport
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
 
 
-class InitView(NamedTuple):
-    """The files and the sample tables of a new project in a folder.
+class Answer(NamedTuple):
+    """The result of a command that only text and JSON print: JSON's members, and lines of text."""
 
-    `found` names the tables that were there, None for a project that is not over any.
-    """
-
-    folder: Path
-    files: Sequence[str]
-    tables: Sequence[str] = ()
-    found: Sequence[str] | None = None
-
-
-class SchemaKindsView(NamedTuple):
-    """The kinds of YAML that have a schema, each with what it describes."""
-
-    kinds: Mapping[str, str]
-
-
-class SchemaFilesView(NamedTuple):
-    """Schemas that were written into a folder."""
-
-    folder: Path
-    files: Sequence[str]
-
-
-class ValidationView(NamedTuple):
-    """A valid project, with the kinds of its nodes and sources."""
-
-    project: str
-    target: str
-    kinds: Sequence[str] = ()
+    command: str
+    members: Mapping[str, object]
+    lines: Callable[[Page], Iterable[str]]
 
 
 class ErrorsView(NamedTuple):
@@ -71,13 +44,6 @@ class ErrorsView(NamedTuple):
 
     command: str | None
     errors: Sequence[LancestatError]
-
-
-class CompletionView(NamedTuple):
-    """The script that completes commands and names in a shell."""
-
-    shell: str
-    script: str
 
 
 class ListView(NamedTuple):
@@ -227,34 +193,6 @@ class ShowView(NamedTuple):
     rows: tuple[Row, ...]
 
 
-class SiteView(NamedTuple):
-    """Pages that were written, and the health of the nodes that they are about."""
-
-    page: Path
-    pages: int
-    size_bytes: int
-    health: tuple[tuple[str, str], ...]
-
-
-class PackageView(NamedTuple):
-    """An archive for Spark's workers that was written, with the versions of packages by name."""
-
-    path: Path
-    size_bytes: int
-    python: str
-    packages: Mapping[str, str]
-    conf: Mapping[str, str]
-
-
-class JarView(NamedTuple):
-    """The jar for sessions of a version of Spark, and the settings that give it to one."""
-
-    path: Path
-    size_bytes: int
-    spark: str
-    conf: Mapping[str, str]
-
-
 class StatusView(NamedTuple):
     """The state of nodes: `counts` has how many are of each health, in words, the best first.
 
@@ -300,15 +238,6 @@ class ExplanationView(NamedTuple):
     explanation: PlanExplanation
 
 
-class GarbageView(NamedTuple):
-    """The garbage that was dropped, or would be."""
-
-    project: str
-    target: str
-    report: GarbageReport
-    is_dry_run: bool
-
-
 class UnpublishView(NamedTuple):
     """The statistics that were removed from tables, or would be."""
 
@@ -317,27 +246,6 @@ class UnpublishView(NamedTuple):
     @property
     def is_failed(self) -> bool:
         return any(node.error for node in self.result.nodes)
-
-
-class CommentView(NamedTuple):
-    """The outcome of keeping a pull request's comment."""
-
-    result: CommentResult
-
-
-class Check(NamedTuple):
-    """The finding about a subject, and advice when it is not as it should be."""
-
-    subject: str
-    passed: bool
-    finding: str
-    advice: str | None = None
-
-
-class ChecksView(NamedTuple):
-    """Whether the environment is as it should be."""
-
-    checks: Sequence[Check]
 
 
 # Above so many lines, repeated lines are not matched one by one.

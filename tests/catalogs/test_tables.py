@@ -12,7 +12,7 @@ import pytest
 from lance.namespace import RestAdapter
 
 from lancestat.cli import checks
-from lancestat.presentation.views import Check
+from lancestat.cli.checks import Check
 from lancestat.spark.installation import Java
 from tests.catalogs.shops import SERVING, Shop
 

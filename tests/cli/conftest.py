@@ -110,7 +110,7 @@ class FakeProject:
 
     def collect_garbage(self, *, dry_run: bool = False) -> GarbageReport:
         self.asked["dry_run"] = dry_run
-        return self.report
+        return replace(self.report, is_dry_run=dry_run)
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from lancestat.cli.completion import BashCompletion, ZshCompletion
 from lancestat.cli.main import cli
 from tests.cli.conftest import Lancestat
-from tests.cli.test_imports import HEAVY
+from tests.test_startup import HEAVY
 
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = "name: shop\ntargets: {dev: {}, prod: {state: \"{{ env_var('X') }}\"}, 'p;q': {}}\n"

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.cli import checks
+from lancestat.cli.checks import Check
 from lancestat.errors import (
     InvalidProject,
     Location,
@@ -17,7 +18,6 @@ from lancestat.errors import (
     UnknownKey,
     UnknownTarget,
 )
-from lancestat.presentation.views import Check
 from lancestat.project import Project
 from lancestat.spark.installation import Java
 from lancestat.spec.model import Target

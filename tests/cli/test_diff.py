@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Lancestat
-from tests.cli.test_imports import loaded_after_each
 from tests.review.conftest import Repository, repository, write
+from tests.test_startup import COMMAND, loaded
 
 __all__ = ["repository"]
 
@@ -139,12 +139,10 @@ def test_lance_is_loaded_only_to_open_datasets_and_spark_is_never_started(projec
     repository = project.parent / "wider"
     shutil.copytree(project, repository)
     write(repository, {"specs/shop.yml": LOOSE.replace("[a, b]", "[a, b, c]")})
-    loosened, unopened, opened = loaded_after_each(
-        ("diff", "main"),
-        ("--project-dir", str(repository), "diff", "main", "--no-datasets"),
-        ("--project-dir", str(repository), "diff", "main"),
-        folder=project,
-    )
+    compare = ("--project-dir", str(repository), "diff", "main")
+    loosened = loaded(COMMAND, ["diff", "main"], project)
+    unopened = loaded(COMMAND, [*compare, "--no-datasets"], project)
+    opened = loaded(COMMAND, compare, project)
     assert loosened.isdisjoint(engines | readers)
     assert unopened.isdisjoint(engines | readers)
     assert "lance" in opened

@@ -14,7 +14,7 @@ from click.testing import Result
 from lancestat.cli.failure import ExitCode
 from lancestat.lake.open import observe_dataset
 from tests.cli.conftest import Lancestat
-from tests.cli.test_imports import loaded
+from tests.test_startup import COMMAND, loaded
 
 
 def test_a_new_project_can_be_planned_and_run_as_it_is(
@@ -37,7 +37,7 @@ def test_a_new_project_can_be_planned_and_run_as_it_is(
     assert actions == [("orders", "analyze"), ("products", "analyze")]
 
     # In a process of its own, where no session of Spark runs: none is needed.
-    assert loaded("run", folder=project).isdisjoint({"pyspark", "py4j"})
+    assert loaded(COMMAND, ["run"], project).isdisjoint({"pyspark", "py4j"})
 
     again = in_project("plan", "--check")
     assert again.exit_code == 0

@@ -74,8 +74,8 @@ VIEWS = [
     view for name, view in vars(views).items() if name.endswith("View") and isinstance(view, type)
 ]
 PARTS = {views.ActionView, views.PropertyView, views.NodeDiffView}
-# For people errors go to stderr, and a script is printed as it is.
-ONLY_JSON = {views.ErrorsView, views.CompletionView}
+# For people errors go to stderr.
+ONLY_JSON = {views.ErrorsView}
 
 
 @pytest.mark.parametrize("view", [view for view in VIEWS if view not in PARTS])

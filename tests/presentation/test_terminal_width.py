@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from lancestat.cli.checks import Check, checks_answer
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import cell_width, paint, table, unpainted
 from lancestat.presentation.text import FORMAT
-from lancestat.presentation.views import Check, ChecksView, QueryColumn, QueryView
+from lancestat.presentation.views import QueryColumn, QueryView
 from lancestat.redact import Audience, KnownValue, Redactor
 
 LONG = "a finding of several words that is longer than most terminals are wide, and then some more"
@@ -62,7 +63,7 @@ def test_a_secret_that_would_be_a_command_is_redacted_in_a_cell() -> None:
 
 
 def test_checks_keep_to_the_limit() -> None:
-    view = ChecksView([Check("Spark", False, LONG, LONG)])
+    view = checks_answer([Check("Spark", False, LONG, LONG)])
     assert max(len(unpainted(line)) for line in FORMAT.render(view, Page(limit=50))) <= 50
 
 

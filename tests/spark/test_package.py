@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from lancestat.cli.checks import check_package
+from lancestat.cli.checks import Check, check_package
 from lancestat.cli.failure import ExitCode
 from lancestat.cli.main import cli
 from lancestat.errors import (
@@ -27,7 +27,6 @@ from lancestat.errors import (
     ScratchNotShared,
 )
 from lancestat.joins.scratch.folder import require_visible, scratch
-from lancestat.presentation.views import Check
 from lancestat.project import Project
 from lancestat.spark import package, start
 from lancestat.spark.package import package_settings, require_same_versions, write_package

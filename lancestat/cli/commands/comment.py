@@ -5,14 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.errors import CommentTextUnreadable, ReadOnlyToken
 from lancestat.formats import escape_commands, visible
-from lancestat.presentation.terminal import CONSOLE
-from lancestat.presentation.views import CommentView
+from lancestat.presentation.terminal import CONSOLE, paint
+from lancestat.presentation.views import Answer
+
+if TYPE_CHECKING:
+    from lancestat.review.comment import CommentResult
 
 _HELP = """Keep a pull request's comment up to date, in a job of GitHub Actions.
 
@@ -25,7 +29,7 @@ set by the job. With a read-only token, as in a pull request from a fork, the co
 warns and writes the text to the job's summary instead."""
 
 
-@command("comment", help=_HELP, views=[CommentView], is_published=True)
+@command("comment", help=_HELP, views=[Answer], is_published=True)
 @click.option(
     "--body-file",
     type=click.Path(path_type=Path, dir_okay=False, allow_dash=True),
@@ -69,7 +73,7 @@ def comment(
     markdown = CONSOLE.redacted(markdown)
     if dry_run:
         body = comment_body(name, markdown)
-        invocation.show(CommentView(CommentResult(Outcome.DRY_RUN, body=body)))
+        invocation.show(_answer(CommentResult(Outcome.DRY_RUN, body=body)))
         return
     pull = pull_request(os.environ, number)
     root = os.environ.get("GITHUB_API_URL") or "https://api.github.com"
@@ -82,9 +86,19 @@ def comment(
         _warn(f"no comment was written, because the token is read-only: {error.message}")
         _write_job_summary(markdown)
         if not invocation.is_for_people:
-            invocation.show(CommentView(CommentResult(Outcome.NOT_ALLOWED)))
+            invocation.show(_answer(CommentResult(Outcome.NOT_ALLOWED)))
         return
-    invocation.show(CommentView(result))
+    invocation.show(_answer(result))
+
+
+def _answer(result: CommentResult) -> Answer:
+    members: dict[str, object] = {"outcome": result.outcome.value, "url": result.url}
+    if result.body is not None:
+        body = result.body.rstrip("\n").split("\n")
+        return Answer("comment", {**members, "body": result.body}, lambda page: body)
+    outcome = paint(result.outcome.value.replace("_", " "), "success")
+    line = f"{outcome}  {result.url}" if result.url else outcome
+    return Answer("comment", members, lambda page: [line])
 
 
 def _read(path: Path) -> str:

@@ -7,7 +7,7 @@ from click.shell_completion import get_completion_class
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import VARIABLE
-from lancestat.presentation.views import CompletionView
+from lancestat.presentation.views import Answer
 
 _HELP = """Print the script that completes commands and names in a SHELL.
 
@@ -30,7 +30,8 @@ def completion(context: click.Context, invocation: Invocation, shell: str) -> No
     assert complete is not None
     script = complete(context.find_root().command, {}, "lancestat", VARIABLE).source()
     if invocation.output == "json" and not _is_from_environment(context):
-        invocation.show(CompletionView(shell, script))
+        members = {"shell": shell, "script": script}
+        invocation.show(Answer("completion", members, lambda page: [script]))
     else:
         click.echo(script, nl=False)
 

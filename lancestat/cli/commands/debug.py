@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.failure import ExitCode
-from lancestat.presentation.views import Check, ChecksView
+from lancestat.presentation.views import Answer
+
+if TYPE_CHECKING:
+    from lancestat.cli.checks import Check
 
 
-@command("debug", help="Check Java, Spark, libraries, storage.", views=[ChecksView])
+@command("debug", help="Check Java, Spark, libraries, storage.", views=[Answer])
 @click.option(
     "--warm-up",
     is_flag=True,
@@ -60,6 +65,8 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
 
 
 def _show(context: click.Context, invocation: Invocation, checks: list[Check]) -> None:
-    invocation.show(ChecksView(checks))
+    from lancestat.cli.checks import checks_answer
+
+    invocation.show(checks_answer(checks))
     if not all(check.passed for check in checks):
         context.exit(ExitCode.FAILURE)

@@ -7,13 +7,15 @@ from pathlib import Path
 import click
 
 from lancestat.cli.command import Invocation, any_of, command, selection_options
-from lancestat.presentation.views import SiteView
+from lancestat.formats import count, size
+from lancestat.presentation.terminal import paint
+from lancestat.presentation.views import Answer
 
 
 @command(
     "docs",
     help="Write HTML pages about all tables and joins.",
-    views=[SiteView],
+    views=[Answer],
     is_published=True,
 )
 @selection_options
@@ -27,7 +29,6 @@ def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
 ) -> None:
     """Write the pages in place of those that are there, and name the one to open."""
-    from lancestat.presentation.report_views import site_view
     from lancestat.report.site.build import build_site, check_folder
     from lancestat.spec import PAGES
 
@@ -37,4 +38,9 @@ def docs(
     report = project.report(
         any_of(select), any_of(exclude), with_fragments=True, with_histograms=True
     )
-    invocation.show(site_view(build_site(report, project.spec, folder)))
+    site = build_site(report, project.spec, folder)
+    nodes = [{"name": node.spec.name, "health": node.health.value} for node in site.report.nodes]
+    members = {"page": str(site.page), "pages": site.pages, "nodes": nodes}
+    wrote = f"wrote {count(site.pages, 'page')}, {size(site.size_bytes)}"
+    lines = [paint(f"{wrote}; open this one in a browser:", "note"), site.page.as_uri()]
+    invocation.show(Answer("docs", members, lambda page: lines))

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from lancestat.cli.command import Invocation, command
-from lancestat.presentation.views import InitView
+from lancestat.formats import count, named
+from lancestat.presentation.terminal import paint
+from lancestat.presentation.views import Answer
+
+if TYPE_CHECKING:
+    from lancestat.scaffold.writer import Written
 
 
 @command(
     "init",
     help="Create a working project in DIR or the current folder.",
-    views=[InitView],
+    views=[Answer],
 )
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @click.option(
@@ -37,8 +44,30 @@ def init(invocation: Invocation, folder: Path | None, place: str | None) -> None
 
         scaffold, found = adopted_project(place, root)
     written = write_scaffold(scaffold, root)
-    invocation.show(InitView(root, written.files, written.tables, found))
+    members = {
+        "folder": str(root),
+        "files": list(written.files),
+        "tables": list(written.tables),
+        "found": found,
+    }
+    invocation.show(Answer("init", members, lambda page: _lines(root, written, found)))
     if written.unchanged:
         unchanged = " and ".join(written.unchanged)
         verb = "stays as it is" if len(written.unchanged) == 1 else "stay as they are"
         invocation.say(f"{unchanged} {verb}; 'yaml.schemas' there can name the files of schemas/.")
+
+
+def _lines(root: Path, written: Written, found: list[str] | None) -> Iterator[str]:
+    is_here = root == Path()
+    yield paint(f"A new project in {'.' if is_here else root}", "title")
+    yield ""
+    yield from (f"  {file}" for file in written.files)
+    yield from (f"  {name}  a sample table" for name in written.tables)
+    yield ""
+    enter = "" if is_here else f"cd {root}, then "
+    if found is not None:
+        yield f"Found {count(len(found), 'table')}: {named(found)}."
+        yield f"Next: {enter}lancestat plan; specs/sources.yml says which tables are nodes."
+        return
+    yield f"Next: {enter}lancestat plan and lancestat run."
+    yield "      Once specs/tables.yml names your own tables, the folder sample can go."

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
-from lancestat.cli.command import Invocation, command
-from lancestat.presentation.views import JarView
+from lancestat.cli.command import Invocation, command, session_lines
+from lancestat.formats import size
+from lancestat.presentation.terminal import paint
+from lancestat.presentation.views import Answer
 
 _HELP = """Write the jar that lets sessions run NEAREST BY on lancestat's engine.
 
@@ -16,7 +18,7 @@ it in 'spark.jars', and set 'spark.sql.extensions' to what the command prints. T
 lancestat.register to connect the session with its Python process."""
 
 
-@command("jar", help=_HELP, views=[JarView])
+@command("jar", help=_HELP, views=[Answer])
 @click.option(
     "--out",
     metavar="FILE",
@@ -31,4 +33,12 @@ def jar(invocation: Invocation, out: Path, force: bool) -> None:
 
     invocation.say("compiling; starting Spark takes a few seconds")
     size_bytes, version = write_extension_jar(out, is_replaced=force)
-    invocation.show(JarView(out, size_bytes, version, jar_settings(str(out))))
+    conf = jar_settings(str(out))
+    members = {"path": str(out), "size_bytes": size_bytes, "spark": version, "conf": conf}
+    lines = [
+        paint(f"wrote {out}, for Spark {version}: {size(size_bytes)}", "note"),
+        *session_lines(conf),
+        "",
+        "Then, in its Python: lancestat.register(spark)",
+    ]
+    invocation.show(Answer("jar", members, lambda page: lines))

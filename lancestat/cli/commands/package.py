@@ -6,8 +6,10 @@ from pathlib import Path
 
 import click
 
-from lancestat.cli.command import Invocation, command
-from lancestat.presentation.views import PackageView
+from lancestat.cli.command import Invocation, command, session_lines
+from lancestat.formats import count, size
+from lancestat.presentation.terminal import paint
+from lancestat.presentation.views import Answer
 
 _HELP = """Pack what Spark's workers need, for a cluster whose machines do not have lancestat.
 
@@ -16,7 +18,7 @@ need the same Python minor version and the same kind of machine. Name the archiv
 'spark.package'."""
 
 
-@command("package", help=_HELP, views=[PackageView])
+@command("package", help=_HELP, views=[Answer])
 @click.option(
     "--out",
     metavar="FILE",
@@ -37,6 +39,23 @@ def package(invocation: Invocation, out: Path, force: bool) -> None:
     invocation.say("packing; this takes half a minute")
     written = write_package(out, is_replaced=force)
     conf = package_settings(str(out), {})
-    invocation.show(
-        PackageView(out, written.size_bytes, written.python, dict(written.packages), conf)
-    )
+    packages = dict(written.packages)
+    members = {
+        "path": str(out),
+        "size_bytes": written.size_bytes,
+        "python": written.python,
+        "packages": packages,
+        "conf": conf,
+    }
+    sizes = f"{count(len(packages), 'package')}, {size(written.size_bytes)}"
+    listed = ["", *(f"  {name} {version}" for name, version in packages.items())]
+    lines = [
+        "",
+        f"For workers with Python {written.python} on machines of this kind. In a target,",
+        "with the path as from the project's folder:",
+        "",
+        f"  spark: {{package: {out}}}",
+        *session_lines(conf),
+    ]
+    head = [paint(f"wrote {out}: {sizes}", "note"), *(listed if invocation.verbose else [])]
+    invocation.show(Answer("package", members, lambda page: [*head, *lines]))

@@ -9,7 +9,8 @@ import click
 from lancestat.cli.command import Invocation, command
 from lancestat.cli.completion import complete_schema
 from lancestat.errors import NotWritten, UnknownSchema, did_you_mean
-from lancestat.presentation.views import SchemaFilesView, SchemaKindsView
+from lancestat.presentation.terminal import table
+from lancestat.presentation.views import Answer
 
 _HELP = """Print the JSON Schema of a KIND of YAML, or list the kinds.
 
@@ -18,7 +19,7 @@ files to a folder, as 'init' does to schemas/; do so after an upgrade of lancest
 a template wherever one is allowed, while 'validate' checks what it results in."""
 
 
-@command("schema", help=_HELP, views=[SchemaKindsView, SchemaFilesView])
+@command("schema", help=_HELP, views=[Answer])
 @click.argument("kind", metavar="[KIND]", required=False, shell_complete=complete_schema)
 @click.option(
     "--out",
@@ -33,9 +34,16 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     if kind is not None and out is not None:
         raise click.UsageError("Give either a KIND to print or --out to write files.")
     if out is not None:
-        invocation.show(SchemaFilesView(out, _write(out)))
+        files = _write(out)
+        members: dict[str, object] = {"folder": str(out), "files": files}
+        invocation.show(Answer("schema", members, lambda page: [str(out / file) for file in files]))
     elif kind is None:
-        invocation.show(SchemaKindsView(KINDS))
+        kinds = [{"name": name, "of": about} for name, about in KINDS.items()]
+        head = ["kind", "schema of"]
+        rows = KINDS.items()
+        invocation.show(
+            Answer("schema", {"kinds": kinds}, lambda page: table(rows, head=head, page=page))
+        )
     elif kind in KINDS:
         click.echo(json_text(editor_schema(kind)), nl=False)
     else:
