@@ -67,13 +67,13 @@ class LancestatError(Exception):
     code: ClassVar[str]
     remedy: ClassVar[str]
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "code" not in vars(cls):
+    def __init_subclass__(cls, code: str | None = None) -> None:
+        if code is None:
             return
-        if cls.code in _CLASSES or cls.code in RETIRED:
-            raise TypeError(f"{cls.__name__} declares {cls.code}, which is taken")
-        _CLASSES[cls.code] = cls
+        if code in _CLASSES or code in RETIRED:
+            raise TypeError(f"{cls.__name__} declares {code}, which is taken")
+        cls.code = code
+        _CLASSES[code] = cls
 
     def __init__(
         self, message: str, *, location: Location | None = None, hint: str | None = None
@@ -163,13 +163,12 @@ class PlanFileError(LancestatError):
     """LS62x: a plan file cannot be read or run."""
 
 
-class InternalError(LancestatError):
+class InternalError(LancestatError, code="LS001"):
     """An unexpected error, most likely a defect of lancestat.
 
     In a run, only the node that hit it fails.
     """
 
-    code = "LS001"
     remedy = (
         "Report the message and, from the command line, the traceback that `--verbose` prints. "
         "Remove secrets first."

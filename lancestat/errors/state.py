@@ -5,15 +5,13 @@ from __future__ import annotations
 from lancestat.errors.base import StateError
 
 
-class StateUnreachable(StateError):
+class StateUnreachable(StateError, code="LS301"):
     """The target's state cannot be read or written."""
 
-    code = "LS301"
     remedy = "Check the target's `state`, its `storage_options` and the permissions there."
 
 
-class StateContended(StateError):
+class StateContended(StateError, code="LS302"):
     """The state could not be written because other runs kept committing first."""
 
-    code = "LS302"
     remedy = "Run again, with fewer concurrent runs on the same state."

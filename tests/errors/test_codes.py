@@ -54,7 +54,7 @@ def test_a_code_is_in_the_range_of_its_module_and_has_a_meaning_and_a_remedy(
 @pytest.mark.parametrize("taken", [kind.code for kind in CLASSES] + list(RETIRED))
 def test_a_code_is_declared_once_and_never_again(taken: str) -> None:
     with pytest.raises(TypeError, match=f"Again declares {taken}, which is taken"):
-        type("Again", (RunError,), {"code": taken, "remedy": "-"})
+        type("Again", (RunError,), {"remedy": "-"}, code=taken)
 
 
 @pytest.mark.parametrize(("code", "now"), RETIRED.items())
@@ -98,28 +98,6 @@ def test_every_code_is_raised_somewhere(kind: type[LancestatError], raised: froz
 def test_an_area_is_not_an_error() -> None:
     with pytest.raises(AttributeError, match="code"):
         RunError("something failed")
-
-
-CODE = re.compile(r"\bLS\d{3}\b")
-
-
-def codes_in(path: Path) -> list[str]:
-    text = path.read_text("utf-8")
-    nodes = ast.walk(ast.parse(text)) if CODE.search(text) else ()
-    return [
-        f"{path.relative_to(TOP)}:{node.lineno}"
-        for node in nodes
-        if isinstance(node, ast.Constant)
-        and isinstance(node.value, str)
-        and CODE.search(node.value)
-    ]
-
-
-def test_codes_are_written_nowhere_else() -> None:
-    """Not in docstrings either: classes have names."""
-    assert codes_in(PACKAGE / "errors" / "lake.py")
-    paths = [path for path in PACKAGE.rglob("*.py") if path.parent != PACKAGE / "errors"]
-    assert [place for path in paths for place in codes_in(path)] == []
 
 
 def test_the_page_is_current() -> None:
