@@ -20,7 +20,7 @@ import lancestat.cli.commands.comment
 import lancestat.cli.commands.diff
 import lancestat.cli.commands.validate
 import lancestat.presentation.diff_view
-import lancestat.presentation.markdown_diff
+import lancestat.presentation.markdown
 import lancestat.project
 import lancestat.review.comment
 import lancestat.review.diff

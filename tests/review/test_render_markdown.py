@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
 from lancestat.errors import Location
-from lancestat.presentation.markdown_diff import MAX_CHARACTERS, cell, prose, span
+from lancestat.presentation.markdown import MAX_CHARACTERS, cell, prose, span
 from lancestat.review.comment import has_no_changes
 from lancestat.review.values import (
     Change,

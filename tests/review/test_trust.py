@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError, UsageError
-from lancestat.presentation.markdown_diff import prose
+from lancestat.presentation.markdown import prose
 from lancestat.review.diff import review
 from lancestat.review.values import Diff
 from tests.presentation.rendering import as_json, as_markdown, as_text
