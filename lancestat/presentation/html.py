@@ -20,8 +20,11 @@ from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import show_facts
 from lancestat.presentation.text_diff import NOTHING
-from lancestat.presentation.text_plan import (
+from lancestat.presentation.text_nodes import (
+    COLUMNS,
+    RIGHT,
     SKIPS_LISTED,
+    WELL_LISTED,
     node_published,
     node_read,
     plan_verdict,
@@ -36,7 +39,6 @@ from lancestat.presentation.text_sql import (
     scan_facts,
     scan_summary,
 )
-from lancestat.presentation.text_status import COLUMNS, RIGHT, WELL_LISTED
 from lancestat.presentation.views import (
     DiffView,
     ExplanationView,

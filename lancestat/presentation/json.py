@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from lancestat import __version__
 from lancestat.formats import format_instant
-from lancestat.presentation.json_diff import diff_members
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import (
@@ -36,6 +35,12 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.report.node_facts import NodeStatus
     from lancestat.report.values import JoinReport, NodeRunReport, TableReport
+    from lancestat.review.values import (
+        ColumnsChange,
+        NodeDiff,
+        PropertyChange,
+        TablesChange,
+    )
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.past_runs import PastRun
     from lancestat.spec.model import Freshness, Node
@@ -364,4 +369,62 @@ def _unpublish(view: UnpublishView, page: Page) -> Payload:
 
 @FORMAT.renders(DiffView)
 def _diff(view: DiffView, page: Page) -> Payload:
-    return _object("diff", **diff_members(view))
+    """Return a diff, as docs/reference/cli.md describes its members."""
+    diff = view.diff
+    return _object(
+        "diff",
+        project=diff.project,
+        target=diff.target,
+        base={"label": diff.base, "commit": diff.base_commit},
+        head={"label": diff.head, "commit": diff.head_commit},
+        summary={**view.counts, "unchanged": diff.unchanged},
+        risks=sorted(risk.value for risk in diff.risks),
+        cost_bytes=diff.cost_bytes,
+        settings=[_property(change) for change in diff.settings],
+        nodes=[_node_diff(node) for node in diff.nodes],
+        notes=list(diff.notes),
+    )
+
+
+def _node_diff(node: NodeDiff) -> Payload:
+    return {
+        "name": node.name,
+        "kind": node.kind_word,
+        "previous_name": node.previous_name,
+        "change": node.change.value,
+        "file": node.location.file,
+        "line": node.location.line,
+        "owners": list(node.owners),
+        "properties": [_property(change) for change in node.properties],
+        "columns": None if node.columns is None else _columns_change(node.columns),
+        "tables": None if node.tables is None else _tables_change(node.tables),
+        "cost_bytes": node.cost_bytes,
+        "risks": [{"risk": note.risk.value, "message": note.sentence} for note in node.risks],
+        "notes": list(node.notes),
+    }
+
+
+def _tables_change(tables: TablesChange) -> Payload:
+    return {
+        "known": tables.is_known,
+        "gained": list(tables.gained),
+        "lost": list(tables.lost),
+        "renamed": [{"old": old, "new": new} for old, new in tables.renamed],
+    }
+
+
+def _property(change: PropertyChange) -> Payload:
+    return {
+        "name": change.name,
+        "old": None if change.old is None else change.old.json,
+        "new": None if change.new is None else change.new.json,
+        "hidden": any(side.is_hidden for side in change.sides),
+    }
+
+
+def _columns_change(columns: ColumnsChange) -> Payload:
+    return {
+        "resolved": columns.are_names,
+        "gained": list(columns.gained),
+        "lost": list(columns.lost),
+    }

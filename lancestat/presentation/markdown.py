@@ -14,8 +14,12 @@ from lancestat.formats import count, visible
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE, ZERO_WIDTH_SPACE
 from lancestat.presentation.text_diff import NOTHING
-from lancestat.presentation.text_plan import closing_words, source_lines
-from lancestat.presentation.text_status import SYMBOLS, WELL_LISTED
+from lancestat.presentation.text_nodes import (
+    HEALTH_SYMBOLS,
+    WELL_LISTED,
+    closing_words,
+    source_lines,
+)
 from lancestat.presentation.views import (
     ActionView,
     DiffView,
@@ -131,7 +135,7 @@ def _status_row(node: NodeStatus) -> str:
         node.rows_age,
         node.last_run,
     )
-    sign = f"{cell(SYMBOLS[node.health])} {node.health}"
+    sign = f"{cell(HEALTH_SYMBOLS[node.health])} {node.health}"
     return f"| {sign} | {cell(node.name)} | {' | '.join(map(prose, texts))} |"
 
 

@@ -9,11 +9,15 @@ from lancestat.formats import age, count, instant, visible
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE, paint, table
 from lancestat.presentation.text_diff import diff_lines
-from lancestat.presentation.text_plan import plan_lines, run_lines
-from lancestat.presentation.text_runs import past_run_lines, runs_lines
+from lancestat.presentation.text_nodes import (
+    past_run_lines,
+    plan_lines,
+    run_lines,
+    runs_lines,
+    status_lines,
+    unpublish_lines,
+)
 from lancestat.presentation.text_sql import explanation_lines, query_lines
-from lancestat.presentation.text_status import status_lines
-from lancestat.presentation.text_unpublish import unpublish_lines
 from lancestat.presentation.views import (
     Answer,
     DiffView,

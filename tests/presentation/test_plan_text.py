@@ -8,7 +8,7 @@ from lancestat.errors import UnsupportedColumn
 from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.registry import Page
 from lancestat.presentation.terminal import paint
-from lancestat.presentation.text_plan import SKIPS_LISTED, plan_lines
+from lancestat.presentation.text_nodes import SKIPS_LISTED, plan_lines
 from lancestat.runs.stages import (
     MergePartials,
     PublishStatistics,
