@@ -7,8 +7,6 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 
-import numpy as np
-
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
@@ -16,12 +14,10 @@ from lancestat.query.pruning import (
     ColumnBounds,
     FragmentStatistics,
     GroupColumn,
-    GroupLayout,
     Mask,
     NoFragmentStatistics,
-    PrunableStatistics,
 )
-from lancestat.state.grouping import Group, block_digest, contents, group_digest, slices
+from lancestat.state.grouping import block_digest, contents, group_digest, slices
 from lancestat.state.identity import quantile_key
 from lancestat.state.values import BlockKey, StateReader, TableSummary
 from lancestat.tables.statistics.column_type import ColumnType, column_type
@@ -50,11 +46,10 @@ def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> Fragme
 _COLUMNS_AT_ONCE = 16
 
 
-class GroupedStatistics(PrunableStatistics):
-    """`FragmentStatistics` over the groups of a stored summary; a query costs groups, not files.
+class GroupedStatistics(FragmentStatistics):
+    """Statistics by the groups of a stored summary; a query costs groups, not files.
 
-    Fragments of groups that are no longer whole, and those that came later, are one last group of
-    which nothing is known. Columns are loaded once, and take up to 4 kB per group.
+    Columns are loaded once, and take up to 4 kB per group.
     """
 
     def __init__(
@@ -64,7 +59,7 @@ class GroupedStatistics(PrunableStatistics):
         self._identity = identity
         self._snapshot = snapshot
         self._summary = summary
-        super().__init__(_layout(snapshot, summary.groups))
+        super().__init__(snapshot, summary.groups)
         self._columns: dict[str, GroupColumn | None] = {}
         self._whole: dict[str, ColumnPartial | None] = {}
         self._lock = threading.Lock()
@@ -93,7 +88,7 @@ class GroupedStatistics(PrunableStatistics):
 
     def _column(self, type: ColumnType, partials: Sequence[ColumnPartial | None]) -> GroupColumn:
         """Lay a column's partials out by group, those with as many rows as in the manifest."""
-        whole, rows = self._layout.is_whole.tolist(), self._layout.rows.tolist()
+        whole, rows = self._is_whole.tolist(), self._rows.tolist()
         sound = [
             partial if partial is not None and is_whole and partial.rows == count else None
             for partial, is_whole, count in zip([*partials, None], whole, rows, strict=True)
@@ -179,29 +174,3 @@ class GroupedStatistics(PrunableStatistics):
 def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
     for start in range(0, len(names), _COLUMNS_AT_ONCE):
         yield names[start : start + _COLUMNS_AT_ONCE]
-
-
-def _layout(snapshot: Snapshot, groups: Sequence[Group]) -> GroupLayout:
-    """Return the groups of a summary in a snapshot, and after them one of all other fragments."""
-    sizes = [len(group) for group in groups]
-    home = dict(
-        zip(
-            (fragment_id for group in groups for fragment_id in group),
-            np.repeat(np.arange(len(groups)), sizes).tolist(),
-            strict=True,
-        )
-    )
-    ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
-    rows = np.array([fragment.rows for fragment in ordered], np.int64)
-    rest = len(groups)
-    group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
-    present = np.bincount(group_of, minlength=rest + 1)
-    is_whole = np.append(present[:rest] == np.array(sizes), False)
-    group_of = np.where(is_whole[group_of], group_of, rest)
-    return GroupLayout(
-        ids=np.array([fragment.id for fragment in ordered], np.int64),
-        group_of=group_of,
-        rows=np.bincount(group_of, rows, rest + 1).astype(np.int64),
-        fragments=np.bincount(group_of, minlength=rest + 1),
-        is_whole=is_whole,
-    )

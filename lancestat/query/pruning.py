@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import assert_never
 
+from lancestat.lake.snapshot import Snapshot
 from lancestat.query.predicates.filter import (
     And,
     Comparison,
@@ -204,71 +205,6 @@ class ColumnRange:
     minimum: Bound | None
     maximum: Bound | None
     nulls: int
-
-
-class RemainingFragments(Protocol):
-    """The fragments of a table that are left after pruning."""
-
-    @property
-    def fragment_ids(self) -> Sequence[int]:
-        """The fragments that may hold a matching row, ascending."""
-
-    @property
-    def rows(self) -> int:
-        """Live rows of those fragments."""
-
-    @property
-    def is_known(self) -> bool:
-        """Whether the bounds of every filtered column are known in every remaining fragment.
-
-        Only then may an estimate start from these fragments: Spark applies the filter once more, to
-        bounds that must be theirs.
-        """
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return the partial of a column over these fragments, None where one is unknown."""
-
-    def range(self, column: str) -> ColumnRange | None:
-        """Return the range of a column without a known partial, None where it is unknown, too."""
-
-
-class FragmentStatistics(Protocol):
-    """Statistics of a table's fragments at one version, group by group."""
-
-    def load(self, columns: Iterable[str]) -> None:
-        """Load columns at once, which takes less time than one by one."""
-
-    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
-
-    def covers(self, filters: Sequence[Filter]) -> bool:
-        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
-
-    def knows(self, column: str) -> bool:
-        """Whether the bounds of a column are known in some fragment."""
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return the partial of a column over the whole table, None where a group is unknown."""
-
-
-@dataclass(frozen=True, slots=True)
-class NoFragmentStatistics:
-    """No statistics: neither state nor index has any of the fragments."""
-
-    def load(self, columns: Iterable[str]) -> None:
-        pass
-
-    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        return None
-
-    def covers(self, filters: Sequence[Filter]) -> bool:
-        return False
-
-    def knows(self, column: str) -> bool:
-        return False
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        return None
 
 
 def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:
@@ -564,31 +500,39 @@ def _is_nan(point: Point) -> bool:
     return isinstance(point, float) and math.isnan(point)
 
 
-@dataclass(frozen=True)
-class GroupLayout:
-    """Groups of a snapshot's fragments.
+class FragmentStatistics(ABC):
+    """Statistics of a table's fragments at one version, by groups of fragments.
 
-    `ids` are the fragments, ascending, `group_of` the group of each; `rows` and `fragments` count
-    what a group has. Nothing is known of the groups that are not whole.
+    Fragments of groups that are no longer whole, and those of no group, are one last group of which
+    nothing is known.
+
+    Args:
+        snapshot: The fragments.
+        groups: Ids of fragments, each in one group.
     """
 
-    ids: Counts
-    group_of: Counts
-    rows: Counts
-    fragments: Counts
-    is_whole: Mask
+    def __init__(self, snapshot: Snapshot, groups: Sequence[Sequence[int]]) -> None:
+        sizes = [len(group) for group in groups]
+        rest = len(groups)
+        home = dict(
+            zip(
+                (id for group in groups for id in group),
+                np.repeat(np.arange(rest), sizes).tolist(),
+                strict=True,
+            )
+        )
+        ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
+        group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
+        present = np.bincount(group_of, minlength=rest + 1)
+        self._is_whole: Mask = np.append(present[:rest] == np.array(sizes, np.int64), False)
+        self._group_of = np.where(self._is_whole[group_of], group_of, rest)
+        self._ids = np.array([fragment.id for fragment in ordered], np.int64)
+        rows = np.array([fragment.rows for fragment in ordered], np.int64)
+        self._rows = np.bincount(self._group_of, rows, rest + 1).astype(np.int64)
+        self._is_present: Mask = np.bincount(self._group_of, minlength=rest + 1) > 0
 
-
-class PrunableStatistics(ABC):
-    """`FragmentStatistics` that rule groups of fragments out by the bounds of their columns."""
-
-    def __init__(self, layout: GroupLayout) -> None:
-        self._layout = layout
-        self._present = layout.fragments > 0
-
-    @abstractmethod
-    def load(self, columns: Iterable[str]) -> None:
-        """Load columns at once, which takes less time than one by one."""
+    def load(self, columns: Iterable[str]) -> None:  # noqa: B027 - not all load ahead
+        """Load columns together, which takes less time than one by one."""
 
     @abstractmethod
     def bounds(self, column: str) -> ColumnBounds | None:
@@ -603,57 +547,88 @@ class PrunableStatistics(ABC):
         return None
 
     def partial(self, column: str) -> ColumnPartial | None:
-        return self.partial_of(column, self._present)
+        """Return the partial of a column over the whole table, None where a group is unknown."""
+        return self.partial_of(column, self._is_present)
 
     def knows(self, column: str) -> bool:
+        """Whether the bounds of a column are known in some fragment."""
         self.load([column])
         bounds = self.bounds(column)
         return bounds is not None and bool(bounds.known.any())
 
     def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
         try:
             columns = set().union(*map(columns_of, filters))
             matching = self._matching(filters)
         except RecursionError:
             return None
-        if matching[self._present].all():
+        if matching[self._is_present].all():
             return None
-        alive = matching & self._present
-        layout, bounds = self._layout, [self.bounds(name) for name in columns]
-        return _PrunedGroups(
+        alive = matching & self._is_present
+        bounds = [self.bounds(name) for name in columns]
+        return RemainingFragments(
             self,
             alive,
-            fragment_ids=tuple(layout.ids[alive[layout.group_of]].tolist()),
-            rows=int(layout.rows[alive].sum()),
+            fragment_ids=tuple(self._ids[alive[self._group_of]].tolist()),
+            rows=int(self._rows[alive].sum()),
             is_known=all(
                 column is not None and bool(column.known[alive].all()) for column in bounds
             ),
         )
 
     def covers(self, filters: Sequence[Filter]) -> bool:
+        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
         try:
             left = self._matching(filters)
-            passing = must_match(filters, self.bounds, len(left)) & self._layout.is_whole
+            passing = must_match(filters, self.bounds, len(left)) & self._is_whole
         except RecursionError:
             return False
-        return bool(passing[left & self._present].all())
+        return bool(passing[left & self._is_present].all())
 
     def _matching(self, filters: Sequence[Filter]) -> Mask:
         self.load(set().union(*map(columns_of, filters)))
-        matching = may_match(filters, self.bounds, len(self._layout.rows))
-        return matching | ~self._layout.is_whole
+        return may_match(filters, self.bounds, len(self._rows)) | ~self._is_whole
+
+
+class NoFragmentStatistics(FragmentStatistics):
+    """No statistics: neither state nor index has any of the fragments."""
+
+    def __init__(self) -> None:
+        """There are no groups."""
+
+    def bounds(self, column: str) -> ColumnBounds | None:
+        return None
+
+    def partial(self, column: str) -> ColumnPartial | None:
+        return None
+
+    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
+        return None
+
+    def covers(self, filters: Sequence[Filter]) -> bool:
+        return False
 
 
 @dataclass(frozen=True, slots=True)
-class _PrunedGroups:
-    statistics: PrunableStatistics
+class RemainingFragments:
+    """The fragments of a table that are left after pruning: their ids, ascending, and live rows.
+
+    `is_known` says whether the bounds of every filtered column are known in all of them. Only then
+    may an estimate start from these fragments: Spark applies the filter once more, to bounds that
+    must be theirs.
+    """
+
+    statistics: FragmentStatistics
     groups: Mask
     fragment_ids: Sequence[int]
     rows: int
     is_known: bool
 
     def partial(self, column: str) -> ColumnPartial | None:
+        """Return the partial of a column over these fragments, None where one is unknown."""
         return self.statistics.partial_of(column, self.groups)
 
     def range(self, column: str) -> ColumnRange | None:
+        """Return the range of a column without a known partial, None where it is unknown, too."""
         return self.statistics.range_of(column, self.groups)

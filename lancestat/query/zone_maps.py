@@ -26,10 +26,8 @@ from lancestat.query.pruning import (
     ColumnBounds,
     ColumnRange,
     FragmentStatistics,
-    GroupLayout,
     Mask,
     NoFragmentStatistics,
-    PrunableStatistics,
     fits_spark,
     literal_bound,
 )
@@ -103,8 +101,8 @@ class _Zones:
     highs: list[Bound | None] = field(default_factory=list)
 
 
-class ZoneMapStatistics(PrunableStatistics):
-    """`FragmentStatistics` from zone maps, which have only bounds and counts of nulls and NaN."""
+class ZoneMapStatistics(FragmentStatistics):
+    """Statistics by fragment from zone maps: only bounds and counts of nulls and NaN."""
 
     def __init__(
         self,
@@ -116,20 +114,9 @@ class ZoneMapStatistics(PrunableStatistics):
         self._segments = segments
         self._options = storage_options
         self._fragments = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
-        count = len(self._fragments)
-        layout = GroupLayout(
-            ids=np.array([fragment.id for fragment in self._fragments], np.int64),
-            group_of=np.arange(count),
-            rows=np.array([fragment.rows for fragment in self._fragments], np.int64),
-            fragments=np.ones(count, np.int64),
-            is_whole=np.ones(count, np.bool_),
-        )
-        super().__init__(layout)
+        super().__init__(snapshot, [(fragment.id,) for fragment in self._fragments])
         self._columns: dict[str, ColumnBounds | None] = {}
         self._lock = threading.Lock()
-
-    def load(self, columns: Iterable[str]) -> None:
-        """Load nothing: the columns of filters are read one by one."""
 
     def range_of(self, column: str, groups: Mask) -> ColumnRange | None:
         bounds = self.bounds(column)
@@ -169,7 +156,9 @@ class ZoneMapStatistics(PrunableStatistics):
         except Exception as error:
             _give_up(self._snapshot.uri, error, self._options)
             return None
-        return _column_bounds(type, [zones.get(fragment.id) for fragment in self._fragments])
+        by_fragment = [zones.get(fragment.id) for fragment in self._fragments]
+        # The last group is that of fragments without statistics.
+        return _column_bounds(type, [*by_fragment, None])
 
     def _read(self, folder: str) -> pa.Table:
         from lance.file import LanceFileReader
