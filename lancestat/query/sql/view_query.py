@@ -20,7 +20,6 @@ from lancestat.spark.start import VIEW_SCHEMA_SETTING
 from lancestat.spark.versions import arrow_frame
 
 if TYPE_CHECKING:
-    import polars as pl
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
@@ -36,11 +35,38 @@ _TEXT, _TEXTS, _COUNT, _NUMBER, _INSTANT = (
 # The columns of views by the names of the views, each with its type.
 Views = Mapping[str, Mapping[str, str]]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_TOKEN = re.compile(
-    r"""\s*(?:(?P<word>[A-Za-z_]\w*)|(?P<quoted>`\w+`)|(?P<number>\d+(?:\.\d+)?)"""
-    r"""|(?P<text>'[^'\\]*')|(?P<sign><>|!=|<=|>=|[=<>(),.*;]))""",
-    re.ASCII,
+_NAME = r"(?:[A-Za-z_]\w*|`\w+`)"
+_LITERAL = re.compile(r"'[^'\\]*'")
+# Over a text whose string literals are replaced by their numbers in quotes.
+_QUERY = re.compile(
+    r"""\s*select\s+(?P<distinct>distinct\b)?(?P<items>[^']+?)
+    \s+from\s+(?P<schema>\w+)\s*\.\s*(?P<view>\w+)
+    (?:\s+where\b(?P<where>.+?))?
+    (?:\s+group\s+by\b(?P<groups>[^']+?))?
+    (?:\s+order\s+by\b(?P<order>[^']+?))?
+    (?:\s+limit\s+(?P<limit>\d+))?
+    \s*;?\s*""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
 )
+_ITEM = re.compile(
+    rf"""(?:(?P<function>count|min|max|sum)\s*\(\s*(?P<distinct>distinct\s)?\s*(?P<of>\*|{_NAME})\s*\)
+    |(?P<column>{_NAME}))(?:\s*\bas\b\s*(?P<alias>{_NAME})|\s*(?P<bare>{_NAME}))?""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+_KEY = re.compile(
+    rf"(?P<name>{_NAME})(?:\s+(?:asc|(?P<desc>desc)))?(?:\s+nulls\s+(?P<nulls>first|last))?",
+    re.ASCII | re.IGNORECASE,
+)
+_VALUE = r"(?:'\d+'|\d+(?:\.\d+)?)"
+_COMPARISON = re.compile(
+    rf"""(?P<name>{_NAME})\s*(?:\bis\s+(?:not\s+)?null\b
+    |\b(?:not\s+)?in\s*\(\s*(?P<members>{_VALUE}(?:\s*,\s*{_VALUE})*)\s*\)
+    |\b(?:not\s+)?like\s*(?P<pattern>'\d+')
+    |(?:<>|!=|<=|>=|[=<>])\s*(?P<value>{_VALUE}))""",
+    re.ASCII | re.IGNORECASE | re.VERBOSE,
+)
+# What is left of a condition without its comparisons.
+_CONNECTIVES = re.compile(r"(?:[\s()]|\band\b|\bor\b|\bnot\b)*", re.IGNORECASE)
 # Words that end an item, and so are no names without backticks.
 _KEYWORDS = frozenset(
     """
@@ -56,11 +82,11 @@ class _OtherFormError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """A column of the result: an expression by its name and type; `source` is a plain column."""
+    """A column of the result; `source` is the view's column where it is a plain one."""
 
     name: str
     type: str
-    value: pl.Expr
+    sql: str
     source: str | None = None
 
 
@@ -87,19 +113,23 @@ def answer(
         StateError: the state cannot be reached.
     """
     try:
-        query = _Query(text, schema, views)
+        view, items, sql = _translated(text, schema, views)
     except _OtherFormError:
         # Spark takes its time, and Polars has been loaded.
         keep_interrupts()
         return None
     import polars as pl
 
-    frame = pl.from_arrow(tables([query.view])[query.view])
-    assert isinstance(frame, pl.DataFrame)
-    rows = query.run(frame)
+    frame = pl.from_arrow(tables([view])[view])
+    try:
+        rows = pl.SQLContext({view: frame}, eager=True).execute(sql)
+    except pl.exceptions.PolarsError:
+        # Connectives without operands, or parentheses that do not match.
+        keep_interrupts()
+        return None
     if limit is not None:
         rows = rows.head(limit + 1)
-    columns = tuple(_column(item) for item in query.items)
+    columns = tuple(_column(item) for item in items)
     values = (tuple(_value(value, local_time) for value in row) for row in rows.iter_rows())
     return QueryResult(columns, values, limit)
 
@@ -140,323 +170,159 @@ def _double(number: float) -> str:
     return f"{mantissa}E{int(exponent)}"
 
 
-class _Query:
-    """A query of the form that is understood.
+def _translated(text: str, schema: str, views: Views) -> tuple[str, list[_Item], str]:
+    """Return the view of a query, the columns of its result, and the query in Polars' SQL.
 
     Raises:
-        _OtherFormError: it is of another one.
+        _OtherFormError: it is of another form.
     """
+    literals: list[str] = []
 
-    def __init__(self, text: str, schema: str, views: Views) -> None:
-        self._tokens = _tokens(text)
-        self._position = 0
-        self._schema = schema
-        self._views = views
-        # What is selected has types only once the view is known.
-        begin = self._find_from()
-        self.view = self._from(begin)
-        self._columns = views[self.view]
-        after_view, self._position = self._position, 0
-        self._expect("select")
-        self._is_distinct = self._take("distinct")
-        self.items = self._items()
-        if self._position != begin:
+    def numbered(literal: re.Match[str]) -> str:
+        literals.append(literal[0])
+        return f"'{len(literals) - 1}'"
+
+    query = _QUERY.fullmatch(_LITERAL.sub(numbered, text))
+    view = query["view"].lower() if query else ""
+    if query is None or query["schema"].lower() != schema.lower() or view not in views:
+        raise _OtherFormError
+    columns = views[view]
+    items = _items(query["items"].strip(), columns)
+    groups = None if query["groups"] is None else _split(query["groups"])
+    if groups is not None:
+        groups = [_named(name, columns) for name in groups]
+    _check_groups(items, groups, columns, is_distinct=query["distinct"] is not None)
+    selected = ", ".join(f"{item.sql} AS _{index}" for index, item in enumerate(items))
+    parts = [f"SELECT {'DISTINCT ' if query['distinct'] else ''}{selected} FROM {view}"]
+    if query["where"] is not None:
+        _check_condition(query["where"], columns)
+        parts.append("WHERE " + re.sub(r"'(\d+)'", lambda m: literals[int(m[1])], query["where"]))
+    if groups is not None:
+        parts.append(f"GROUP BY {', '.join(f'`{name}`' for name in groups)}")
+    if query["order"] is not None:
+        is_free = groups is None and query["distinct"] is None
+        keys = [_key(key, items, columns if is_free else {}) for key in _split(query["order"])]
+        parts.append(f"ORDER BY {', '.join(keys)}")
+    if query["limit"] is not None:
+        parts.append(f"LIMIT {query['limit']}")
+    return view, items, " ".join(parts)
+
+
+def _split(written: str) -> list[str]:
+    return [part.strip() for part in written.split(",")]
+
+
+def _identifier(written: str | None) -> str:
+    if written is None or not re.fullmatch(_NAME, written, re.ASCII):
+        raise _OtherFormError
+    if written.lower() in _KEYWORDS:
+        raise _OtherFormError
+    return written.strip("`")
+
+
+def _named(written: str | None, columns: Mapping[str, str]) -> str:
+    name = _identifier(written)
+    if name not in columns:
+        raise _OtherFormError
+    return name
+
+
+def _items(written: str, columns: Mapping[str, str]) -> list[_Item]:
+    if written == "*":
+        return [_Item(name, type, f"`{name}`", name) for name, type in columns.items()]
+    return [_item(part, columns) for part in _split(written)]
+
+
+def _item(written: str, columns: Mapping[str, str]) -> _Item:
+    item = _ITEM.fullmatch(written)
+    if item is None:
+        raise _OtherFormError
+    name, type, sql = _aggregate(item, columns) if item["function"] else _plain(item, columns)
+    alias = item["alias"] or item["bare"]
+    shown = name if alias is None else _identifier(alias)
+    return _Item(shown, type, sql, None if item["function"] else name)
+
+
+def _plain(item: re.Match[str], columns: Mapping[str, str]) -> tuple[str, str, str]:
+    name = _named(item["column"], columns)
+    return name, columns[name], f"`{name}`"
+
+
+def _aggregate(item: re.Match[str], columns: Mapping[str, str]) -> tuple[str, str, str]:
+    """Return the name that Spark gives an aggregate, its type, and its SQL."""
+    function, distinct = item["function"].lower(), "DISTINCT " if item["distinct"] else ""
+    if item["of"] == "*":
+        if function != "count" or distinct:
             raise _OtherFormError
-        self._position = after_view
-        self._condition = self._or() if self._take("where") else None
-        self._groups = self._names() if self._take("group", "by") else None
-        self._order = self._keys() if self._take("order", "by") else []
-        self._limit = int(self._next("number")) if self._take("limit") else None
-        self._take(";")
-        if self._position != len(self._tokens):
-            raise _OtherFormError
-        self._check_groups()
+        return "count(1)", _COUNT, "COUNT(*)"
+    name = _named(item["of"], columns)
+    type = columns[name]
+    if (
+        type == _TEXTS
+        or (distinct and function != "count")
+        or (function == "sum" and type != _COUNT)
+    ):
+        raise _OtherFormError
+    sql = f"{function}({distinct}`{name}`)"
+    return f"{function}({distinct}{name})", _COUNT if function == "count" else type, sql
 
-    def run(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Return the rows of the result, with a column for each item."""
-        if self._condition is not None:
-            frame = frame.filter(self._condition)
-        # Places, since columns of a result may share a name.
-        items = [item.value.alias(f"_{index}") for index, item in enumerate(self.items)]
-        names = [f"_{index}" for index in range(len(items))]
-        if self._groups:
-            rows = frame.group_by(self._groups, maintain_order=True).agg(
-                *[each for each, item in zip(items, self.items, strict=True) if not item.source]
-            )
-            plain = [each for each, item in zip(items, self.items, strict=True) if item.source]
-            rows = rows.with_columns(plain)
-        elif any(item.source is None for item in self.items):
-            rows = frame.select(items)
-        else:
-            rows = frame.with_columns(items)
-        if self._is_distinct:
-            rows = rows.select(names).unique(maintain_order=True)
-        if self._order:
-            rows = rows.sort(
-                [key for key, _, _ in self._order],
-                descending=[descending for _, descending, _ in self._order],
-                nulls_last=[last for _, _, last in self._order],
-                maintain_order=True,
-            )
-        rows = rows.select(names)
-        return rows if self._limit is None else rows.head(self._limit)
 
-    # Parts of a query.
-
-    def _find_from(self) -> int:
-        words = [token.lower() if kind == "word" else "" for kind, token in self._tokens]
-        if words.count("from") != 1:
-            raise _OtherFormError
-        return words.index("from")
-
-    def _from(self, begin: int) -> str:
-        self._position = begin
-        self._expect("from")
-        if self._next("word").lower() != self._schema.lower():
-            raise _OtherFormError
-        self._expect(".")
-        view = self._next("word").lower()
-        if view not in self._views:
-            raise _OtherFormError
-        return view
-
-    def _items(self) -> list[_Item]:
-        import polars as pl
-
-        if self._take("*"):
-            return [_Item(name, type, pl.col(name), name) for name, type in self._columns.items()]
-        items = [self._item()]
-        while self._take(","):
-            items.append(self._item())
-        return items
-
-    def _item(self) -> _Item:
-        import polars as pl
-
-        function = self._peek(1) == ("sign", "(") and self._tokens[self._position][1].lower()
-        if function:
-            item = self._aggregate(function)
-        else:
-            name = self._name()
-            item = _Item(name, self._columns[name], pl.col(name), name)
-        kind, token = self._peek()
-        is_alias = self._take("as")
-        if is_alias or kind == "quoted" or (kind == "word" and token.lower() not in _KEYWORDS):
-            alias = self._identifier()
-            item = _Item(alias, item.type, item.value, item.source)
-        return item
-
-    def _aggregate(self, function: str) -> _Item:
-        import polars as pl
-
-        self._position += 2
-        if function == "count" and self._take("*"):
-            self._expect(")")
-            return _Item("count(1)", _COUNT, pl.len().cast(pl.Int64))
-        is_distinct = function == "count" and self._take("distinct")
-        name = self._name()
-        self._expect(")")
-        type, column = self._columns[name], pl.col(name)
-        shown = f"{function}({'DISTINCT ' if is_distinct else ''}{name})"
-        if type == _TEXTS:
-            raise _OtherFormError
-        match function:
-            case "count" if is_distinct:
-                value = column.drop_nulls().n_unique().cast(pl.Int64)
-                return _Item(shown, _COUNT, value)
-            case "count":
-                return _Item(shown, _COUNT, column.count().cast(pl.Int64))
-            case "min":
-                return _Item(shown, type, column.min())
-            case "max":
-                return _Item(shown, type, column.max())
-            case "sum" if type == _COUNT:
-                # Of nothing but nulls Spark's is null.
-                value = pl.when(column.count() > 0).then(column.sum())
-                return _Item(shown, type, value)
+def _check_groups(
+    items: Sequence[_Item],
+    groups: Sequence[str] | None,
+    columns: Mapping[str, str],
+    *,
+    is_distinct: bool,
+) -> None:
+    """Refuse what Spark refuses, and what Polars cannot compare."""
+    plain = {item.source for item in items if item.source is not None}
+    has_aggregates = any(item.source is None for item in items)
+    if groups is None:
+        is_other = has_aggregates and bool(plain)
+    else:
+        is_other = not plain <= set(groups) or is_distinct
+    uses_arrays = is_distinct and any(item.type == _TEXTS for item in items)
+    if is_other or uses_arrays or any(columns[name] == _TEXTS for name in groups or ()):
         raise _OtherFormError
 
-    def _check_groups(self) -> None:
-        """Refuse what Spark refuses, or orders by what is no part of the result."""
-        plain = {item.source for item in self.items if item.source is not None}
-        has_aggregates = any(item.source is None for item in self.items)
-        if self._groups is None:
-            if has_aggregates and (plain or self._order):
-                raise _OtherFormError
-        elif not plain <= set(self._groups) or self._is_distinct:
+
+def _key(written: str, items: Sequence[_Item], columns: Mapping[str, str]) -> str:
+    """Return the SQL of a key of the order: an item by its name, else a column."""
+    key = _KEY.fullmatch(written)
+    name = _identifier(key and key["name"])
+    assert key is not None
+    matching = [index for index, item in enumerate(items) if item.name == name]
+    if len(matching) == 1 and items[matching[0]].type != _TEXTS:
+        name = f"_{matching[0]}"
+    elif matching or columns.get(name, _TEXTS) == _TEXTS or any(not i.source for i in items):
+        raise _OtherFormError
+    nulls = key["nulls"] or ("last" if key["desc"] else "first")
+    return f"`{name}` {key['desc'] or ''} NULLS {nulls}"
+
+
+def _check_condition(written: str, columns: Mapping[str, str]) -> None:
+    for comparison in _COMPARISON.finditer(written):
+        type = columns[_named(comparison["name"], columns)]
+        values = [comparison["value"], comparison["pattern"], *_split(comparison["members"] or "")]
+        for value in filter(None, values):
+            _check_value(value, type)
+        if comparison["pattern"] and type != _TEXT:
             raise _OtherFormError
-        uses_arrays = self._is_distinct and any(i.type == _TEXTS for i in self.items)
-        if uses_arrays or any(self._columns[name] == _TEXTS for name in self._groups or ()):
-            raise _OtherFormError
-
-    def _keys(self) -> list[tuple[str, bool, bool]]:
-        keys = [self._key()]
-        while self._take(","):
-            keys.append(self._key())
-        return keys
-
-    def _key(self) -> tuple[str, bool, bool]:
-        name = self._identifier()
-        matching = [index for index, item in enumerate(self.items) if item.name == name]
-        if len(matching) == 1 and self.items[matching[0]].type is not _TEXTS:
-            key = f"_{matching[0]}"
-        elif not matching and not self._is_distinct and self._groups is None:
-            if self._columns.get(name, _TEXTS) == _TEXTS:
-                raise _OtherFormError
-            key = name
-        else:
-            raise _OtherFormError
-        descending = self._take("desc")
-        if not descending:
-            self._take("asc")
-        nulls_last = descending
-        if self._take("nulls"):
-            nulls_last = self._take("last")
-            if not nulls_last:
-                self._expect("first")
-        return key, descending, nulls_last
-
-    def _names(self) -> list[str]:
-        names = [self._name()]
-        while self._take(","):
-            names.append(self._name())
-        return names
-
-    # Conditions.
-
-    def _or(self) -> pl.Expr:
-        condition = self._and()
-        while self._take("or"):
-            condition = condition | self._and()
-        return condition
-
-    def _and(self) -> pl.Expr:
-        condition = self._not()
-        while self._take("and"):
-            condition = condition & self._not()
-        return condition
-
-    def _not(self) -> pl.Expr:
-        if self._take("not"):
-            return ~self._not()
-        if self._take("("):
-            condition = self._or()
-            self._expect(")")
-            return condition
-        return self._comparison()
-
-    def _comparison(self) -> pl.Expr:
-        import polars as pl
-
-        name = self._name()
-        type, column = self._columns[name], pl.col(name)
-        if self._take("is"):
-            is_not = self._take("not")
-            self._expect("null")
-            return column.is_not_null() if is_not else column.is_null()
-        if type not in (_TEXT, _COUNT, _NUMBER):
-            raise _OtherFormError
-        is_not = self._take("not")
-        condition: pl.Expr
-        if self._take("in"):
-            self._expect("(")
-            values = [self._literal(type)]
-            while self._take(","):
-                values.append(self._literal(type))
-            self._expect(")")
-            condition = column.is_in(values)
-            return ~condition if is_not else condition
-        if self._take("like") and type == _TEXT:
-            condition = column.str.contains(_like(str(self._literal(type))))
-            return ~condition if is_not else condition
-        if is_not:
-            raise _OtherFormError
-        sign = self._next("sign")
-        value = self._literal(type)
-        match sign:
-            case "=":
-                return column == value
-            case "<>" | "!=":
-                return column != value
-            case "<":
-                return column < value
-            case "<=":
-                return column <= value
-            case ">":
-                return column > value
-            case ">=":
-                return column >= value
+    if not _CONNECTIVES.fullmatch(_COMPARISON.sub(" ", written)):
         raise _OtherFormError
 
-    def _literal(self, type: str) -> str | int | float:
-        if type == _TEXT:
-            return self._next("text")[1:-1]
-        number = self._next("number")
-        if "." in number:
-            if type == _COUNT:
-                raise _OtherFormError
-            return float(number)
-        value = int(number)
-        if value >= 1 << 31:
-            raise _OtherFormError
-        return value
 
-    # Tokens.
-
-    def _name(self) -> str:
-        name = self._identifier()
-        if name not in self._columns:
-            raise _OtherFormError
-        return name
-
-    def _identifier(self) -> str:
-        kind, token = self._peek()
-        self._position += 1
-        if kind == "quoted":
-            return token[1:-1]
-        if kind != "word" or token.lower() in _KEYWORDS:
-            raise _OtherFormError
-        return token
-
-    def _peek(self, ahead: int = 0) -> tuple[str, str]:
-        position = self._position + ahead
-        return self._tokens[position] if position < len(self._tokens) else ("end", "")
-
-    def _take(self, *words: str) -> bool:
-        for ahead, word in enumerate(words):
-            kind, token = self._peek(ahead)
-            if kind not in ("word", "sign") or token.lower() != word:
-                return False
-        self._position += len(words)
-        return True
-
-    def _expect(self, word: str) -> None:
-        if not self._take(word):
-            raise _OtherFormError
-
-    def _next(self, kind: str) -> str:
-        found, token = self._peek()
-        if found != kind:
-            raise _OtherFormError
-        self._position += 1
-        return token
-
-
-def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens, position = [], 0
-    text = text.rstrip()
-    while position < len(text):
-        match = _TOKEN.match(text, position)
-        if match is None or match.lastgroup is None:
-            raise _OtherFormError
-        tokens.append((match.lastgroup, match[match.lastgroup]))
-        position = match.end()
-    return tokens
-
-
-def _like(pattern: str) -> str:
-    parts = (".*" if part == "%" else "." if part == "_" else re.escape(part) for part in pattern)
-    return f"(?s)^{''.join(parts)}$"
+def _check_value(value: str, type: str) -> None:
+    is_text = value.startswith("'")
+    is_whole = value.isdecimal() and int(value) < 1 << 31
+    if type == _TEXT:
+        is_of_type = is_text
+    elif type == _COUNT:
+        is_of_type = is_whole
+    else:
+        is_of_type = type == _NUMBER and not is_text and (is_whole or "." in value)
+    if not is_of_type:
+        raise _OtherFormError
 
 
 def view_schema(spark: SparkSession) -> str:
