@@ -58,23 +58,6 @@ def test_a_fingerprint_does_not_depend_on_the_columns_asked_for() -> None:
     assert together == {field_key(field): print_of(FRAGMENT, field) for field in (A, B, C)}
 
 
-def test_every_column_is_in_one_group_of_every_fragment() -> None:
-    fragments = [replace(FRAGMENT, id=number) for number in (4, 2, 9)]
-    groups = column_groups(table(*fragments), [C, A])
-    assert [group.fragment_id for group in groups] == [4, 4, 2, 2, 9, 9]
-    for number in (4, 2, 9):
-        keys = [key for g in groups if g.fragment_id == number for key in g.fields]
-        assert sorted(keys) == ["0:int", "2:int"]
-
-
-def test_equal_sets_are_one_object() -> None:
-    fragments = [replace(FRAGMENT, id=number) for number in range(3)]
-    # Field ids that are equal but not shared, as from manifests read one by one.
-    fragments.append(replace(FRAGMENT, id=3, files=(replace(FILE, field_ids=(*[0], 1)), OTHER)))
-    groups = column_groups(table(*fragments), [A, B, C])
-    assert len({id(group.fields) for group in groups}) == 2
-
-
 @pytest.mark.parametrize(
     "changed",
     [
@@ -153,10 +136,6 @@ def test_a_digest_ignores_order_and_ids_but_counts() -> None:
 def test_a_digest_names_its_columns() -> None:
     subsets = [(A,), (B,), (A, B), (A, C), (replace(A, spark_type="bigint"),)]
     assert len({digest(FRAGMENT, fields=fields) for fields in subsets}) == len(subsets)
-
-
-def test_a_table_without_columns_to_analyze() -> None:
-    assert column_groups(table(FRAGMENT), []) == []
 
 
 def test_fixed_size_lists_and_columns_beside_nested_ones(orders: lance.LanceDataset) -> None:

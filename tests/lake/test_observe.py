@@ -81,11 +81,6 @@ def test_reading_a_snapshot_touches_no_data_file(orders: lance.LanceDataset) -> 
     assert snapshot(lance.dataset(orders.uri)) == before
 
 
-def test_field_ids_of_like_files_are_one_object(orders: lance.LanceDataset) -> None:
-    ids = {id(file.field_ids) for fragment in snapshot(orders).fragments for file in fragment.files}
-    assert len(ids) == 1
-
-
 def test_a_failing_table_does_not_stop_others(
     tmp_path: Path, orders: lance.LanceDataset, rows: Rows
 ) -> None:
@@ -103,19 +98,6 @@ def test_a_failing_table_does_not_stop_others(
     assert gone.code == "LS201"
     sizes = [observed.rows for observed in snapshots.values() if isinstance(observed, Snapshot)]
     assert sizes == [100, *range(1, 21)]
-
-
-def test_observing_no_tables_returns_nothing() -> None:
-    assert observe_snapshots([]) == {}
-
-
-def test_deletion_files_differ_by_commit(orders: lance.LanceDataset) -> None:
-    seen = []
-    for number in range(3):
-        orders.delete(f"id = {number}")
-        seen.append(snapshot(orders).fragments[0].deletion_file)
-    assert len(set(seen)) == 3
-    assert None not in seen
 
 
 def test_overlays_differ_by_their_cells(orders: lance.LanceDataset) -> None:
@@ -305,20 +287,6 @@ def test_a_tag_of_a_branch_is_refused(
         observe_at(orders.uri, None, "aside-2")
     assert caught.value.code == "LS208"
     assert "is on branch 'aside'" in caught.value.message
-
-
-def test_a_tag_of_a_missing_dataset_is_an_error() -> None:
-    with pytest.raises(LakeError) as caught:
-        observe_at("nowhere/t.lance", None, "before")
-    assert caught.value.code == "LS201"
-
-
-def test_a_number_beyond_the_latest_is_refused_by_opening(
-    orders: lance.LanceDataset,
-) -> None:
-    with pytest.raises(LakeError) as caught:
-        observe_at(orders.uri, 40, None)
-    assert caught.value.code == "LS206"
 
 
 @pytest.mark.parametrize("version", [0, -1, 2**63, True, 1.0, "1"])

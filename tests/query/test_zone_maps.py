@@ -489,25 +489,6 @@ def test_a_partial_whose_rows_differ_from_the_manifest_is_not_used(world: World)
     assert other.partial("o_id") is None
 
 
-def test_filters_nested_too_deeply_rule_no_group_out(world: World) -> None:
-    deep: Filter = IsNull("o_id")
-    for _ in range(5000):
-        deep = Not(deep)
-    assert known_groups(world).prune([deep]) is None
-
-
-def test_strings_are_pruned_by_their_prefix(tmp_path: Path) -> None:
-    names = pa.table({"name": [f"{letter}{n}" for letter in "abc" for n in range(5)]})
-    lance.write_dataset(names, str(tmp_path / "n.lance"), max_rows_per_file=5)
-    world = World(tmp_path / "n.lance")
-    world.run()
-    left = check_filter(
-        known_groups(world), world.dataset, [TextMatch("name", TextOperator.STARTS_WITH, "b")]
-    )
-    assert left is not None
-    assert list(left.fragment_ids) == [1]
-
-
 @settings(max_examples=examples(60))
 @given(st.lists(tables(), min_size=1, max_size=6), st.data())
 def test_merging_groups_equals_merging_partials(

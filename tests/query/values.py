@@ -1,9 +1,9 @@
-"""Awkward values of every analyzable type, and a model of Spark's predicates in plain Python."""
+"""Awkward values of every analyzable type, and what Spark's predicates make of them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -28,8 +28,9 @@ from lancestat.query.predicates.filter import (
     TextMatch,
     TextOperator,
     TimeOfDay,
+    columns_of,
 )
-from tests.query.predicates.three_valued import matches
+from tests.query.predicates.three_valued import truth
 
 EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 SINGLES = [0.0, -0.0, math.nan, math.inf, -math.inf, float(np.float32(0.1)), -1.5, 2.0]
@@ -155,62 +156,4 @@ FILTERS: st.SearchStrategy[Filter] = st.recursive(
 
 def holds(filter: Filter, row: Row) -> bool | None:
     """Return the verdict of Spark on a row: true, false, or null as None."""
-    match filter:
-        case Comparison(column, operator, literal):
-            return _compare(operator, row[column], literal)
-        case In(column, literals):
-            return _is_in(row[column], literals)
-        case IsNull(column):
-            return row[column] is None
-        case TextMatch(column, operator, text):
-            value = row[column]
-            return None if value is None else matches(operator, value, text)
-        case Not(operand):
-            inner = holds(operand, row)
-            return None if inner is None else not inner
-        case And(left, right):
-            both = {holds(left, row), holds(right, row)}
-            return False if False in both else None if None in both else True
-        case Or(left, right):
-            either = {holds(left, row), holds(right, row)}
-            return True if True in either else None if None in either else False
-    raise AssertionError(filter)
-
-
-_COMPARE: dict[Operator, Callable[[Any, Any], bool]] = {
-    Operator.EQUAL: lambda a, b: a == b,
-    Operator.LESS: lambda a, b: a < b,
-    Operator.LESS_OR_EQUAL: lambda a, b: a <= b,
-    Operator.GREATER: lambda a, b: a > b,
-    Operator.GREATER_OR_EQUAL: lambda a, b: a >= b,
-}
-
-
-def _compare(operator: Operator, value: Any, literal: Any) -> bool | None:
-    if operator is Operator.NULL_SAFE:
-        if value is None or literal is None:
-            return value is literal
-        return _key(value) == _key(literal)
-    if value is None or literal is None:
-        return None
-    return _COMPARE[operator](_key(value), _key(literal))
-
-
-def _is_in(value: Any, literals: tuple[Any, ...]) -> bool | None:
-    if value is None:
-        return None if literals else False
-    if any(literal is not None and _key(value) == _key(literal) for literal in literals):
-        return True
-    return None if None in literals else False
-
-
-def _key(value: Any) -> Any:
-    """In Spark NaN is equal to itself and above all other floats; strings compare as UTF-8."""
-    value = literal_of(value)
-    if isinstance(value, Day):
-        return value.days
-    if isinstance(value, (Instant, LocalTime, TimeOfDay)):
-        return value.micros
-    if isinstance(value, float):
-        return (math.isnan(value), 0.0 if math.isnan(value) else value)
-    return value.encode() if isinstance(value, str) else value
+    return truth(filter, {name: literal_of(row[name]) for name in columns_of(filter)})

@@ -24,6 +24,7 @@ from lancestat.query.predicates.filter import (
     Or,
     TextMatch,
     TextOperator,
+    TimeOfDay,
 )
 
 Row = Mapping[str, Literal | None]
@@ -35,6 +36,11 @@ _COMPARED = {
     Operator.LESS_OR_EQUAL: le,
     Operator.GREATER: gt,
     Operator.GREATER_OR_EQUAL: ge,
+}
+_MATCHED = {
+    TextOperator.STARTS_WITH: str.startswith,
+    TextOperator.ENDS_WITH: str.endswith,
+    TextOperator.CONTAINS: str.__contains__,
 }
 
 
@@ -57,24 +63,13 @@ def truth(filter: Filter, row: Row) -> bool | None:
             return row[column] is None
         case TextMatch(column, operator, text):
             value = row[column]
-            return None if value is None else matches(operator, str(value), text)
+            return None if value is None else _MATCHED[operator](str(value), text)
         case In(column, literals):
             return _membership(row[column], literals)
         case Comparison(column, operator, literal):
             return _comparison(row[column], operator, literal)
         case _:
             assert_never(filter)
-
-
-def matches(operator: TextOperator, value: str, text: str) -> bool:
-    """Return whether a text matches, computed with methods of Python."""
-    match operator:
-        case TextOperator.STARTS_WITH:
-            return value.startswith(text)
-        case TextOperator.ENDS_WITH:
-            return value.endswith(text)
-        case TextOperator.CONTAINS:
-            return text in value
 
 
 def _negation(value: bool | None) -> bool | None:
@@ -108,6 +103,6 @@ def _rank(value: Literal) -> Any:
     match value:
         case str():
             return value.encode()
-        case Day(count) | Instant(count) | LocalTime(count):
+        case Day(count) | Instant(count) | LocalTime(count) | TimeOfDay(count):
             return count
     return value
