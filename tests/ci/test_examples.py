@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import re
 import subprocess
 import sys
 from importlib import metadata
@@ -27,25 +26,10 @@ def test_the_workflow_runs_on_pull_requests_with_no_more_rights_than_it_needs() 
     assert all("permissions" not in job for job in WORKFLOW["jobs"].values())
 
 
-def test_every_action_of_the_workflow_is_pinned() -> None:
-    used = [step["uses"] for job in WORKFLOW["jobs"].values() for step in job["steps"]]
-    assert len(used) == 2
-    assert all(re.fullmatch(r"[\w-]+/[\w-]+@v[0-9]+", name) for name in used)
-
-
 def test_the_workflow_fetches_the_base_and_uses_existing_inputs() -> None:
     checkout, review = WORKFLOW["jobs"]["review"]["steps"]
     assert checkout["with"]["fetch-depth"] == 0
     assert set(review["with"]) <= set(ACTION["inputs"])
-
-
-def test_risk_words_of_the_examples_are_known() -> None:
-    from lancestat.review.values import Risk
-
-    review = WORKFLOW["jobs"]["review"]["steps"][1]
-    variables = GITLAB["lancestat"]["variables"]
-    for words in (review["with"]["fail-on"], variables["LANCESTAT_FAIL_ON"]):
-        assert {Risk(word) for word in words.split(",")}
 
 
 def test_the_gitlab_job_is_a_script_that_bash_understands() -> None:

@@ -22,14 +22,6 @@ from tests.conftest import Golden
 from tests.tables.plans import blocked, plan, refresh, restamp, skip
 
 
-def test_list_shows_kind_tags_and_place(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    golden("cli/list.txt", lancestat("list").stdout)
-    golden("cli/list_verbose.txt", lancestat("list", "--verbose").stdout)
-    golden("cli/list.json", lancestat("list", "--output", "json").stdout)
-
-
 def test_list_selects(lancestat: Lancestat, project: FakeProject) -> None:
     chosen = json.loads(lancestat("list", "-s", "tag:nightly", "--output", "json").stdout)
     assert [node["name"] for node in chosen["nodes"]] == ["orders"]
@@ -48,21 +40,6 @@ def test_validate_prints_errors_as_json(lancestat: Lancestat, tmp_path: Path) ->
     places = [(error["location"]["file"], error["location"]["line"]) for error in payload["errors"]]
     assert ("lancestat_project.yml", 2) in places
     assert "staet" in result.stderr
-
-
-@pytest.mark.parametrize("form", ["text", "json", "markdown"])
-def test_plan_prints_one_payload_and_nothing_else(
-    form: str, lancestat: Lancestat, project: FakeProject
-) -> None:
-    project.planned = plan(refresh(), skip())
-    result = lancestat("plan", "--output", form)
-    assert (result.exit_code, result.stderr) == (0, "")
-    if form == "json":
-        assert json.loads(result.stdout)["command"] == "plan"
-    elif form == "markdown":
-        assert result.stdout.startswith("### lancestat: shop, target dev\n")
-    else:
-        assert result.stdout.startswith("Plan for shop, target dev\n")
 
 
 def test_markdown_names_the_policies_of_tables(lancestat: Lancestat, project: FakeProject) -> None:
@@ -185,23 +162,6 @@ def result_of_joins() -> RunResult:
     return RunResult("shop", "dev", (made, near, more, grouped, idle, last))
 
 
-def test_run_prints_the_results_of_joins(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.result = result_of_joins()
-    result = lancestat("run")
-    assert (result.exit_code, result.stderr) == (0, "")
-    golden("cli/run_joins.txt", result.stdout)
-
-
-def test_the_json_of_joins_has_additional_fields(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.result = result_of_joins()
-    printed = lancestat("run", "--output", "json").stdout
-    golden("cli/run_joins.json", printed.replace(f'"{__version__}"', '"VERSION"'))
-
-
 def test_joins_and_tables_are_counted_separately(
     lancestat: Lancestat, project: FakeProject
 ) -> None:
@@ -210,24 +170,6 @@ def test_joins_and_tables_are_counted_separately(
     lines = lancestat("run").stdout.splitlines()
     assert lines[-2] == "3 tables and 2 joins brought up to date, 0 unchanged."
     assert lines[-1] == "Read 2 fragments, 500,000 rows. Compared 2.3 billion pairs."
-
-
-def test_run_prints_the_results_of_tables(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.result = result_of(Status.ERROR)
-    result = lancestat("run")
-    assert (result.exit_code, result.stderr) == (1, "")
-    golden("cli/run.txt", result.stdout)
-
-
-def test_the_json_of_a_run_is_a_contract(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.result = result_of(Status.ERROR)
-    result = lancestat("run", "--output", "json")
-    assert (result.exit_code, result.stderr) == (1, "")
-    golden("cli/run.json", result.stdout.replace(f'"{__version__}"', '"VERSION"'))
 
 
 @pytest.mark.parametrize(
@@ -261,11 +203,6 @@ def test_an_interrupted_run_prints_what_was_done_and_kept(
     document = json.loads(in_json.stdout)
     assert (document["status"], document["nodes"][0]["status"]) == ("interrupted", "interrupted")
     assert document["nodes"][0]["fragments_scanned"] == 120
-
-
-def test_run_exits_with_0_when_nothing_failed(lancestat: Lancestat, project: FakeProject) -> None:
-    project.result = RunResult("shop", "dev", result_of(Status.ERROR).nodes[:4])
-    assert lancestat("run").exit_code == 0
 
 
 def test_run_folds_many_unchanged_tables(lancestat: Lancestat, project: FakeProject) -> None:
@@ -306,49 +243,6 @@ SHOWN = TableStatus(
 )
 
 
-def test_show_gives_verdict_facts_and_columns(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.table_status = SHOWN
-    result = lancestat("show", "orders")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "secret" not in result.stdout
-    golden("cli/show.txt", result.stdout)
-
-
-def test_show_of_a_table_without_statistics(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.table_status = replace(
-        SHOWN,
-        use=False,
-        reason="absent",
-        detail="nothing is published",
-        policy=None,
-        computed_at=None,
-        columns={},
-        dropped={},
-        missing=("o_id", "o_total"),
-        versions_behind=None,
-        age=None,
-        changed_rows=None,
-    )
-    golden("cli/show_absent.txt", lancestat("show", "orders").stdout)
-    payload = json.loads(lancestat("show", "orders", "--output", "json").stdout)
-    assert (payload["verdict"], payload["reason"], payload["computed_at"]) == (
-        "refuse",
-        "absent",
-        None,
-    )
-
-
-def test_the_json_of_show_is_a_contract(
-    lancestat: Lancestat, project: FakeProject, golden: Golden
-) -> None:
-    project.table_status = SHOWN
-    golden("cli/show.json", lancestat("show", "orders", "--output", "json").stdout)
-
-
 @pytest.mark.parametrize(
     ("report", "args", "text"),
     [
@@ -376,8 +270,46 @@ def test_gc_prints_the_number_of_removed_items(
     assert project.asked["dry_run"] is bool(args)
 
 
-def test_gc_as_json(lancestat: Lancestat, project: FakeProject, golden: Golden) -> None:
-    project.report = GarbageReport(
-        2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1, layouts_dropped=4
-    )
-    golden("cli/gc.json", lancestat("gc", "--dry-run", "--output", "json").stdout)
+ABSENT = replace(
+    SHOWN,
+    use=False,
+    reason="absent",
+    detail="nothing is published",
+    policy=None,
+    computed_at=None,
+    columns={},
+    dropped={},
+    missing=("o_id", "o_total"),
+    versions_behind=None,
+    age=None,
+    changed_rows=None,
+)
+GARBAGE = GarbageReport(2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1, layouts_dropped=4)
+# Golden files: the command, the exit code, and what the project answers.
+PRINTED: dict[str, tuple[str, int, dict[str, object]]] = {
+    "list.txt": ("list", 0, {}),
+    "list_verbose.txt": ("list --verbose", 0, {}),
+    "list.json": ("list --output json", 0, {}),
+    "run.txt": ("run", 1, {"result": result_of(Status.ERROR)}),
+    "run.json": ("run --output json", 1, {"result": result_of(Status.ERROR)}),
+    "run_joins.txt": ("run", 0, {"result": result_of_joins()}),
+    "run_joins.json": ("run --output json", 0, {"result": result_of_joins()}),
+    "show.txt": ("show orders", 0, {"table_status": SHOWN}),
+    "show.json": ("show orders --output json", 0, {"table_status": SHOWN}),
+    "show_absent.txt": ("show orders", 0, {"table_status": ABSENT}),
+    "gc.json": ("gc --dry-run --output json", 0, {"report": GARBAGE}),
+}
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_commands_print_what_the_golden_files_hold(
+    name: str, lancestat: Lancestat, project: FakeProject, golden: Golden
+) -> None:
+    command, code, answers = PRINTED[name]
+    for attribute, answer in answers.items():
+        setattr(project, attribute, answer)
+    result = lancestat(*command.split())
+    assert result.exit_code == code
+    assert "verbose" in command or result.stderr == ""
+    assert "secret" not in result.stdout
+    golden(f"cli/{name}", result.stdout.replace(f'"{__version__}"', '"VERSION"'))

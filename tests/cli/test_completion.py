@@ -10,12 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from lancestat.cli.completion import BashCompletion, ZshCompletion
 from lancestat.cli.main import cli
 from tests.cli.conftest import Lancestat
-from tests.test_startup import HEAVY
 
 ROOT = Path(__file__).parent.parent.parent
 PROJECT = "name: shop\ntargets: {dev: {}, prod: {state: \"{{ env_var('X') }}\"}, 'p;q': {}}\n"
@@ -176,38 +174,6 @@ def test_the_shell_receives_one_line_per_word_without_control_characters(
         "fish": "plain,orders\tOne per order.[31m\nplain,order_lines\ttable\n",
     }
     assert (completed.stdout, completed.stderr) == (expected[shell], "")
-
-
-def test_completion_loads_nothing_heavy_but_yaml(folder: Path) -> None:
-    code = (
-        "import sys\nfrom lancestat.cli.main import main\ntry:\n    main()\n"
-        "finally:\n    print(*sys.modules, sep='\\n', file=sys.stderr)"
-    )
-    asked = {"_LANCESTAT_COMPLETE": "bash_complete", "COMP_LINE": "lancestat run -s ord"}
-    completed = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=folder,
-        env={**os.environ, **asked},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert completed.stdout == "plain,orders\nplain,order_lines\n"
-    assert set(completed.stderr.splitlines()).isdisjoint({*HEAVY} - {"yaml"})
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_equals_that_of_click(shell: str, lancestat: Lancestat) -> None:
-    result = lancestat("completion", shell)
-    asked = {"_LANCESTAT_COMPLETE": f"{shell}_source"}
-    ours = CliRunner().invoke(cli, prog_name="lancestat", env=asked)
-    assert (result.exit_code, result.stdout) == (0, ours.stdout)
-    assert f"_LANCESTAT_COMPLETE={shell}_complete" in result.stdout
-
-
-def test_the_script_is_printed_in_every_output_format(lancestat: Lancestat) -> None:
-    plain = lancestat("completion", "bash").stdout
-    assert lancestat("completion", "bash", LANCESTAT_OUTPUT="json").stdout == plain
 
 
 def test_words_with_commas_are_not_split_in_fish(lancestat: Lancestat) -> None:

@@ -16,7 +16,6 @@ from lancestat.errors import (
     Location,
     SparkNotStarted,
     UnknownKey,
-    UnknownTarget,
 )
 from lancestat.project import Project
 from lancestat.spark.installation import Java
@@ -67,19 +66,6 @@ def test_every_check_passes_or_has_advice(
     assert by_subject["table orders"]["finding"] == "version 1"
 
 
-def test_the_text_has_a_line_per_check_with_advice_below(
-    shop: Path, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(checks, "find_java", lambda: Java(Path("java"), 17))
-    monkeypatch.setattr(checks, "check_spark", lambda target: Check("Spark", False, "no", "wait"))
-    lines = lancestat("debug").stdout.splitlines()
-    assert re.fullmatch(r"ok  Python +3\.\d+\.\d+", lines[0])
-    assert [line.split("-> ")[1] for line in lines if "-> " in line] == [
-        "did you mean 'orders.lance'?",
-        "wait",
-    ]
-
-
 def test_outside_a_project_the_machine_is_still_checked(lancestat: Lancestat) -> None:
     result = lancestat("debug")
     assert result.exit_code == 1
@@ -110,16 +96,6 @@ def test_a_project_with_many_errors_shows_the_first_and_their_number() -> None:
     assert project is None
     assert check == Check(
         "project", False, "specs/x.yml:2:1  unknown key 'a' (and 1 more)", "lancestat validate"
-    )
-
-
-def test_a_target_that_does_not_exist_fails_the_project() -> None:
-    def load() -> Project:
-        raise UnknownTarget("unknown target 'x'", hint="targets: dev")
-
-    assert checks.check_project(load) == (
-        Check("project", False, "unknown target 'x'", "targets: dev"),
-        None,
     )
 
 

@@ -116,23 +116,6 @@ def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
         assert "is not opened" in result.stdout
 
 
-def test_control_characters_of_a_specification_are_escaped(
-    lancestat: Lancestat, project: Path
-) -> None:
-    evil = LOOSE.replace("columns", 'description: "\\e[31m\\u202e\\x9b1m\\a", columns')
-    write(project, {"specs/shop.yml": evil})
-    for form in ("text", "markdown"):
-        output = lancestat("diff", "main", "--output", form).stdout
-        assert "\\x1b[31m\\u202e\\x9b1m\\x07" in output
-        assert all(char.isprintable() or char in "\n\u200b" for char in output)
-
-
-def test_csv_is_refused(lancestat: Lancestat, project: Path) -> None:
-    result = lancestat("diff", "main", "--output", "csv")
-    assert result.exit_code == 2
-    assert "'diff' prints text, json or markdown, not csv." in result.stderr
-
-
 def test_lance_is_loaded_only_to_open_datasets_and_spark_is_never_started(project: Path) -> None:
     engines = {"pyspark", "py4j", "faiss", "polars"}
     readers = {"lance", "pyarrow", "numpy"}

@@ -7,7 +7,6 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.spec import PAGES
 from tests.cli.conftest import Lancestat
 
 PROJECT = """\
@@ -33,12 +32,6 @@ def shop(tmp_path: Path) -> Path:
     (folder / "specs" / "tables.yml").write_text(SPECS)
     lance.write_dataset(pa.table({"id": [1, 2, 3]}), folder / "orders.lance")
     return folder
-
-
-def test_the_help_names_the_default_folder(lancestat: Lancestat) -> None:
-    assert f"(default: {PAGES.as_posix()} in" in " ".join(
-        lancestat("docs", "--help").stdout.split()
-    )
 
 
 def test_pages_are_written_and_the_first_is_named(lancestat: Lancestat, shop: Path) -> None:
@@ -73,9 +66,3 @@ def test_other_files_are_not_replaced(lancestat: Lancestat, shop: Path) -> None:
     assert "LS650" in result.stderr
     assert "--out DIR" in result.stderr
     assert (shop / "lancestat_project.yml").is_file()
-
-
-def test_a_selection_of_nothing_writes_nothing(lancestat: Lancestat, shop: Path) -> None:
-    result = lancestat("docs", "--project-dir", str(shop), "-s", "ordres")
-    assert result.exit_code == 2
-    assert not (shop / ".lancestat" / "docs").exists()

@@ -10,7 +10,6 @@ import pytest
 from lancestat.cli.main import COMMANDS
 from lancestat.errors import (
     InvalidProject,
-    InvalidSelector,
     Location,
     StoreUnreachable,
     UnknownKey,
@@ -82,11 +81,6 @@ def test_a_lancestat_error_is_printed_as_its_text(
     assert result.stderr == "LS205  the store does not answer\n      hint: is it up?\n"
 
 
-def test_a_wrong_selector_is_wrong_usage(lancestat: Lancestat, project: FakeProject) -> None:
-    project.failure = InvalidSelector("selector 'ordres' matches nothing")
-    assert lancestat("plan", "--select", "ordres").exit_code == 2
-
-
 def test_an_unexpected_error_is_one_line_and_a_hint(
     lancestat: Lancestat, project: FakeProject
 ) -> None:
@@ -135,13 +129,6 @@ def test_secrets_in_a_librarys_exception_are_masked(
     assert SECRET not in stderr
     assert "eu-west-1" not in stderr
     assert "aws_region" in stderr
-
-
-def test_a_folder_without_a_project_is_an_error(lancestat: Lancestat) -> None:
-    result = lancestat("list")
-    assert (result.exit_code, result.stdout) == (1, "")
-    assert "there is no lancestat_project.yml in" in result.stderr
-    assert "lancestat init" in result.stderr
 
 
 def test_a_closed_pipe_is_not_an_error(tmp_path: Path) -> None:

@@ -29,11 +29,5 @@ def test_the_summary_in_the_list_is_the_beginning_of_the_commands_own_help(name:
     assert own.startswith(entry.summary.rstrip("."))
 
 
-def test_without_a_command_the_help_is_shown(lancestat: Lancestat) -> None:
-    result = lancestat()
-    assert result.exit_code == 2
-    assert "Commands:" in result.output
-
-
 def test_the_version(lancestat: Lancestat) -> None:
     assert lancestat("--version").stdout == f"lancestat {__version__}\n"

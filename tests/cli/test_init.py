@@ -139,48 +139,6 @@ def test_init_leaves_everything_else_in_the_folder_as_it_is(
     assert mine.items() <= contents(tmp_path).items()
 
 
-@pytest.mark.parametrize("place", ["table", "folder", "file", "link"])
-def test_a_place_of_a_sample_table_that_is_taken_stops_init(
-    place: str, lancestat: Lancestat, tmp_path: Path
-) -> None:
-    taken = tmp_path / "sample" / "orders.lance"
-    taken.parent.mkdir()
-    match place:
-        case "table":
-            lance.write_dataset(pa.table({"mine": [1, 2, 3]}), taken)
-        case "folder":
-            taken.mkdir()
-        case "file":
-            taken.write_text("mine")
-        case "link":
-            taken.symlink_to(tmp_path / "elsewhere")
-    before = contents(tmp_path)
-    result = lancestat("init")
-    assert result.exit_code == 2
-    assert "already holds sample/orders.lance" in result.stderr
-    assert contents(tmp_path) == before
-    assert not (tmp_path / "elsewhere").exists()
-
-
-def test_existing_files_stop_init_before_it_writes_anything(
-    lancestat: Lancestat, tmp_path: Path
-) -> None:
-    mine = tmp_path / "specs" / "tables.yml"
-    mine.parent.mkdir()
-    mine.write_text("tables: []\n")
-    result = lancestat("init")
-    assert result.exit_code == 2
-    assert "specs/tables.yml" in result.stderr
-    assert mine.read_text() == "tables: []\n"
-    assert [p for p in tmp_path.rglob("*") if p.is_file()] == [mine]
-
-
-def test_a_broken_link_is_not_written_through(lancestat: Lancestat, tmp_path: Path) -> None:
-    (tmp_path / "lancestat_project.yml").symlink_to(tmp_path / "elsewhere")
-    assert lancestat("init").exit_code == 2
-    assert not (tmp_path / "elsewhere").exists()
-
-
 @pytest.mark.parametrize("folder", ["file", "file/below"])
 def test_a_file_where_the_folder_should_be_is_one_clear_error(
     folder: str, lancestat: Lancestat, tmp_path: Path
@@ -260,3 +218,36 @@ def test_a_refused_init_removes_the_drafts_of_a_killed_one(
     assert len([*tmp_path.rglob(drafts)]) == len(files) + 1
     assert lancestat("init").exit_code == 2
     assert [*tmp_path.rglob(drafts)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("sample/orders.lance", "table"),
+        ("sample/orders.lance", "folder"),
+        ("sample/orders.lance", "file"),
+        ("sample/orders.lance", "link"),
+        ("specs/tables.yml", "file"),
+        ("lancestat_project.yml", "link"),
+    ],
+)
+def test_what_is_in_the_way_stops_init_before_it_writes_anything(
+    name: str, kind: str, lancestat: Lancestat, tmp_path: Path
+) -> None:
+    taken = tmp_path / name
+    taken.parent.mkdir(exist_ok=True)
+    match kind:
+        case "table":
+            lance.write_dataset(pa.table({"mine": [1, 2, 3]}), taken)
+        case "folder":
+            taken.mkdir()
+        case "file":
+            taken.write_text("mine")
+        case "link":
+            taken.symlink_to(tmp_path / "elsewhere")
+    before = contents(tmp_path)
+    result = lancestat("init")
+    assert result.exit_code == 2
+    assert f"already holds {name}" in result.stderr
+    assert contents(tmp_path) == before
+    assert not (tmp_path / "elsewhere").exists()

@@ -11,7 +11,6 @@ import pytest
 
 from lancestat import Project
 from lancestat.runs.node_result import NodeResult, Status
-from lancestat.runs.result import RunResult
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden
@@ -172,7 +171,3 @@ def test_a_retry_as_json(folder: Path, lancestat: Lancestat) -> None:
     payload = json.loads(result.stdout)
     assert (payload["command"], payload["status"]) == ("retry", "error")
     assert [(node["name"], node["action"]) for node in payload["nodes"]] == [("orders", "blocked")]
-
-
-def test_an_empty_retry_succeeds() -> None:
-    assert RunResult("shop", "dev", (), "retry").status is Status.SUCCESS

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -248,13 +247,6 @@ def last_run(folder: Path) -> dict[str, Any]:
     run = lancestat(folder, "runs", listed[0]["run_id"], "--output", "json")
     one: dict[str, Any] = json.loads(run.stdout)["run"]
     return one
-
-
-def test_no_module_is_compiled_with_a_warning() -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for module in Path(package.__file__).parent.rglob("*.py"):
-            compile(module.read_text("utf-8"), str(module), "exec")
 
 
 @pytest.mark.spark

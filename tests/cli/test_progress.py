@@ -16,7 +16,7 @@ from lancestat.errors import DatasetMissing
 from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.work import OutputFormat, Scope
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
-from lancestat.runs.result import SilentProgress, TableProgress
+from lancestat.runs.result import TableProgress
 from lancestat.runs.stages import (
     CommitResult,
     JoinStage,
@@ -104,18 +104,6 @@ def test_no_more_than_ten_bars_are_shown_at_once() -> None:
     assert len(terminal.lines) == 11
     terminal.progress.finished(ended("t00"))
     assert terminal.lines[-1].startswith("t10 ")
-
-
-def test_with_nothing_to_read_no_progress_is_shown() -> None:
-    terminal = Terminal()
-    terminal.progress.started([], [])
-    terminal.progress.finished(ended("a"))
-    assert terminal.lines == []
-
-
-def test_quiet_shows_no_progress() -> None:
-    with progress_display(quiet=True) as progress:
-        assert type(progress) is SilentProgress
 
 
 def test_without_a_terminal_there_are_lines() -> None:

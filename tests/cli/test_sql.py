@@ -320,12 +320,6 @@ def test_wrong_usage_is_reported_before_spark_starts(
     assert outcome.stdout == ""
 
 
-def test_other_commands_print_no_csv(lancestat: Lancestat) -> None:
-    outcome = lancestat("plan", "--output", "csv")
-    assert outcome.exit_code == 2
-    assert "'plan' prints text, json or markdown, not csv." in outcome.stderr
-
-
 def test_a_query_that_is_not_utf_8_is_named_with_its_place(
     lancestat: Lancestat, tmp_path: Path
 ) -> None:

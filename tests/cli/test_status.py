@@ -91,14 +91,6 @@ def test_the_selection_is_passed_on_with_one_run_per_node(
     assert watched.asked == {"select": ["tag:x"], "exclude": ["y"], "runs": 1}
 
 
-def test_a_project_without_nodes_has_an_empty_status(
-    lancestat: Lancestat, watched: Watched
-) -> None:
-    watched.project_report = of()
-    assert lancestat("status").stdout == "No nodes declared.\n"
-    assert "No nodes declared." in lancestat("status", "--output", "markdown").stdout
-
-
 def test_many_healthy_nodes_are_counted(lancestat: Lancestat, watched: Watched) -> None:
     well = [table(f"t{number:03}") for number in range(40)]
     watched.project_report = of(*well, table("late", "It is late.", health=Health.WARN))
@@ -201,21 +193,3 @@ def test_a_pattern_that_matches_no_column_is_told_everywhere(
     specs.write_text(declared.replace(".lance}", ".lance, columns: [o_it]}"))
     [node] = json.loads(lancestat("status", "--output", "json").stdout)["nodes"]
     assert (node["status"], node["reason"]) == ("error", "blocked")
-
-
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        (("-s", "ordres"), "did you mean 'orders'?"),
-        (("-s", "tag:none"), "LS40"),
-        (("--output", "csv"), "'status' prints text, json or markdown, not csv."),
-        (("orders",), "unexpected extra argument"),
-    ],
-)
-def test_wrong_usage_is_an_error(
-    args: tuple[str, ...], message: str, lancestat: Lancestat, tmp_path: Path
-) -> None:
-    write_project(tmp_path, "orders")
-    result = lancestat("status", *args)
-    assert (result.exit_code, result.stdout) == (2, "")
-    assert message in result.stderr

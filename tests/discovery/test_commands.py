@@ -72,12 +72,6 @@ def test_list_says_where_tables_that_are_not_found_may_be(
     assert payload(lancestat, "list", "--discover")["sources"] == []
 
 
-def test_list_discovers_on_demand(lancestat: Lancestat) -> None:
-    listed = payload(lancestat, "list", "--discover")
-    assert [node["name"] for node in listed["nodes"]] == ["crm_customers", "sales_orders"]
-    assert {node["file"] for node in listed["nodes"]} == {"specs/sources.yml"}
-
-
 def test_a_run_publishes_to_what_is_found_and_the_next_plan_is_idle(
     lake: Path, lancestat: Lancestat
 ) -> None:
@@ -231,20 +225,6 @@ def test_a_plan_file_of_tables_that_are_found(tmp_path: Path, lancestat: Lancest
     assert "sales_parts" in lancestat("run", "--plan-file", file).output
     assert lancestat("plan", "--out", file).exit_code == 0
     assert lancestat("run", "--plan-file", file).exit_code == 0
-
-
-def test_status_show_docs_and_debug_know_tables_that_are_found(
-    tmp_path: Path, lancestat: Lancestat
-) -> None:
-    lancestat("run")
-    assert {node["name"] for node in payload(lancestat, "status")["nodes"]} == {
-        "crm_customers",
-        "sales_orders",
-    }
-    assert payload(lancestat, "show", "sales_orders")["num_rows"] == 3
-    out = tmp_path / "pages"
-    assert lancestat("docs", "--out", str(out)).exit_code == 0
-    assert any("sales_orders" in path.name for path in out.rglob("*.html"))
 
 
 def git(folder: Path, *args: str) -> None:

@@ -11,7 +11,6 @@ from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
-from lancestat.project import Project
 from tests.discovery.catalogs import write_catalog, write_folder
 
 
@@ -60,14 +59,6 @@ def test_a_project_over_a_rest_catalog(tmp_path: Path) -> None:
         place = f"rest:http://127.0.0.1:{server.port}"
         assert run("init", tmp_path / "shop", "--from", place).exit_code == 0
         assert planned(tmp_path / "shop") == ["sales_orders"]
-
-
-def test_what_is_written_is_run_as_it_is(tmp_path: Path) -> None:
-    write_folder(tmp_path / "wh", "orders")
-    run("init", tmp_path / "shop", "--from", tmp_path / "wh")
-    project = Project.load(tmp_path / "shop")
-    assert project.run().status == "success"
-    assert project.spec.tables[0].policy.name == "fresh_enough"
 
 
 @pytest.mark.parametrize(

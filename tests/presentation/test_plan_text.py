@@ -5,10 +5,8 @@ from dataclasses import replace
 import pytest
 
 from lancestat.errors import UnsupportedColumn
-from lancestat.presentation.plan_view import explain_stages, plan_view
-from lancestat.presentation.registry import Page
-from lancestat.presentation.terminal import paint
-from lancestat.presentation.text_nodes import SKIPS_LISTED, plan_lines
+from lancestat.presentation.plan_view import explain_stages
+from lancestat.presentation.text_nodes import SKIPS_LISTED
 from lancestat.runs.stages import (
     MergePartials,
     PublishStatistics,
@@ -22,7 +20,7 @@ from lancestat.tables.coverage import Carry, Coverage, Reuse
 from tests.conftest import Golden
 from tests.joins.joins import every_join
 from tests.presentation.rendering import as_json, as_text
-from tests.tables.plans import KEYS, analyze, blocked, every_action, plan, refresh, restamp, skip
+from tests.tables.plans import KEYS, blocked, every_action, plan, refresh, restamp, skip
 
 
 def test_every_action_is_a_line_with_its_reads_and_reason(golden: Golden) -> None:
@@ -109,13 +107,6 @@ def test_long_errors_wrap_below_the_name_of_their_node() -> None:
     below = [line for line in lines if "word" in line or "wait" in line]
     assert len(below) > 5
     assert all(line.startswith(" " * 13) for line in below)
-
-
-def test_each_action_is_painted_in_its_tone() -> None:
-    view = plan_view(plan(analyze(), blocked()), {})
-    text = "\n".join(plan_lines(view, Page()))
-    assert paint("+ analyze ", "analyze") in text
-    assert paint("! blocked  customer", "blocked") in text
 
 
 def test_joins_show_their_rows_strategy_and_reason(golden: Golden) -> None:

@@ -9,10 +9,8 @@ import yaml
 from click.shell_completion import ShellComplete
 from click.testing import CliRunner, Result
 
-from lancestat.cli.command import Command
-from lancestat.cli.main import COMMANDS, cli
-from lancestat.presentation import views
-from lancestat.presentation.registry import FORMATS, formats_of, load_format
+from lancestat.cli.main import cli
+from lancestat.presentation.registry import FORMATS
 
 SPECS = "tables: [{name: orders, uri: orders.lance}, {name: part, uri: part.lance}]\n"
 
@@ -68,32 +66,3 @@ def test_a_command_that_cannot_print_a_new_format_lists_its_formats() -> None:
     unknown = ran("list", "--output", "xml")
     assert unknown.exit_code == 2
     assert "'xml' is not one of 'text', 'json', 'yaml'." in unknown.stderr
-
-
-VIEWS = [
-    view for name, view in vars(views).items() if name.endswith("View") and isinstance(view, type)
-]
-PARTS = {views.ActionView, views.PropertyView, views.NodeDiffView}
-# For people errors go to stderr.
-ONLY_JSON = {views.ErrorsView}
-
-
-@pytest.mark.parametrize("view", [view for view in VIEWS if view not in PARTS])
-def test_every_view_is_printed_by_a_command_as_text_and_as_json(view: type) -> None:
-    expected = ["json"] if view in ONLY_JSON else ["text", "json"]
-    assert formats_of([view])[: len(expected)] == expected
-
-
-def test_every_command_names_views_that_exist() -> None:
-    for name, entry in COMMANDS.items():
-        command = entry.load()
-        assert isinstance(command, Command)
-        assert (name == "completion") == (not command.views)
-        assert formats_of(command.views)
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_no_format_shares_a_renderer_with_another(name: str) -> None:
-    own = set(load_format(name).renderers.values())
-    for other in FORMATS.keys() - {name}:
-        assert own.isdisjoint(load_format(other).renderers.values())

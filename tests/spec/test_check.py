@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -174,31 +173,3 @@ def test_a_choice_that_is_not_a_mapping_has_one_error_of_its_type(output: Any) -
     ((path, error),) = judge(SPECS_SCHEMA, value)
     assert path == ("knn_joins", 0, "output")
     assert "must be a mapping with 'lance', 'parquet' or 'table'" in error.message
-
-
-def test_schemas_refer_to_no_url() -> None:
-    for name in SCHEMAS:
-        text = json.dumps(schema(name))
-        assert text.count('"$ref": "') == text.count('"$ref": "#/$defs/')
-
-
-def test_every_part_of_a_schema_has_a_title_and_a_description() -> None:
-    def walk(part: Any, path: str) -> None:
-        if not isinstance(part, dict):
-            return
-        for name, child in part.get("properties", {}).items():
-            place = f"{path}/{name}"
-            resolved = {**resolve(child), **child}
-            assert resolved.get("title"), place
-            assert resolved.get("description"), place
-            walk(child, place)
-        for child in part.get("$defs", {}).values():
-            walk(child, path)
-
-    def resolve(part: dict[str, Any]) -> dict[str, Any]:
-        name = part.get("$ref", "").removeprefix("#/$defs/")
-        return root["$defs"][name] if name else {}
-
-    for file in SCHEMAS:
-        root = json.loads(json.dumps(schema(file)))
-        walk(root, file)

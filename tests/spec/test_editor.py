@@ -11,10 +11,8 @@ from lancestat.spec.document import read_document
 from lancestat.spec.resources import (
     KINDS,
     PROJECT_FILE,
-    SCHEMA_FOLDER,
     editor_schema,
     editor_schemas,
-    editor_settings,
 )
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA
 
@@ -241,11 +239,3 @@ def test_a_file_with_one_section_can_be_checked() -> None:
         for item in SPECS[key]:
             assert errors(editor_schema(kind), item) == []
         assert errors(editor_schema(kind), {**SPECS[key][0], "nonsense": 1})
-
-
-def test_settings_name_the_schemas_of_a_project() -> None:
-    settings = editor_settings()["settings.json"]["yaml.schemas"]
-    names = {schema.removeprefix(f"./{SCHEMA_FOLDER}/") for schema in settings}
-    assert names == editor_schemas().keys()
-    [specs] = [globs for schema, globs in settings.items() if SPECS_SCHEMA in schema]
-    assert specs == ["specs/**/*.yml", "specs/**/*.yaml"]

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.errors import InvalidProject
-from lancestat.spec.load import load_project
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from tests.conftest import Golden
 from tests.spec.conftest import Errors, Load
@@ -337,14 +335,6 @@ def test_a_broken_declaration_still_counts_as_declared(errors: Errors) -> None:
     assert text_of_errors.count("\nLS") + 1 == 3
 
 
-def test_a_folder_without_a_project_is_an_error(tmp_path: Path) -> None:
-    for folder in (tmp_path, tmp_path / "missing"):
-        with pytest.raises(InvalidProject) as caught:
-            load_project(folder)
-        assert f"there is no lancestat_project.yml in {folder.resolve()}" in str(caught.value)
-        assert "lancestat init" in str(caught.value)
-
-
 def test_an_unreadable_file_is_an_error(load: Load, errors: Errors, tmp_path: Path) -> None:
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs/loop.yml").symlink_to("loop.yml")
@@ -373,7 +363,3 @@ def test_the_error_of_a_key_with_hyphens_names_it_with_underscores(
     assert f"unknown key '{hyphenated}' in " in found
     assert f"hint: did you mean '{key}'?" in found
     assert "missing key" not in found and "no target is chosen" not in found
-
-
-def test_keys_of_several_words_are_tested() -> None:
-    assert {"default_target", "min_bytes", "spec_paths", "storage_options"} <= {*SEVERAL_WORDS}

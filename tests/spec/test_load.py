@@ -170,11 +170,6 @@ def test_columns_are_a_union_of_rules(
     assert rules(selection) == expected
 
 
-def test_the_rule_of_a_column_set_is_shared(load: Load) -> None:
-    selection = columns(load, "{set: s, include: [a]}", SET)
-    assert [rule.is_shared for rule in selection.rules] == [True, False]
-
-
 def test_columns_know_where_they_were_written(load: Load) -> None:
     selection = columns(load, "{include: [a], exclude: [b, c]}")
     assert str(selection.rules[0].include[0].location) == "specs/shop.yml:2:43"
@@ -314,10 +309,6 @@ targets:
     assert "s3cr3t" not in repr(prod)
 
 
-def test_the_only_target_needs_no_default(load: Load) -> None:
-    assert load(project="name: x\ntargets: {only: {}}").target.name == "only"
-
-
 def test_the_default_target_may_come_from_the_environment(load: Load) -> None:
     project = """\
 name: x
@@ -412,10 +403,6 @@ def test_every_target_of_the_annotated_examples_is_valid(tmp_path: Path) -> None
     assert spec.target.storage_options == {"aws_region": "eu-west-1"}
 
 
-def test_a_project_without_nodes_is_valid(load: Load) -> None:
-    assert load().nodes == ()
-
-
 def test_a_thousand_tables_need_no_jinja(tmp_path: Path) -> None:
     lines = [
         f"  - {{name: t{n}, uri: \"{{{{ var('warehouse') }}}}/t{n}\", policy: p}}"
@@ -426,28 +413,6 @@ def test_a_thousand_tables_need_no_jinja(tmp_path: Path) -> None:
     spec = load_project(tmp_path)
     assert len(spec.tables) == 1000
     assert spec.tables[999].uri.endswith("/warehouse/t999")
-
-
-def test_secrets_are_not_shown_in_errors(load: Load) -> None:
-    project = """\
-name: x
-vars: {secret: "{{ env_var('SECRET') }}"}
-targets:
-  dev:
-    storage_options: {key: [s3cr3t]}
-    spark: {conf: {a: {b: s3cr3t}}}
-    state: ""
-"""
-    text = """
-    tables:
-      - {name: "{{ env_var('SECRET') }}", uri: u, publish: "{{ var('secret') }}",
-         tags: ["{{ var('secret') }}", "{{ var('secret') }}"]}
-    """
-    with pytest.raises(InvalidProject) as caught:
-        load(text, project=project, environment={"SECRET": "s3 cr3t"})
-    assert len(caught.value.errors) == 8
-    for secret in ("s3cr3t", "s3 cr3t"):
-        assert secret not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import jinja2
 import pytest
 from hypothesis import given
@@ -259,17 +256,3 @@ def test_an_expression_is_evaluated_anew_in_every_scope() -> None:
     for name in ("a", "b"):
         scope = TemplateScope({}, {"w": name}, target=name)
         assert render("{{ var('w') }}/{{ target.name }}", scope, PLACE).value == f"{name}/{name}"
-
-
-def test_jinja_is_imported_for_templates_alone() -> None:
-    program = """
-import sys
-from lancestat.spec.document import read_document
-from lancestat.spec.template import Rendering
-from lancestat.spec.template_scope import TemplateScope
-for text, templated in ((b"a: b", False), (b"a: '{{ 1 }}'", True)):
-    document = read_document(text, "f.yml")
-    Rendering().render(document, document.value, (), TemplateScope({}))
-    assert ("jinja2" in sys.modules) == templated
-"""
-    subprocess.run([sys.executable, "-c", program], check=True)
