@@ -118,7 +118,7 @@ def decided(
     if base is not None:
         now = replace(now, config=published(base))
     before = peak_megabytes()
-    appraise_seconds, assessment = timed(lambda: assess(table, "huge", now, None, NOW))
+    appraise_seconds, assessment = timed(lambda: assess(table, "huge", now, None))
     gather_seconds, gathered = timed(gather)
     decide_seconds, action = timed(lambda: decide(assessment, gathered))
     plan = Plan("huge", "dev", (action,))
@@ -190,7 +190,7 @@ def background(
         base_digest=table_digest(column_groups(base, base.fields), base.fields) if base else None,
         history=History(base.version if base else now.version, now.version, commits),
         rewrites=(),
-        verdict=TableStatistics(now).judge(NOW),
+        verdict=TableStatistics(now).verdict(NOW),
         index=index,
     )
 

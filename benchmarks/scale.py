@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from measure import Measures, peak_megabytes, run, run_case
-from plan_huge import NOW, background, index_of, published, table_of
+from plan_huge import background, index_of, published, table_of
 
 T = TypeVar("T")
 FRAGMENTS = {False: (10_000, 100_000, 1_000_000), True: (50, 100, 200)}
@@ -62,7 +62,7 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
         now = replace(now, config=published(base))
     table = Table("huge", "huge.lance", Location("specs/huge.yml", 1, 1))
     before = peak_megabytes()
-    assess_seconds, assessment = timed(lambda: assess(table, "huge", now, None, NOW))
+    assess_seconds, assessment = timed(lambda: assess(table, "huge", now, None))
     gather_seconds, changes = timed(lambda: background(now, base, index, *effects))
     decide_seconds, action = timed(lambda: decide(assessment, changes))
     assert isinstance(action, TableAction)

@@ -25,7 +25,7 @@ from lancestat.query.table import (
 from lancestat.review.values import Risk
 from lancestat.runs.actions import Reason
 from lancestat.tables.manifest import wire
-from lancestat.tables.manifest.guard import GuardReason
+from lancestat.tables.manifest.wire import GuardReason
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

@@ -22,7 +22,7 @@ from lancestat.runs.actions import Reason
 from lancestat.runs.node_result import Status
 from lancestat.spec.declaration import Risk
 from lancestat.spec.model import Policy, StaleBounds
-from lancestat.tables.manifest.guard import GuardReason
+from lancestat.tables.manifest.wire import GuardReason
 
 
 @pytest.mark.parametrize(

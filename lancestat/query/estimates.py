@@ -23,7 +23,7 @@ from lancestat.query.pruning import (
     RemainingFragments,
 )
 from lancestat.query.table import PUSHDOWN, ReadSettings, ReadTable
-from lancestat.tables.manifest.guard import Verdict
+from lancestat.tables.judgement import Verdict
 from lancestat.tables.manifest.wire import PublishedColumn, column_bounds, published_column
 from lancestat.tables.statistics.bound_text import DAY_MICROS, parse_bound
 from lancestat.tables.statistics.bounds import BOUND_BYTES, Bound
@@ -85,7 +85,7 @@ def estimate(
         is_covered: Every row that the filters leave is known to pass them, and Spark does not apply
             them.
     """
-    verdict = table.judge(settings, now)
+    verdict = table.verdict(settings, now)
     left = remaining_fragments(table, filters)
     narrows = left is not None and (is_covered or left.is_known or not verdict.use)
     remaining = left if narrows else None

@@ -52,8 +52,7 @@ from lancestat.runs.locate import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader
-from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest.guard import Verdict
+from lancestat.tables.judgement import TableStatistics, Verdict
 from lancestat.tables.observe import Observer, look_back
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, column_type
 from lancestat.tables.stored import TableRecord, table_records
@@ -407,9 +406,9 @@ class ReadTable:
         """The statistics of fragments, loaded once."""
         return self.load_fragments()
 
-    def judge(self, settings: ReadSettings, now: datetime) -> Verdict:
-        """Return the guard's verdict on the statistics, under session, scan and policy."""
-        return self.statistics.judge(
+    def verdict(self, settings: ReadSettings, now: datetime) -> Verdict:
+        """Return whether the statistics are used, under session, scan and policy."""
+        return self.statistics.verdict(
             now, allow_stale=settings.allow_stale, enabled=settings.enabled
         )
 

@@ -166,7 +166,7 @@ class TableReporter:
         snapshot = self.observed.snapshots[table.uri]
         if isinstance(snapshot, LakeError):
             raise snapshot
-        return self.observer.assess_snapshot(table, snapshot, self.observed.records, self.now)
+        return self.observer.assess_snapshot(table, snapshot, self.observed.records)
 
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
         options = self.observer.spec.options.of(snapshot.uri)

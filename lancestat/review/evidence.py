@@ -191,7 +191,7 @@ def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
 
 def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
     identity = table_identity(snapshot.uri)
-    return assess(table, identity, snapshot, evidence.records.get(identity), evidence.now)
+    return assess(table, identity, snapshot, evidence.records.get(identity))
 
 
 def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:

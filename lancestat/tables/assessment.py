@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.history import History
@@ -13,9 +12,8 @@ from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_col
 from lancestat.spec.model import Table
 from lancestat.state.values import PartialIndex
 from lancestat.tables.coverage import Rewritten
-from lancestat.tables.judgement import LookBack, TableStatistics, no_history
-from lancestat.tables.manifest.guard import Verdict
-from lancestat.tables.manifest.wire import PublishedStatistics
+from lancestat.tables.judgement import LookBack, TableStatistics, Verdict, no_history
+from lancestat.tables.manifest.wire import Finding, PublishedStatistics
 from lancestat.tables.statistics.column_type import ColumnType
 from lancestat.tables.statistics.histogram import HISTOGRAM_KINDS
 from lancestat.tables.stored import TableRecord
@@ -27,9 +25,8 @@ class TableAssessment:
 
     `columns` are those to analyze, in schema order, `skipped` has the reasons why others
     are not. `warnings` tell of declared columns that are not there, `notes` have these, other
-    remarks about the declaration, and `skipped`. `statistics` are those that readers get, and
-    `verdict` is the guard's on them with no staleness allowed. `histograms` names the columns that
-    are to have one.
+    remarks about the declaration, and `skipped`. `statistics` are those that readers get.
+    `histograms` names the columns that are to have one.
     """
 
     spec: Table
@@ -37,7 +34,6 @@ class TableAssessment:
     statistics: TableStatistics
     columns: tuple[Field, ...]
     skipped: tuple[str, ...]
-    verdict: Verdict
     histograms: frozenset[str] = frozenset()
     warnings: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
@@ -67,6 +63,11 @@ class TableAssessment:
         return self.statistics.published
 
     @property
+    def finding(self) -> Finding:
+        """What the statistics are for readers, before any policy."""
+        return self.statistics.finding
+
+    @property
     def record(self) -> TableRecord | None:
         """The state's record of the last run, None where there is none."""
         return self.statistics.record
@@ -80,7 +81,7 @@ class TableChanges:
     (`state.identity`), `digest` the `table_digest` of the columns, `base_digest`
     that of the columns of the same names as the last statistics read them, None when that version
     is gone. `history` holds the commits since, `rewrites` its compactions as content.
-    `verdict` is the guard's under the declared policy. `index` is what the state has stored.
+    `verdict` is that under the declared policy. `index` is what the state has stored.
     """
 
     groups: tuple[ColumnGroup, ...]
@@ -97,10 +98,9 @@ def assess(
     identity: str,
     snapshot: Snapshot,
     record: TableRecord | None,
-    now: datetime,
     look_back: LookBack = no_history,
 ) -> TableAssessment:
-    """Resolve the declared columns and apply the reader rules, no staleness allowed.
+    """Resolve the declared columns of a table.
 
     `identity` is the state's name for the dataset.
 
@@ -117,7 +117,6 @@ def assess(
         statistics=statistics,
         columns=columns,
         skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
-        verdict=statistics.judge(now, allow_stale=False),
         histograms=_histograms(spec, columns, types),
         warnings=resolved.warnings,
         remarks=resolved.notes,

@@ -1,4 +1,7 @@
-"""The statistics of one table as its readers get them, and the one judgement of them.
+"""The guard: the statistics of one table as its readers get them, and whether they may be used.
+
+It decides in two steps. A `Finding` says what the statistics are: current, stale, or unusable and
+why. A `Verdict` says whether they are used under a policy, which may accept stale ones.
 
 All that use statistics, show them or decide whether to refresh them use this module: the readers
 (`attach`, `read_table`, `lancestat sql`), `show`, `status`, `docs`, the system views and the
@@ -9,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
 
@@ -19,11 +22,12 @@ from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
 from lancestat.lake.history import History, rows_changed_between
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.spec.model import Publish, StaleBounds, Table
-from lancestat.tables.manifest.guard import Distance, GuardReason, Verdict, judge
 from lancestat.tables.manifest.wire import (
+    SCHEMA_HASH,
+    Finding,
+    GuardReason,
     PublishedColumn,
     PublishedStatistics,
-    Unreadable,
     decode_kept,
     decode_statistics,
     is_altered,
@@ -38,6 +42,130 @@ from lancestat.tables.stored import TableRecord
 _log = logging.getLogger("lancestat.read")
 
 _NAMES_LISTED = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether statistics are used under a policy; `statistics` is None unless they are.
+
+    `detail` is the reason in a few words for people.
+    """
+
+    reason: GuardReason
+    detail: str
+    statistics: PublishedStatistics | None = None
+
+    @property
+    def use(self) -> bool:
+        """Whether they are used."""
+        return self.reason in (GuardReason.CURRENT, GuardReason.STALE_ACCEPTED)
+
+
+def examine(decoded: PublishedStatistics | Finding, *, version: int, schema_hash: str) -> Finding:
+    """Return what statistics are for a reader of a version, whatever the policy is.
+
+    Args:
+        decoded: What `decode_statistics` says of the entries.
+        version: The version that is read.
+        schema_hash: The hash of the schema that is read.
+    """
+    if isinstance(decoded, Finding):
+        return decoded
+    if decoded.schema_hash is None or decoded.schema_hash != schema_hash:
+        detail = f"their {SCHEMA_HASH} is not that of the table's columns"
+        return Finding(GuardReason.SCHEMA_CHANGED, detail)
+    tag = decoded.version_tag
+    described = f"the statistics describe version {tag}"
+    if tag == version:
+        return Finding(GuardReason.CURRENT, described, decoded)
+    detail = f"{described}, the table is at version {version}"
+    return Finding(GuardReason.STALE, detail, decoded)
+
+
+def under_policy(
+    finding: Finding,
+    allow_stale: bool | StaleBounds,
+    *,
+    version: int,
+    now: datetime,
+    changed_rows: Callable[[], float | None] = lambda: None,
+) -> Verdict:
+    """Return the verdict on a finding.
+
+    Args:
+        finding: What the statistics are.
+        allow_stale: The policy: never, always, or bounds that must all hold.
+        version: The version that is read.
+        now: An aware instant.
+        changed_rows: The share of the current rows that changed since the statistics were read,
+            None where it is not known, which exceeds every bound. Called only where it decides.
+    """
+    stale = finding.statistics
+    if finding.reason is not GuardReason.STALE or stale is None:
+        return Verdict(finding.reason, finding.detail, finding.statistics)
+    objection = _objection(stale, allow_stale, version, now, changed_rows)
+    if objection is not None:
+        return Verdict(GuardReason.STALE, f"{finding.detail}; {objection}")
+    detail = f"{finding.detail}; the policy accepts it"
+    return Verdict(GuardReason.STALE_ACCEPTED, detail, stale)
+
+
+def _objection(
+    statistics: PublishedStatistics,
+    allow_stale: bool | StaleBounds,
+    version: int,
+    now: datetime,
+    changed_rows: Callable[[], float | None],
+) -> str | None:
+    """Return the policy's objection to stale statistics, None where it accepts them."""
+    if allow_stale is True:
+        return None
+    if allow_stale is False:
+        return "the policy accepts no distance"
+    if statistics.version_tag > version:
+        return "no bound can be checked against a later version"
+    if allow_stale == StaleBounds():
+        return "the policy gives no bound"
+    return (
+        _exceeds_versions(allow_stale, version - statistics.version_tag)
+        or _exceeds_age(allow_stale, statistics.computed_at, now)
+        or _exceeds_rows(allow_stale, changed_rows)
+    )
+
+
+def _exceeds_versions(bounds: StaleBounds, versions: int) -> str | None:
+    bound = bounds.max_versions
+    if bound is None or versions <= bound:
+        return None
+    accepted = bounds.templates.get("max_versions", bound)
+    return f"{versions} versions behind, the policy accepts {accepted}"
+
+
+def _exceeds_age(bounds: StaleBounds, computed_at: datetime | None, now: datetime) -> str | None:
+    bound = bounds.max_age
+    if bound is None:
+        return None
+    # An instant that has not come yet says nothing about age.
+    if computed_at is None or computed_at > now:
+        return "their age is not known"
+    age = now - computed_at
+    accepted = bounds.templates.get("max_age", bound)
+    return None if age <= bound else f"they are {age} old, the policy accepts {accepted}"
+
+
+def _exceeds_rows(bounds: StaleBounds, changed_rows: Callable[[], float | None]) -> str | None:
+    bound = bounds.max_changed_rows
+    if bound is None:
+        return None
+    share = changed_rows()
+    if share is None:
+        return "the share of changed rows is not known"
+    # Written so that a NaN share exceeds the bound.
+    if share <= bound:
+        return None
+    accepted = bounds.templates.get("max_changed_rows", f"{bound:.2%}")
+    return f"{share:.2%} of the rows changed, the policy accepts {accepted}"
+
 
 # A table as it was at an earlier version, None when that version is gone, and the commits since.
 LookBack = Callable[[Snapshot, int], tuple[Snapshot | None, History]]
@@ -115,7 +243,7 @@ class TableStatistics:
         return self._decoded if isinstance(self._decoded, PublishedStatistics) else None
 
     @cached_property
-    def _decoded(self) -> PublishedStatistics | Unreadable:
+    def _decoded(self) -> PublishedStatistics | Finding:
         # With many columns that takes longer than all else about them.
         return decode_statistics(self.entries, self.types)
 
@@ -182,39 +310,52 @@ class TableStatistics:
             _log.warning("how far '%s' has moved on is not known: %s", uri, error.message)
             return no_history(self.snapshot, self.snapshot.version)
 
-    def judge(
+    @cached_property
+    def finding(self) -> Finding:
+        """What the statistics are for readers of this version, before any policy."""
+        version, schema_hash = self.snapshot.version, self.schema_hash
+        return examine(self._decoded, version=version, schema_hash=schema_hash)
+
+    def verdict(
         self, now: datetime, *, allow_stale: bool | None = None, enabled: bool = True
     ) -> Verdict:
-        """The guard's verdict on the statistics.
+        """Return whether the statistics are used under the policy.
 
         Args:
             now: An aware instant.
             allow_stale: The setting of a session or a scan instead of the declared policy.
             enabled: Whether the session and the scan want statistics.
         """
-        allowed = self.allow_stale if allow_stale is None else allow_stale
-        verdict = self._judge(now, allowed, None, enabled)
-        if verdict.reason is GuardReason.SCHEMA_CHANGED:
-            return replace(verdict, detail=self._schema_change() or verdict.detail)
-        if verdict.reason is GuardReason.STALE and _counts_rows(allowed):
-            # Only this bound, and the proof below, need the table's history.
-            assert self.published is not None, "statistics that are stale can be read"
-            versions = self.snapshot.version - self.published.version_tag
-            verdict = self._judge(now, allowed, Distance(versions, changed_rows=self.changed_rows))
+        if not enabled:
+            return Verdict(GuardReason.DISABLED, "column statistics are switched off")
+        if self.finding.reason is GuardReason.SCHEMA_CHANGED:
+            detail = self._schema_change() or self.finding.detail
+            return Verdict(GuardReason.SCHEMA_CHANGED, detail)
+        verdict = under_policy(
+            self.finding,
+            self.allow_stale if allow_stale is None else allow_stale,
+            version=self.snapshot.version,
+            now=now,
+            changed_rows=lambda: self.changed_rows,
+        )
         if verdict.reason is GuardReason.STALE_ACCEPTED and not self._is_proven:
             what = f"nothing proves that the statistics of version {self.described_version} are"
-            return Verdict(False, GuardReason.STALE, f"{what} this table's: that version is gone")
+            return Verdict(GuardReason.STALE, f"{what} this table's: that version is gone")
         return verdict
 
     def accepts_distance(self, now: datetime) -> bool:
         """Whether the policy accepts how far the table has moved on, whatever its columns are."""
-        if self.published is None:
+        published, version = self.published, self.snapshot.version
+        if published is None or published.schema_hash is None:
             return False
-        versions = self.snapshot.version - self.published.version_tag
-        rows = self.changed_rows if _counts_rows(self.allow_stale) else None
-        distance = Distance(versions, changed_rows=rows)
-        known_hash = self.published.schema_hash or ""
-        return self._judge(now, self.allow_stale, distance, schema_hash=known_hash).use
+        finding = examine(published, version=version, schema_hash=published.schema_hash)
+        return under_policy(
+            finding,
+            self.allow_stale,
+            version=version,
+            now=now,
+            changed_rows=lambda: self.changed_rows,
+        ).use
 
     def _schema_change(self) -> str | None:
         """Return how the columns have changed since they were read, None if it is not known."""
@@ -231,27 +372,6 @@ class TableStatistics:
             return True
         base, _ = self._base_and_history
         return is_manifest if base is None else self._is_of(base)
-
-    def _judge(
-        self,
-        now: datetime,
-        allow_stale: bool | StaleBounds,
-        distance: Distance | None,
-        enabled: bool = True,
-        *,
-        schema_hash: str | None = None,
-    ) -> Verdict:
-        return judge(
-            self.entries,
-            version=self.snapshot.version,
-            schema_hash=self.schema_hash if schema_hash is None else schema_hash,
-            now=now,
-            allow_stale=allow_stale,
-            distance=distance,
-            types=self.types,
-            enabled=enabled,
-            decoded=self._decoded if enabled else None,
-        )
 
     def _may_describe(self, record: TableRecord) -> bool:
         """Whether a record may be of this dataset, as far as the snapshot alone tells."""
@@ -311,7 +431,3 @@ def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:
     """The `table_digest` of the columns that have one of `names`."""
     fields: tuple[Field, ...] = tuple(field for field in snapshot.fields if field.name in names)
     return table_digest(column_groups(snapshot, fields), fields)
-
-
-def _counts_rows(allow_stale: bool | StaleBounds) -> bool:
-    return isinstance(allow_stale, StaleBounds) and allow_stale.max_changed_rows is not None

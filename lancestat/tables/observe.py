@@ -175,16 +175,11 @@ class Observer:
         snapshot = observer._observe_table(table)
         if isinstance(snapshot, LakeError):
             raise snapshot.placed(table.location)
-        now = self.clock()
-        assessment = observer.assess_snapshot(table, snapshot, table_records(self.state), now)
-        return assessment, observer._table_changes(assessment, now, use_partials=True)
+        assessment = observer.assess_snapshot(table, snapshot, table_records(self.state))
+        return assessment, observer._table_changes(assessment, use_partials=True)
 
     def assess_snapshot(
-        self,
-        table: Table,
-        snapshot: Snapshot,
-        records: Mapping[str, TableRecord],
-        now: datetime,
+        self, table: Table, snapshot: Snapshot, records: Mapping[str, TableRecord]
     ) -> TableAssessment:
         """Assess one table by a snapshot of it.
 
@@ -192,7 +187,7 @@ class Observer:
             SpecError: the dataset lacks a declared column, or the column cannot be analyzed.
         """
         identity = table_identity(table.uri)
-        return assess(table, identity, snapshot, records.get(identity), now, self.look_back)
+        return assess(table, identity, snapshot, records.get(identity), self.look_back)
 
     def _plan_table(
         self,
@@ -220,13 +215,12 @@ class Observer:
         if isinstance(snapshot, LakeError):
             kind = "source" if is_source(table) else table.kind.value
             return Blocked(table.name, kind, snapshot.placed(table.location))
-        now = self.clock()
         try:
-            assessment = self.assess_snapshot(table, snapshot, records, now)
+            assessment = self.assess_snapshot(table, snapshot, records)
             skip = None if full_refresh else skip_if_current(assessment)
             if skip is not None:
                 return skip
-            changes = self._table_changes(assessment, now, use_partials=use_partials)
+            changes = self._table_changes(assessment, use_partials=use_partials)
         except LancestatError as error:
             return Blocked(table.name, table.kind.value, error)
         action = decide(
@@ -249,9 +243,7 @@ class Observer:
             _remembered(observed, table.uri, table_records(self.state)) if is_missing else observed
         )
 
-    def _table_changes(
-        self, assessment: TableAssessment, instant: datetime, *, use_partials: bool
-    ) -> TableChanges:
+    def _table_changes(self, assessment: TableAssessment, *, use_partials: bool) -> TableChanges:
         """Gather the changes of a table since its last statistics.
 
         Raises:
@@ -272,7 +264,7 @@ class Observer:
             ),
             history=history,
             rewrites=_rewrites(now, fields, history, mark),
-            verdict=statistics.judge(instant),
+            verdict=statistics.verdict(self.clock()),
             index=self.state.partial_index(assessment.identity) if use_partials else NOTHING_STORED,
         )
 

@@ -32,9 +32,10 @@ from lancestat.state.identity import plain_keys
 from lancestat.state.values import PartialIndex
 from lancestat.tables.assessment import TableAssessment, TableChanges
 from lancestat.tables.coverage import Coverage, cover
-from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.judgement import Verdict
 from lancestat.tables.manifest.wire import (
     REVISION,
+    GuardReason,
     Writer,
     own_keys,
     published_entries,
@@ -70,7 +71,7 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     Statistics under `publish: none` are never skipped this way: a version number proves nothing
     about a dataset that may have been made anew, so their content has to be compared.
     """
-    current = assessment.verdict.reason is GuardReason.CURRENT
+    current = assessment.finding.reason is GuardReason.CURRENT
     if assessment.spec.publish is Publish.NONE or not current or not _is_intact(assessment):
         return None
     if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
@@ -158,7 +159,7 @@ def _make(
     is_little = sum(scan.size_bytes for scan in scans) < in_process_bytes
     runs_on = RunsOn.PROCESS if is_little else RunsOn.SPARK
     nothing_usable = assessment.record is None and not (coverage.reuse or coverage.carries)
-    first = nothing_usable and not assessment.verdict.use
+    first = nothing_usable and assessment.finding.reason is not GuardReason.CURRENT
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
         *((ReadFragments(scans, runs_on),) if scans else ()),
@@ -264,7 +265,7 @@ def _stand(assessment: TableAssessment, changes: TableChanges) -> bool:
     if assessment.spec.publish is Publish.NONE:
         is_whole = _is_whole(assessment)
     else:
-        is_whole = assessment.verdict.reason is GuardReason.STALE and _is_intact(assessment)
+        is_whole = assessment.finding.reason is GuardReason.STALE and _is_intact(assessment)
     return is_whole and _rows_stand(assessment, changes)
 
 
@@ -374,11 +375,11 @@ def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
     record, published = assessment.record, assessment.published
     if assessment.spec.publish is Publish.NONE:
         return set() if record else {Reason.NEW}
-    if assessment.verdict.reason is GuardReason.ABSENT or _is_foreign(assessment):
+    if assessment.finding.reason is GuardReason.ABSENT or _is_foreign(assessment):
         if record is None:
             return {Reason.NEW}
         return {Reason.PUBLISH_MISSING} if record.published else {Reason.SPEC_CHANGED}
-    unreadable = assessment.verdict.reason in _UNREADABLE
+    unreadable = assessment.finding.reason in _UNREADABLE
     names = {field.name for field in assessment.columns}
     damaged = published is not None and not names.isdisjoint(published.dropped)
     return {Reason.PUBLISH_ALTERED} if unreadable or damaged or _is_altered(assessment) else set()
@@ -389,7 +390,7 @@ def _is_foreign(assessment: TableAssessment) -> bool:
     config, record = assessment.snapshot.config, assessment.record
     is_others = writer_of(config) is Writer.OTHER and not own_keys(config)
     was_ours = record is not None and record.published
-    return is_others and not was_ours and assessment.verdict.reason in _UNREADABLE
+    return is_others and not was_ours and assessment.finding.reason in _UNREADABLE
 
 
 def _scans(assessment: TableAssessment, coverage: Coverage) -> tuple[Scan, ...]:

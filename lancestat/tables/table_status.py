@@ -12,8 +12,7 @@ from lancestat.formats import count, spoken, visible
 from lancestat.lake.snapshot import is_readable_name
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.tables.assessment import TableAssessment
-from lancestat.tables.manifest.guard import GuardReason
-from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.manifest.wire import GuardReason, PublishedColumn
 from lancestat.tables.planner import notes_of
 from lancestat.tables.statistics.bound_text import shown_bound
 from lancestat.tables.statistics.column_statistics import BOUNDED_KINDS
@@ -92,7 +91,7 @@ def table_status(
     """Judge a table's statistics under its policy, and gather all that is known of them."""
     statistics = assessment.published
     behind = assessment.snapshot.version - statistics.version_tag if statistics else None
-    verdict = assessment.statistics.judge(now)
+    verdict = assessment.statistics.verdict(now)
     columns = _columns(assessment)
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}

@@ -33,7 +33,8 @@ from lancestat.query.sql.query import (
     Scalar,
     Struct,
 )
-from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.judgement import Verdict
+from lancestat.tables.manifest.wire import GuardReason
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden
 
@@ -199,7 +200,7 @@ TOLD = Explanation(
     version=18,
     rows=2_500,
     size_bytes=70_000,
-    verdict=Verdict(True, GuardReason.CURRENT, "the statistics describe version 18"),
+    verdict=Verdict(GuardReason.CURRENT, "the statistics describe version 18"),
     columns={
         "o_id": ColumnEstimate(
             0, 2500, "0", "2499", 8, 8, histogram=Histogram(10.0, (HistogramBin(0, 9, 9),))
@@ -219,7 +220,7 @@ ANSWERED = Explanation(
     version=18,
     rows=3,
     size_bytes=72,
-    verdict=Verdict(False, GuardReason.STALE, "the policy accepts no distance"),
+    verdict=Verdict(GuardReason.STALE, "the policy accepts no distance"),
     fragments=4,
     fragments_scanned=0,
     filters=("o_id >= 0",),
@@ -237,7 +238,7 @@ REFUSED = Explanation(
     version=3,
     rows=100,
     size_bytes=800,
-    verdict=Verdict(False, GuardReason.STALE, "the policy accepts no distance"),
+    verdict=Verdict(GuardReason.STALE, "the policy accepts no distance"),
     fragments=1,
     fragments_scanned=1,
     filters=("p_size < 5",),

@@ -6,7 +6,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 
 import lance
@@ -14,8 +13,13 @@ import lance
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
-from lancestat.tables.manifest.guard import judge
-from lancestat.tables.manifest.wire import PublishedColumn, PublishedStatistics, decode_statistics
+from lancestat.tables.judgement import examine
+from lancestat.tables.manifest.wire import (
+    GuardReason,
+    PublishedColumn,
+    PublishedStatistics,
+    decode_statistics,
+)
 from tests.faults.shop import RESULT, Shop, rows_of
 from tests.runs.test_faults import unstamped
 
@@ -82,10 +86,9 @@ def _false_manifests(shop: Shop) -> Iterator[str]:
             dataset = shop.dataset(name, version)
             config = dataset.config()
             hashed = schema_hash(snapshot(dataset).fields)
-            now = datetime.now(timezone.utc)
-            if judge(config, version=version, schema_hash=hashed, now=now).use and unstamped(
-                config
-            ) != shop.truth(name, version):
+            finding = examine(decode_statistics(config), version=version, schema_hash=hashed)
+            is_current = finding.reason is GuardReason.CURRENT
+            if is_current and unstamped(config) != shop.truth(name, version):
                 yield f"version {version} of {name} publishes false statistics"
 
 

@@ -17,10 +17,11 @@ from lancestat.lake.observe import snapshot
 from lancestat.query.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
 from lancestat.query.table import DeclaredTables, ReadTable, open_table, read_settings
 from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
-from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.judgement import Verdict
 from lancestat.tables.manifest.wire import (
     REVISION,
     WRITER,
+    GuardReason,
     PublishedColumn,
     PublishedStatistics,
     decode_statistics,
@@ -60,8 +61,8 @@ def check_statistics(world: HistoryWorld) -> list[Finding]:
     except LancestatError as error:
         return [Finding("a table that is there", f"it is refused: {error}")]
     settings = read_settings({}, {})
-    findings = _judged(world, "a view", opened, opened.judge(settings, _now()), table)
-    findings += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
+    findings = _judged(world, "a view", opened, opened.verdict(settings, _now()), table)
+    findings += _judged(world, "read_table", plain, plain.verdict(settings, _now()), table)
     findings += _shown(world, status, opened)
     findings += _answered(world, "a view", opened) + _answered(world, "read_table", plain)
     return findings + _pruned(world, opened) + _pruned(world, plain)
@@ -73,7 +74,7 @@ def check_agreement(world: HistoryWorld) -> list[Finding]:
     [table] = project.spec.tables
     opened = DeclaredTables(project.spec, project.state, _now).open([table])["t"]
     assert isinstance(opened, ReadTable), opened
-    verdict = opened.judge(read_settings({}, {}), _now())
+    verdict = opened.verdict(read_settings({}, {}), _now())
     status = project.show("t")
     if (status.use, status.reason) == (verdict.use, verdict.reason.value):
         return []

@@ -15,7 +15,7 @@ from lancestat.query.read.relation import planning_service
 from lancestat.query.sql.view_query import system_views, view_schema
 from lancestat.query.table import ALLOW_STALE
 from lancestat.spec.model import Publish, StaleBounds
-from lancestat.tables.manifest.guard import Verdict
+from lancestat.tables.judgement import Verdict
 from tests.examples import sample
 from tests.integration.planned import planned, with_cbo
 from tests.report.surfaces import Surfaces, check_surfaces

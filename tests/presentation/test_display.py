@@ -30,8 +30,8 @@ from lancestat.runs.past_runs import PastRun
 from lancestat.runs.result import NodeFailure, RunResult, UnfinishedNodes
 from lancestat.state.garbage_collection import GarbageReport
 from lancestat.state.store import open_state
-from lancestat.tables.manifest.guard import GuardReason, Verdict
-from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.judgement import Verdict
+from lancestat.tables.manifest.wire import GuardReason, PublishedColumn
 from lancestat.tables.unpublish import UnpublishResult
 from lancestat.tables.unpublish_plan import UnpublishedNode, UnpublishReason
 from tests.cli.conftest import spec
@@ -60,9 +60,7 @@ EXPLAINED = PlanExplanation(
             "orders",
             500,
             4000,
-            Explanation(
-                "orders", 2, 500, 4000, Verdict(True, GuardReason.CURRENT, "as of version 2")
-            ),
+            Explanation("orders", 2, 500, 4000, Verdict(GuardReason.CURRENT, "as of version 2")),
         ),
         ScanLine("other", None, None, note="of another format"),
     ),

@@ -143,7 +143,7 @@ def test_one_that_is_not_known_leaves_all_to_spark(tmp_path: Path) -> None:
 def test_without_a_state_rows_are_counted_and_nothing_else(tmp_path: Path) -> None:
     world = orders_world(tmp_path)
     plain = open_table(str(world.path))
-    assert plain.judge(ON, world.clock()).reason.value == "current"
+    assert plain.verdict(ON, world.clock()).reason.value == "current"
     assert answered(plain, ROWS) == (EXACT, 100)
     assert answered(plain, Aggregate(MAX, "o_id")) == (UNPROVEN, None)
 
@@ -153,7 +153,7 @@ def test_stale_statistics_that_a_policy_accepts_answer_nothing(tmp_path: Path) -
     world.policy = Policy(allow_stale=True)
     lance.write_dataset(orders(500, 10), str(world.path), mode="append")
     table = opened(world)
-    assert table.judge(ON, world.clock()).reason.value == "stale_accepted"
+    assert table.verdict(ON, world.clock()).reason.value == "stale_accepted"
     assert answered(table, ROWS) == (EXACT, 110)
     for name in ("o_id", "o_status"):
         for function in Function:
@@ -172,7 +172,7 @@ def test_a_forged_manifest_answers_nothing(tmp_path: Path) -> None:
         }
     )
     table = opened(world)
-    verdict = table.judge(ON, world.clock())
+    verdict = table.verdict(ON, world.clock())
     assert verdict.reason.value == "current"
     assert verdict.statistics is not None
     assert verdict.statistics.columns["o_id"].maximum == "7"

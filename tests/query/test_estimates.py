@@ -23,8 +23,7 @@ from lancestat.query.table import ReadSettings, ReadTable, Sampler, read_setting
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.assessment import analyzable
 from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest.guard import GuardReason
-from lancestat.tables.manifest.wire import encode_statistics, tagged
+from lancestat.tables.manifest.wire import GuardReason, encode_statistics, tagged
 from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, merge

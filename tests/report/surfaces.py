@@ -9,7 +9,8 @@ from lancestat.query.table import DeclaredTables, ReadSettings, ReadTable, open_
 from lancestat.report.values import TableReport
 from lancestat.runs.actions import Action, Reason, Skip
 from lancestat.spec.model import Publish, StaleBounds
-from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.judgement import Verdict
+from lancestat.tables.manifest.wire import GuardReason
 from tests.tables.judged import JudgedTable, policy
 
 # Whether statistics are used, the reason as a word, and the reason as a sentence.
@@ -34,12 +35,12 @@ class Surfaces:
         tables = DeclaredTables(world.observer.spec, world.state, world.clock)
         [opened] = tables.open([world.table]).values()
         assert isinstance(opened, ReadTable)
-        return opened.judge(ReadSettings(), world.clock())
+        return opened.verdict(ReadSettings(), world.clock())
 
     def read_by_uri(self, allow_stale: bool) -> Verdict:
         """Return the verdict of `read_table` without a project."""
         opened = open_table(self.table.dataset.uri)
-        return opened.judge(ReadSettings(allow_stale=allow_stale), self.table.world.clock())
+        return opened.verdict(ReadSettings(allow_stale=allow_stale), self.table.world.clock())
 
     def answers(self) -> dict[str, Answer]:
         """By surface; `status` and `docs` are made of the report, as is the system view."""

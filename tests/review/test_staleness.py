@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lancestat.review.values import Risk
 from lancestat.spec.model import Policy, Refresh, StaleBounds
+from lancestat.tables.judgement import examine, under_policy
 from lancestat.tables.manifest import wire
-from lancestat.tables.manifest.guard import Distance, judge
 from lancestat.tables.review import staleness_risks
 
 LOOSENED, TIGHTENED = Risk.STALENESS_LOOSENED, Risk.STALENESS_TIGHTENED
@@ -59,16 +59,13 @@ BOUNDS = st.builds(
     st.none() | st.sampled_from([0.0, 0.5, 1.0]),
 )
 ALLOWED = st.booleans() | BOUNDS
-DISTANCES = st.builds(
-    Distance,
-    st.integers(1, 4),
-    age=st.integers(0, 4).map(lambda hours: timedelta(hours=hours)),
-    changed_rows=st.sampled_from([0.0, 0.3, 0.7, 1.0]),
-)
+# Versions, hours and the share of rows that changed since.
+DISTANCES = st.tuples(st.integers(1, 4), st.integers(0, 4), st.sampled_from([0.0, 0.3, 0.7, 1.0]))
 
 
-def accepts(allowed: bool | StaleBounds, distance: Distance) -> bool:
+def accepts(allowed: bool | StaleBounds, distance: tuple[int, int, float]) -> bool:
     """Return whether the guard accepts statistics of that distance."""
+    versions, hours, share = distance
     entries = {
         wire.VERSION: wire.FORMAT_VERSION,
         wire.COMPLETE: "true",
@@ -77,20 +74,14 @@ def accepts(allowed: bool | StaleBounds, distance: Distance) -> bool:
         wire.NUM_ROWS: "1",
         wire.SCHEMA_HASH: "h",
     }
-    verdict = judge(
-        entries,
-        version=1 + distance.versions,
-        schema_hash="h",
-        now=NOW,
-        allow_stale=allowed,
-        distance=distance,
-    )
-    return verdict.use
+    version, now = 1 + versions, NOW + timedelta(hours=hours)
+    finding = examine(wire.decode_statistics(entries), version=version, schema_hash="h")
+    return under_policy(finding, allowed, version=version, now=now, changed_rows=lambda: share).use
 
 
 @given(ALLOWED, ALLOWED, DISTANCES)
 def test_every_change_of_the_verdicts_of_the_guard_is_reported(
-    old: bool | StaleBounds, new: bool | StaleBounds, distance: Distance
+    old: bool | StaleBounds, new: bool | StaleBounds, distance: tuple[int, int, float]
 ) -> None:
     assert accepts(True, distance)
     before, after = accepts(old, distance), accepts(new, distance)

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import threading
 import time
-from datetime import datetime, timezone
 from pathlib import Path
 
 import lance
@@ -18,8 +17,8 @@ from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import Skip
 from lancestat.state.store import open_state
-from lancestat.tables.manifest.guard import judge
-from lancestat.tables.manifest.wire import unstamped
+from lancestat.tables.judgement import examine
+from lancestat.tables.manifest.wire import GuardReason, decode_statistics, unstamped
 from tests.runs.world import World, orders
 from tests.tables.test_history import full_values
 
@@ -32,8 +31,9 @@ def check_no_reader_is_misled(path: Path) -> bool:
     for version in range(1, lance.dataset(str(path)).version + 1):
         dataset = lance.dataset(str(path), version=version)
         hashed = schema_hash(snapshot(dataset).fields)
-        now = datetime.now(timezone.utc)
-        use = judge(dataset.config(), version=version, schema_hash=hashed, now=now).use
+        decoded = decode_statistics(dataset.config())
+        finding = examine(decoded, version=version, schema_hash=hashed)
+        use = finding.reason is GuardReason.CURRENT
         if use:
             assert unstamped(dataset.config()) == full_values(dataset, hashed), version
     return use

@@ -11,12 +11,12 @@ from lancestat.runs.actions import Reason, Skip, TableAction
 from lancestat.runs.stages import RestampStatistics
 from lancestat.spec.model import Policy
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.tables.manifest.guard import GuardReason
 from lancestat.tables.manifest.wire import (
     COMPUTED_AT_VERSION,
     NEWEST_FRAGMENT,
     PREFIX,
     WRITER,
+    GuardReason,
 )
 from lancestat.tables.stored import table_records
 from tests.runs.world import World, orders
@@ -42,7 +42,7 @@ def restore(world: World, version: int) -> None:
 
 
 def verdict(world: World) -> GuardReason:
-    return world.observer.assess(world.table)[0].verdict.reason
+    return world.observer.assess(world.table)[0].finding.reason
 
 
 def assert_mended(world: World, reads: int = 0) -> None:

@@ -20,7 +20,7 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest.guard import GuardReason
+from lancestat.tables.manifest.wire import GuardReason
 from tests.runs.world import World
 
 LITTLE = StaleBounds(max_changed_rows=0.01)
@@ -93,11 +93,11 @@ def test_a_bound_on_changed_rows_refuses_statistics_of_a_column_that_was_replace
     known = judged(small)
     assert known.schema_hash == known.entries["lance.stats.schemaHash"], "only names are the same"
     assert known.changed_rows == 1.0
-    assert known.judge(small.clock()).reason is GuardReason.STALE
+    assert known.verdict(small.clock()).reason is GuardReason.STALE
     assert Reason.POLICY_ACCEPTS not in small.action().reasons
     assert small.run().status == "success"
     assert columns_of(small) == expected_of(small)
-    assert judged(small).judge(small.clock()).reason is GuardReason.CURRENT
+    assert judged(small).verdict(small.clock()).reason is GuardReason.CURRENT
 
 
 @pytest.mark.parametrize("publish", Publish)
@@ -109,7 +109,7 @@ def test_a_replaced_column_without_statistics_does_not_affect_others(
     assert small.run().status == "success"
     drop_and_add(small)
     assert judged(small).changed_rows == 0.0
-    assert judged(small).judge(small.clock()).reason is GuardReason.STALE_ACCEPTED
+    assert judged(small).verdict(small.clock()).reason is GuardReason.STALE_ACCEPTED
 
 
 @pytest.mark.parametrize("publish", Publish)
@@ -136,7 +136,7 @@ def test_statistics_of_the_state_describe_their_own_version(
     assert small.run().status == "success"
     small.dataset.delete("id < 10")
     assert judged(small).changed_rows == 10 / 1990
-    assert judged(small).judge(small.clock()).reason is GuardReason.STALE_ACCEPTED
+    assert judged(small).verdict(small.clock()).reason is GuardReason.STALE_ACCEPTED
 
 
 def test_published_statistics_are_stale_after_an_unobserved_version(
@@ -146,10 +146,10 @@ def test_published_statistics_are_stale_after_an_unobserved_version(
     assert small.run().status == "success"
     assert small.run(full_refresh=True).status == "success"
     small.publish = Publish.NONE
-    assert judged(small).judge(small.clock()).reason is GuardReason.CURRENT
+    assert judged(small).verdict(small.clock()).reason is GuardReason.CURRENT
     small.dataset.delete("id < 500")
     assert judged(small).changed_rows == 1.0
-    assert judged(small).judge(small.clock()).reason is GuardReason.STALE
+    assert judged(small).verdict(small.clock()).reason is GuardReason.STALE
 
 
 def test_a_record_of_a_recreated_table_bounds_nothing(small: World) -> None:
@@ -162,4 +162,4 @@ def test_a_record_of_a_recreated_table_bounds_nothing(small: World) -> None:
     small.dataset.delete("id < 5001")
     statistics = judged(small)
     assert statistics.changed_rows is None
-    assert statistics.judge(small.clock()).reason is GuardReason.STALE
+    assert statistics.verdict(small.clock()).reason is GuardReason.STALE

@@ -15,13 +15,13 @@ from lancestat.lake.snapshot import Field
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy, Publish, Refresh
 from lancestat.tables import assembly, judgement
-from lancestat.tables.manifest.guard import GuardReason
 from lancestat.tables.manifest.wire import (
     COLUMN_PREFIX,
     COMPUTED_AT_VERSION,
     REVISION,
     SCHEMA_HASH,
     WRITER,
+    GuardReason,
     encode_statistics,
 )
 from lancestat.tables.stored import table_records
@@ -89,7 +89,7 @@ def test_they_are_not_used_before_that(world: World, monkeypatch: pytest.MonkeyP
 
 
 def judged(world: World) -> Any:
-    return world.observer.assess(world.table)[0].verdict
+    return world.observer.assess(world.table)[0].finding
 
 
 def test_a_policy_that_accepts_stale_statistics_does_not_keep_them(

@@ -44,6 +44,7 @@ from lancestat.state.identity import table_identity
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.manifest.wire import (
     REVISION,
+    GuardReason,
     PublishedColumn,
     encode_statistics,
     is_altered,
@@ -408,7 +409,7 @@ class History(RuleBasedStateMachine):
         if not hasattr(self, "world"):
             return
         assessment = self.assessed()
-        if assessment.verdict.use:
+        if assessment.finding.reason is GuardReason.CURRENT:
             expected = full_values(self.dataset, assessment.schema_hash)
             assert self.world.published() == expected
             assert assessment.statistics.kept.items() <= full_kept(self.dataset).items()

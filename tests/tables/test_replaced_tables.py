@@ -18,7 +18,7 @@ from lancestat.spec.model import Policy, Publish, StaleBounds
 from lancestat.state.identity import table_identity
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.manifest import publication as publish
-from lancestat.tables.manifest.guard import GuardReason
+from lancestat.tables.manifest.wire import GuardReason
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.stored import stored_record, table_records
 from tests.runs.test_faults import check_no_reader_is_misled
@@ -166,7 +166,7 @@ def verdict_of_readers(world: World) -> GuardReason:
     now = snapshot(world.dataset, str(world.path))
     record = table_records(world.state).get(table_identity(str(world.path)))
     statistics = TableStatistics.declared(world.table, now, record, world.observer.look_back)
-    return statistics.judge(datetime.now(timezone.utc)).reason
+    return statistics.verdict(datetime.now(timezone.utc)).reason
 
 
 def test_unpublished_statistics_are_those_of_one_dataset(world: World) -> None:

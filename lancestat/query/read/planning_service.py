@@ -141,7 +141,7 @@ class PlanningService:
             "functions": decision.functions,
         }
         if decision.use:
-            answered = Estimate(1, 0, table.judge(settings, self._clock()), fragment_ids=())
+            answered = Estimate(1, 0, table.verdict(settings, self._clock()), fragment_ids=())
             reply["values"] = list(map(_text, decision.values))
             reply["explanation"] = self._explain(table, message, filters, answered, decision)
         return reply

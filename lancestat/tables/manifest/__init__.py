@@ -1,1 +1,1 @@
-"""Statistics in a table's manifest: wire format, reader guard, publication."""
+"""Statistics in a table's manifest: wire format, publication."""

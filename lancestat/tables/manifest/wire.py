@@ -67,22 +67,31 @@ _REVISION_OF_WRITER = re.compile(r"lancestat/([0-9]{1,9})(?![0-9])")
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
 
-class Flaw(StringEnum):
-    """The reasons why a config holds no readable set of statistics."""
+class GuardReason(StringEnum):
+    """The reasons why statistics are used or refused; the spelling is a contract."""
 
+    CURRENT = "current"
+    STALE_ACCEPTED = "stale_accepted"
     ABSENT = "absent"
+    DISABLED = "disabled"
     UNKNOWN_FORMAT = "unknown_format"
     INCOMPLETE = "incomplete"
     MALFORMED = "malformed"
     ALTERED = "altered"
+    SCHEMA_CHANGED = "schema_changed"
+    STALE = "stale"
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
-    """No readable set of statistics; `detail` is a sentence for people."""
+class Finding:
+    """What statistics are for a reader, before any policy; `detail` is for people.
 
-    flaw: Flaw
+    `statistics` are there where they are current or stale.
+    """
+
+    reason: GuardReason
     detail: str
+    statistics: PublishedStatistics | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,7 +234,7 @@ def column_bounds(
 
 def decode_statistics(
     config: Mapping[str, str], types: Mapping[str, ColumnType] | None = None
-) -> PublishedStatistics | Unreadable:
+) -> PublishedStatistics | Finding:
     """Read the set in a dataset's config, tolerant per column.
 
     A column is dropped, with a reason, when its `version` is newer than 2, a count is negative or
@@ -241,13 +250,13 @@ def decode_statistics(
         return flaw
     tag = version_tag(config)
     if tag is None:
-        return Unreadable(
-            Flaw.MALFORMED,
+        return Finding(
+            GuardReason.MALFORMED,
             f"{COMPUTED_AT_VERSION} is {spelled(config.get(COMPUTED_AT_VERSION))}, not a version",
         )
     if is_altered(config):
-        return Unreadable(
-            Flaw.ALTERED,
+        return Finding(
+            GuardReason.ALTERED,
             "they are not the entries that lancestat wrote: some were changed, added or removed "
             "since",
         )
@@ -425,21 +434,21 @@ def spelled(text: str | None) -> str:
     return ascii(text if len(text) <= 40 else f"{text[:40]}...")
 
 
-def _find_flaw(config: Mapping[str, str]) -> Unreadable | None:
+def _find_flaw(config: Mapping[str, str]) -> Finding | None:
     if not published_entries(config):
-        return Unreadable(Flaw.ABSENT, "no statistics are published")
+        return Finding(GuardReason.ABSENT, "no statistics are published")
     version = config.get(VERSION)
     if version != FORMAT_VERSION:
-        return Unreadable(
-            Flaw.UNKNOWN_FORMAT,
+        return Finding(
+            GuardReason.UNKNOWN_FORMAT,
             f"{VERSION} is {spelled(version)}, this reader knows '{FORMAT_VERSION}'",
         )
     complete = config.get(COMPLETE, "true")
     if complete.lower() == "false":
-        return Unreadable(Flaw.INCOMPLETE, f"{COMPLETE} is 'false'")
+        return Finding(GuardReason.INCOMPLETE, f"{COMPLETE} is 'false'")
     if complete.lower() != "true":
-        return Unreadable(
-            Flaw.MALFORMED, f"{COMPLETE} is {spelled(complete)}, not 'true' or 'false'"
+        return Finding(
+            GuardReason.MALFORMED, f"{COMPLETE} is {spelled(complete)}, not 'true' or 'false'"
         )
     return None
 

@@ -16,11 +16,12 @@ from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy
-from lancestat.tables.manifest.guard import GuardReason, Verdict
+from lancestat.tables.judgement import Verdict
 from lancestat.tables.manifest.wire import (
     COLUMN_PREFIX,
     NEWEST_FRAGMENT,
     SCHEMA_HASH,
+    GuardReason,
     published_entries,
 )
 from lancestat.tables.stored import table_records

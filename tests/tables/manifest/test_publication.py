@@ -20,9 +20,14 @@ from lancestat.errors import DatasetMissing, PublishError, VersionMissing
 from lancestat.lake.commit import CommitOutcome, Conflict, Landed, LandedLate
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Snapshot
-from lancestat.tables.manifest.guard import GuardReason, judge
+from lancestat.tables.judgement import examine
 from lancestat.tables.manifest.publication import Publication, commit
-from lancestat.tables.manifest.wire import encode_statistics, published_entries
+from lancestat.tables.manifest.wire import (
+    GuardReason,
+    decode_statistics,
+    encode_statistics,
+    published_entries,
+)
 from lancestat.tables.statistics.column_statistics import ColumnStatistics
 from lancestat.tables.statistics.column_type import ColumnType, Kind
 
@@ -70,7 +75,8 @@ def landed_at(landing: CommitOutcome) -> int:
 
 def verdict(uri: str) -> GuardReason:
     now = observe(uri)
-    return judge(now.config, version=now.version, schema_hash=HASH, now=NOON).reason
+    decoded = decode_statistics(now.config)
+    return examine(decoded, version=now.version, schema_hash=HASH).reason
 
 
 def append(uri: str) -> None:
@@ -312,8 +318,8 @@ def test_racing_publishers_and_writers_never_mislead_readers(uri: str) -> None:
     current = 0
     for version in range(3, last + 1):
         seen = snapshot(lance.dataset(uri, version=version))
-        answer = judge(seen.config, version=version, schema_hash=HASH, now=NOON)
-        if answer.use:
+        answer = examine(decode_statistics(seen.config), version=version, schema_hash=HASH)
+        if answer.reason is GuardReason.CURRENT:
             current += 1
             assert answer.statistics is not None
             assert answer.statistics.rows == seen.rows

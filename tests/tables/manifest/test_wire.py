@@ -17,10 +17,10 @@ from lancestat.tables.manifest.wire import (
     REVISION,
     VERSION,
     WRITER,
-    Flaw,
+    Finding,
+    GuardReason,
     PublishedColumn,
     PublishedStatistics,
-    Unreadable,
     Writer,
     decode_statistics,
     encode_statistics,
@@ -169,39 +169,39 @@ def test_a_column_without_values_has_a_distinct_count_of_zero() -> None:
 @pytest.mark.parametrize(
     ("changes", "flaw"),
     [
-        ({"version": "2"}, Flaw.UNKNOWN_FORMAT),
-        ({"version": "01"}, Flaw.UNKNOWN_FORMAT),
-        ({"version": "1 "}, Flaw.UNKNOWN_FORMAT),
-        ({"version": "\uff11"}, Flaw.UNKNOWN_FORMAT),
-        ({"version": ""}, Flaw.UNKNOWN_FORMAT),
-        ({"version": None}, Flaw.UNKNOWN_FORMAT),
-        ({"complete": "false"}, Flaw.INCOMPLETE),
-        ({"complete": "FALSE"}, Flaw.INCOMPLETE),
-        ({"complete": "maybe"}, Flaw.MALFORMED),
-        ({"computedAtVersion": None}, Flaw.MALFORMED),
-        ({"computedAtVersion": "-1"}, Flaw.MALFORMED),
-        ({"computedAtVersion": " 8"}, Flaw.MALFORMED),
-        ({"computedAtVersion": "1_0"}, Flaw.MALFORMED),
-        ({"computedAtVersion": "\uff18"}, Flaw.MALFORMED),
-        ({"computedAtVersion": "9" * 5000}, Flaw.MALFORMED),
-        ({"computedAtVersion": str(2**63)}, Flaw.MALFORMED),
+        ({"version": "2"}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": "01"}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": "1 "}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": "\uff11"}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": ""}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": None}, GuardReason.UNKNOWN_FORMAT),
+        ({"complete": "false"}, GuardReason.INCOMPLETE),
+        ({"complete": "FALSE"}, GuardReason.INCOMPLETE),
+        ({"complete": "maybe"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": None}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "-1"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": " 8"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "1_0"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "\uff18"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "9" * 5000}, GuardReason.MALFORMED),
+        ({"computedAtVersion": str(2**63)}, GuardReason.MALFORMED),
     ],
 )
-def test_a_flawed_envelope_is_unreadable(changes: dict[str, str | None], flaw: Flaw) -> None:
+def test_a_flawed_envelope_is_unreadable(changes: dict[str, str | None], flaw: GuardReason) -> None:
     config = encode(id=(BIGINT, IDS))
     for suffix, text in changes.items():
         config.pop(f"lance.stats.{suffix}")
         if text is not None:
             config[f"lance.stats.{suffix}"] = text
     decoded = decode_statistics(config, TYPES)
-    assert isinstance(decoded, Unreadable)
-    assert decoded.flaw is flaw
+    assert isinstance(decoded, Finding)
+    assert decoded.reason is flaw
     assert len(decoded.detail) < 200
 
 
 def test_a_config_without_entries_has_no_statistics() -> None:
     decoded = decode_statistics({"user.key": "v", "lance.statistics": "1"})
-    assert decoded == Unreadable(Flaw.ABSENT, "no statistics are published")
+    assert decoded == Finding(GuardReason.ABSENT, "no statistics are published")
 
 
 def test_a_set_without_a_completeness_entry_is_read() -> None:
@@ -375,15 +375,15 @@ def test_a_set_of_which_one_entry_was_altered_is_not_used(key: str, is_removed: 
         assert isinstance(decoded, PublishedStatistics)
         assert decoded.is_outdated
         return
-    assert isinstance(decoded, Unreadable)
-    earlier_rules = {VERSION: Flaw.UNKNOWN_FORMAT, COMPLETE: Flaw.MALFORMED}
-    expected = earlier_rules.get(key, Flaw.ALTERED)
+    assert isinstance(decoded, Finding)
+    earlier_rules = {VERSION: GuardReason.UNKNOWN_FORMAT, COMPLETE: GuardReason.MALFORMED}
+    expected = earlier_rules.get(key, GuardReason.ALTERED)
     if is_removed:
         expected = {
-            VERSION: Flaw.UNKNOWN_FORMAT,
-            COMPUTED_AT_VERSION: Flaw.MALFORMED,
-        }.get(key, Flaw.ALTERED)
-    assert decoded.flaw is expected
+            VERSION: GuardReason.UNKNOWN_FORMAT,
+            COMPUTED_AT_VERSION: GuardReason.MALFORMED,
+        }.get(key, GuardReason.ALTERED)
+    assert decoded.reason is expected
     assert writer_of(altered) is Writer.LANCESTAT
     assert own_keys(altered) == altered.keys()
 
@@ -430,7 +430,7 @@ def test_a_mark_that_no_release_writes_was_altered(garble: Callable[[str], str])
     garbled = {**config, WRITER: garble(config[WRITER])}
     assert is_altered(garbled)
     assert writer_of(garbled) is Writer.LANCESTAT
-    assert isinstance(decode_statistics(garbled, TYPES), Unreadable)
+    assert isinstance(decode_statistics(garbled, TYPES), Finding)
 
 
 @pytest.mark.parametrize("mark", ["lancestat/2@8", "lancestat/4@8:new", "lancestat/12", "trino"])

@@ -9,9 +9,10 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from lancestat.spec.model import StaleBounds
-from lancestat.tables.manifest.guard import GuardReason, judge
+from lancestat.tables.judgement import examine, under_policy
 from lancestat.tables.manifest.wire import (
     WRITER,
+    GuardReason,
     PublishedStatistics,
     decode_statistics,
     encode_statistics,
@@ -93,9 +94,8 @@ def test_a_damaged_config_gets_a_verdict(
     changes: dict[str, str | None], allow_stale: bool | StaleBounds, version: int
 ) -> None:
     config = damage(changes)
-    verdict = judge(
-        config, version=version, schema_hash=HASH, now=NOON, allow_stale=allow_stale, types=TYPES
-    )
+    finding = examine(decode_statistics(config, TYPES), version=version, schema_hash=HASH)
+    verdict = under_policy(finding, allow_stale, version=version, now=NOON)
     assert verdict.use == (verdict.statistics is not None)
     assert verdict.use == (verdict.reason in (GuardReason.CURRENT, GuardReason.STALE_ACCEPTED))
     if verdict.use:

@@ -8,8 +8,8 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from lancestat.spec.model import StaleBounds
-from lancestat.tables.manifest.guard import Distance, GuardReason, Verdict, judge
-from lancestat.tables.manifest.wire import WRITER, encode_statistics
+from lancestat.tables.judgement import Verdict, examine, under_policy
+from lancestat.tables.manifest.wire import WRITER, GuardReason, decode_statistics, encode_statistics
 from lancestat.tables.statistics.column_statistics import ColumnStatistics
 from lancestat.tables.statistics.column_type import ColumnType, Kind
 
@@ -41,19 +41,13 @@ def ask(
     version: int = TAG,
     schema_hash: str = HASH,
     allow_stale: bool | StaleBounds = False,
-    distance: Distance | None = None,
+    changed_rows: float | None = None,
     now: datetime = NOON + timedelta(hours=1),
-    enabled: bool = True,
 ) -> Verdict:
-    return judge(
-        config,
-        version=version,
-        schema_hash=schema_hash,
-        now=now,
-        allow_stale=allow_stale,
-        distance=distance,
-        types={"id": BIGINT},
-        enabled=enabled,
+    decoded = decode_statistics(config, {"id": BIGINT})
+    finding = examine(decoded, version=version, schema_hash=schema_hash)
+    return under_policy(
+        finding, allow_stale, version=version, now=now, changed_rows=lambda: changed_rows
     )
 
 
@@ -84,11 +78,6 @@ def test_the_first_rule_that_fails_gives_the_reason(first: int) -> None:
     assert (verdict.use, verdict.reason, verdict.statistics) == (False, FLAWS[first][0], None)
 
 
-def test_a_disabled_feature_reads_nothing() -> None:
-    assert ask({}, enabled=False).reason is GuardReason.DISABLED
-    assert ask(published(), enabled=False).reason is GuardReason.DISABLED
-
-
 def test_nothing_published_is_absent() -> None:
     assert ask({"user.key": "v"}).reason is GuardReason.ABSENT
 
@@ -117,42 +106,36 @@ ALL = StaleBounds(max_versions=3, max_age=24 * HOUR, max_changed_rows=0.05)
 
 
 @pytest.mark.parametrize(
-    ("bounds", "distance", "accepted"),
+    ("bounds", "versions", "hours", "share", "accepted"),
     [
-        (StaleBounds(max_versions=3), Distance(3), True),
-        (StaleBounds(max_versions=3), Distance(4), False),
-        (StaleBounds(max_versions=0), Distance(1), False),
-        (StaleBounds(max_versions=3), Distance(-1), False),
-        (StaleBounds(max_age=HOUR), Distance(1), True),
-        (StaleBounds(max_age=HOUR), Distance(1, age=HOUR), True),
-        (StaleBounds(max_age=HOUR), Distance(1, age=2 * HOUR), False),
-        (StaleBounds(max_age=HOUR / 2), Distance(1), False),
-        (StaleBounds(max_changed_rows=0.05), Distance(9, changed_rows=0.05), True),
-        (StaleBounds(max_changed_rows=0.05), Distance(9, changed_rows=0.051), False),
-        (StaleBounds(max_changed_rows=0.05), Distance(9, changed_rows=math.nan), False),
-        (StaleBounds(max_changed_rows=0.05), Distance(9), False),
-        (StaleBounds(max_changed_rows=0.0), Distance(1, changed_rows=0.0), True),
-        (ALL, Distance(3, 24 * HOUR, 0.05), True),
-        (ALL, Distance(4, 24 * HOUR, 0.05), False),
-        (ALL, Distance(3, 25 * HOUR, 0.05), False),
-        (ALL, Distance(3, 24 * HOUR, 0.06), False),
-        (ALL, Distance(3, 24 * HOUR, None), False),
-        (StaleBounds(), Distance(1, HOUR, 0.0), False),
+        (StaleBounds(max_versions=3), 3, 1, None, True),
+        (StaleBounds(max_versions=3), 4, 1, None, False),
+        (StaleBounds(max_versions=0), 1, 1, None, False),
+        (StaleBounds(max_age=HOUR), 1, 1, None, True),
+        (StaleBounds(max_age=HOUR), 1, 2, None, False),
+        (StaleBounds(max_changed_rows=0.05), 9, 1, 0.05, True),
+        (StaleBounds(max_changed_rows=0.05), 9, 1, 0.051, False),
+        (StaleBounds(max_changed_rows=0.05), 9, 1, math.nan, False),
+        (StaleBounds(max_changed_rows=0.05), 9, 1, None, False),
+        (StaleBounds(max_changed_rows=0.0), 1, 1, 0.0, True),
+        (ALL, 3, 24, 0.05, True),
+        (ALL, 4, 24, 0.05, False),
+        (ALL, 3, 25, 0.05, False),
+        (ALL, 3, 24, 0.06, False),
+        (ALL, 3, 24, None, False),
+        (StaleBounds(), 1, 1, 0.0, False),
     ],
 )
 def test_every_bound_that_is_given_must_hold(
-    bounds: StaleBounds, distance: Distance, accepted: bool
+    bounds: StaleBounds, versions: int, hours: int, share: float | None, accepted: bool
 ) -> None:
-    verdict = ask(published(), version=TAG + 2, allow_stale=bounds, distance=distance)
+    now = NOON + hours * HOUR
+    verdict = ask(
+        published(), version=TAG + versions, allow_stale=bounds, changed_rows=share, now=now
+    )
     assert verdict.use is accepted
     expected = GuardReason.STALE_ACCEPTED if accepted else GuardReason.STALE
     assert verdict.reason is expected
-
-
-def test_without_a_distance_the_version_numbers_count() -> None:
-    bounds = StaleBounds(max_versions=2)
-    assert ask(published(), version=TAG + 2, allow_stale=bounds).use
-    assert not ask(published(), version=TAG + 3, allow_stale=bounds).use
 
 
 def test_an_unknown_or_future_age_exceeds_its_bound() -> None:
@@ -160,6 +143,16 @@ def test_an_unknown_or_future_age_exceeds_its_bound() -> None:
     unknown = published(computedAt="some day")
     assert not ask(unknown, version=TAG + 1, allow_stale=bounds).use
     assert not ask(published(), version=TAG + 1, allow_stale=bounds, now=NOON - HOUR).use
+
+
+def test_changed_rows_are_counted_only_where_they_decide() -> None:
+    def fail() -> float:
+        raise AssertionError
+
+    bounds = StaleBounds(max_versions=0, max_changed_rows=0.5)
+    finding = examine(decode_statistics(published()), version=TAG + 1, schema_hash=HASH)
+    verdict = under_policy(finding, bounds, version=TAG + 1, now=NOON, changed_rows=fail)
+    assert verdict.reason is GuardReason.STALE
 
 
 def test_no_bound_accepts_a_tag_from_a_later_version() -> None:
