@@ -28,10 +28,10 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import processes, timed
 
 import lancestat
-from lancestat.runs.actions import TableAction
 from lancestat.runs.scanner import SparkScanner
 from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
+from lancestat.tables.action import TableAction
 from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import merge
@@ -39,7 +39,7 @@ from lancestat.tables.statistics.partial import merge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.runs.actions import TableAction
+    from lancestat.tables.action import TableAction
 
 FRAGMENTS = 16
 WARM_UPS = 2

@@ -35,13 +35,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import col, vector_l2_distance
 
 import lancestat
+from lancestat.joins.action import Probe
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.observe import snapshot
-from lancestat.runs.stages import Probe, StageProgress
+from lancestat.runs.stages import StageProgress
 from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
 

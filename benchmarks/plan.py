@@ -24,9 +24,9 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 
 if TYPE_CHECKING:
     from lancestat.project import Project
-    from lancestat.runs.actions import Action, TableVersion
+    from lancestat.runs.actions import Action
     from lancestat.runs.scanner import SparkScanner
-    from lancestat.runs.stages import Scan
+    from lancestat.tables.action import Scan, TableVersion
     from lancestat.tables.statistics.partial import ColumnPartial
 
 

@@ -109,8 +109,9 @@ def decided(
     from lancestat.errors import Location
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
-    from lancestat.runs.actions import Plan, TableAction
+    from lancestat.runs.actions import Plan
     from lancestat.spec.model import Table
+    from lancestat.tables.action import TableAction
     from lancestat.tables.assessment import assess
     from lancestat.tables.planner import decide
 

@@ -48,8 +48,8 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
 
     from lancestat.errors import Location
     from lancestat.lake.history import Effect
-    from lancestat.runs.actions import TableAction
     from lancestat.spec.model import Table
+    from lancestat.tables.action import TableAction
     from lancestat.tables.analyze.work import jobs, split
     from lancestat.tables.assessment import assess
     from lancestat.tables.planner import NOTHING_STORED, decide

@@ -330,10 +330,11 @@ class Project:
             StateError: The state cannot be reached.
             InvalidArgument: `limit` is negative, or no whole number.
         """
+        from lancestat.nodes import NODE_TYPES
         from lancestat.runs.past_runs import past_runs
 
         check_whole("limit", limit, 0)
-        return past_runs(self.state, self.spec.target.name, limit)
+        return past_runs(self.state, self.spec.target.name, limit, NODE_TYPES)
 
     def unfinished(self) -> UnfinishedNodes:
         """Return the nodes that failed, or were not run, in the target's newest recorded run.
@@ -631,6 +632,7 @@ class Project:
             InvalidArgument: There is no such table; the message lists those that there are.
             StateError: The state cannot be reached.
         """
+        from lancestat.nodes import NODE_TYPES
         from lancestat.report.gather import gather
         from lancestat.report.rows import ALL, ReportTable, report_tables, runs_by_node
 
@@ -644,7 +646,7 @@ class Project:
             report=lambda: gather(
                 self.spec, self.state, self._clock, self.spec.tables, with_fragments=True, runs=0
             ),
-            runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
+            runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL, NODE_TYPES),
         )
 
     def unpublish(

@@ -15,7 +15,7 @@ from lancestat.presentation.terminal import CONSOLE
 from lancestat.report.node_facts import NodeRunFigures, node_run
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.runs.result import Progress, SilentProgress, TableProgress
-from lancestat.runs.stages import ExtendLayout, LayOut, Probe, ReuseLayout, StageProgress
+from lancestat.runs.stages import StageProgress
 
 if TYPE_CHECKING:
     import rich.progress as bars
@@ -248,12 +248,7 @@ class TerminalProgress:
 
 def stage_text(progress: StageProgress) -> str:
     """A stage in words: `probe, exact, 2,000 of 10,000 rows, 1.2 billion pairs/s`."""
-    stage = progress.stage
-    parts = [stage.name]
-    if isinstance(stage, Probe):
-        parts.append(stage.strategy.value)
-    elif isinstance(stage, LayOut | ReuseLayout | ExtendLayout):
-        parts.append(count(stage.lists, "list"))
+    parts = [part for part in (progress.stage.name, progress.stage.detail) if part]
     if progress.rows_total is not None:
         parts.append(f"{count(progress.rows_done)} of {count(progress.rows_total, 'row')}")
     elif progress.rows_done:

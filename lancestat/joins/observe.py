@@ -17,6 +17,7 @@ from lancestat.errors import (
     SidesDiffer,
     VectorLengthMismatch,
 )
+from lancestat.joins.action import ExtendLayout, JoinAction, JoinFigures, LayOut
 from lancestat.joins.output.result import current
 from lancestat.joins.planner import JoinAssessment, decide_join, remembered_result
 from lancestat.joins.record import JoinRecord
@@ -36,9 +37,8 @@ from lancestat.lake.files import store_of
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Snapshot
-from lancestat.runs.actions import Action, Blocked, JoinAction, is_pending
+from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.locate import require_sole_writer
-from lancestat.runs.stages import ExtendLayout, LayOut
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
@@ -146,7 +146,8 @@ class JoinObserver:
                 require_sole_writer(self.spec, join)
             return action
         except LancestatError as error:
-            return Blocked(join.name, join.kind.value, error.placed(join.location))
+            placed = error.placed(join.location)
+            return Blocked(join.name, join.kind.value, placed, JoinFigures())
 
     def _assess(self, join: KnnJoin) -> JoinAssessment:
         check_output(self.spec, join)

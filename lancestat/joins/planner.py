@@ -7,6 +7,21 @@ from dataclasses import dataclass, replace
 from typing_extensions import assert_never
 
 from lancestat.formats import count
+from lancestat.joins.action import (
+    CommitResult,
+    ExtendLayout,
+    GroupRows,
+    JoinAction,
+    JoinFigures,
+    JoinStages,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    PrepareSides,
+    Probe,
+    ReuseLayout,
+    SearchStage,
+)
 from lancestat.joins.measures import Accuracy, JoinGroups
 from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
@@ -28,20 +43,7 @@ from lancestat.joins.search.work import (
     scope_request,
 )
 from lancestat.joins.sides import JoinInput, SideChange, appended, change
-from lancestat.runs.actions import JoinAction, JoinFigures, Reason, Skip
-from lancestat.runs.stages import (
-    CommitResult,
-    ExtendLayout,
-    GroupRows,
-    JoinStages,
-    LayOut,
-    MeasureIndex,
-    MergeNeighbours,
-    PrepareSides,
-    Probe,
-    ReuseLayout,
-    SearchStage,
-)
+from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.knn_join import ALL, Pairs
 from lancestat.spec.model import KnnJoin
 

@@ -114,7 +114,7 @@ def _garbage_lines(report: GarbageReport) -> Iterator[str]:
 
 
 def _kinds(nodes: Sequence[NodeRunFigures]) -> str:
-    joins = sum(node.result.join is not None for node in nodes)
+    joins = sum(node.result.figures is not None for node in nodes)
     tables = count(len(nodes) - joins, "table")
     if not joins:
         return tables
@@ -125,7 +125,7 @@ def _all_read(done: Sequence[NodeRunFigures], stopped: Sequence[NodeRunFigures])
     results = [node.result for node in done]
     rows = sum(result.rows_scanned or 0 for result in results)
     fragments = sum(result.fragments_scanned or 0 for result in results)
-    pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
+    pairs = sum(result.figures.pairs or 0 for result in results if result.figures is not None)
     parts = []
     if fragments:
         parts.append(f"Read {count(fragments, 'fragment')}, {count(rows, 'row')}.")

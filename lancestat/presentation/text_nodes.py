@@ -193,8 +193,8 @@ def node_lines(results: Sequence[NodeRunFigures], page: Page) -> list[str]:
     for line, node in zip(rows, nodes, strict=True):
         lines += [line, *indented(node.result.text, page.width)]
         texts = [", ".join(node.quality)]
-        # Those of joins are about what the plan chose, and the line says what was done.
-        if node.result.join is None and (node.is_done or page.verbose):
+        # Those of joins, say, are about what the plan chose, and the line says what was done.
+        if node.result.figures is None and (node.is_done or page.verbose):
             texts += [f"note: {note}" for note in node.result.notes]
         below = [part for text in texts for part in indented(text, page.width)]
         lines += [paint(text, "note") for text in below]
@@ -223,18 +223,14 @@ def _run_cells(node: NodeRunFigures) -> tuple[str, ...]:
 
 def node_read(node: NodeRunFigures) -> str:
     """Return what was read of a table, or what a join compared."""
-    join = node.result.join
-    if join is None:
-        return node.read or "nothing read"
-    whole = f"{count(join.counts.left_rows or 0)} x {count(join.counts.right_rows or 0)} rows"
-    rows = {"new_left": "new left rows", "new_right": "new right rows"}.get(join.scope or "", whole)
-    return f"{join.strategy}, {rows}, {node.pairs}"
+    figures = node.result.figures
+    return figures.done if figures else node.read or "nothing read"
 
 
 def node_published(node: NodeRunFigures) -> str:
     """Return the version that was read and the one that the run has made."""
     read, published = node.result.version_read, node.result.version_published
-    if node.result.join is not None:
+    if read is None:
         return "written" if published is None else f"version {published}"
     return f"version {read}" if published is None else f"version {read} -> {published}"
 

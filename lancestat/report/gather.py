@@ -19,6 +19,7 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
+from lancestat.nodes import NODE_TYPES
 from lancestat.query.groups import load_groups
 from lancestat.redact import Audience, Redactor
 from lancestat.report.health import (
@@ -290,9 +291,9 @@ def gather(
     observer = Observer(spec, state, clock, THREADS)
     observed = observer.observe(nodes)
     nodes, spec = observed.nodes, observed.spec
-    outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
+    outcomes = runs_by_node(state, spec.target.name, runs, NODE_TYPES) if nodes else {}
     has_joins = any(isinstance(node, KnnJoin) for node in nodes)
-    results = results_by_join(state, spec.target.name, RESULTS) if has_joins else {}
+    results = results_by_join(state, spec.target.name, RESULTS, NODE_TYPES) if has_joins else {}
     now = clock()
     tables = TableReporter(observer, observed, now, with_histograms)
     actions = {action.node: action for action in observed.plan.actions}

@@ -9,6 +9,7 @@ from math import floor
 
 from lancestat.errors import LancestatError
 from lancestat.formats import age, count
+from lancestat.joins.action import join_figures
 from lancestat.joins.measures import Accuracy
 from lancestat.report.values import Health, NodeRunReport
 from lancestat.runs.actions import STATE_LACKS
@@ -143,9 +144,7 @@ def unsatisfying(join: KnnJoin, accuracy: Accuracy) -> list[Problem]:
 
 def unmatched(results: Sequence[NodeRunReport]) -> list[Problem]:
     """Ten times as many left rows without neighbours as in the result before."""
-    known = [
-        run.result.join.counts.unmatched_left_rows for run in results if run.result.join is not None
-    ]
+    known = [join_figures(run.result).counts.unmatched_left_rows for run in results]
     counted = [number for number in known if number is not None]
     if len(counted) < 2:
         return []

@@ -7,10 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import count, duration, large, roughly, share, size, spoken, visible
+from lancestat.formats import count, duration, roughly, share, size, spoken, visible
 from lancestat.redact import redact_line
 from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
-from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import ENDED_AS, NOT_BEGUN, NodeResult, Status
 from lancestat.tables.table_status import TableStatus
 
@@ -114,38 +113,10 @@ def node_run(result: NodeResult) -> NodeRunFigures:
         spoken(result.reasons),
         fragments,
         count(result.rows_scanned or 0, "row"),
-        None if result.join is None else _compared(result.join),
+        None if result.figures is None else result.figures.compared,
         None if result.elapsed_seconds is None else duration(result.elapsed_seconds),
-        () if result.join is None or result.action == "skip" else tuple(_quality(result.join)),
+        () if result.figures is None or result.action == "skip" else result.figures.quality,
     )
-
-
-def _compared(join: JoinFigures) -> str:
-    pairs = f"{large(join.pairs or 0)} pairs"
-    return pairs if join.groups is None else f"{count(join.groups, 'group')}, {pairs}"
-
-
-def _quality(join: JoinFigures) -> list[str]:
-    parts = []
-    if join.counts.unmatched_left_rows:
-        parts.append(f"{count(join.counts.unmatched_left_rows, 'left row')} without neighbours")
-    if join.counts.excluded_right_rows:
-        parts.append(excluded_rows(join.counts.excluded_right_rows))
-    recall = join.accuracy.recall
-    if recall is not None and recall < 1:
-        parts.append(f"recall {measured_recall(recall, join.accuracy.nprobes)}")
-    return parts
-
-
-def excluded_rows(rows: int) -> str:
-    """Return how many rows of the right side take no part in a join."""
-    return f"{count(rows, 'right row')} without a usable vector"
-
-
-def measured_recall(recall: float, nprobes: int | None) -> str:
-    """Return the recall of an approximate join: `0.987 on a sample with 8 probes`."""
-    probes = f" with {count(nprobes, 'probe')}" if nprobes else ""
-    return f"{recall:.3f} on a sample{probes}"
 
 
 # What a count of nodes is called.
@@ -227,9 +198,10 @@ def _last_run(run: NodeRunReport, now: datetime) -> str:
     """Return what it did, when, and how long it took: `refresh 2 h ago, 250,000 rows, 1.2 s`."""
     facts = node_run(run.result)
     parts = [f"{visible(facts.action)} {_since(run.finished_at, now)} ago"]
-    if facts.is_done and run.result.join is None:
+    figures = run.result.figures
+    if facts.is_done and figures is None:
         parts.append(facts.rows if run.result.rows_scanned else "nothing read")
-    elif facts.is_done and facts.pairs and run.result.join and run.result.join.pairs is not None:
+    elif facts.is_done and facts.pairs and figures and figures.pairs is not None:
         parts.append(facts.pairs)
     if facts.elapsed and run.result.action != "skip":
         parts.append(facts.elapsed)

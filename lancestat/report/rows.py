@@ -8,9 +8,10 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
-from lancestat.runs.actions import JoinFigures
+from lancestat.runs.node import NodeTypes
 from lancestat.runs.node_result import NodeResult
 from lancestat.spec.model import NodeKind
 from lancestat.state.values import NodeOutcome, StateReader
@@ -28,29 +29,30 @@ ALL = 1_000_000
 NodeRuns = Mapping[str, tuple[NodeRunReport, ...]]
 
 
-def runs_by_node(state: StateReader, target: str, limit: int) -> NodeRuns:
+def runs_by_node(state: StateReader, target: str, limit: int, types: NodeTypes) -> NodeRuns:
     """By node, the newest runs under a target, newest first; what does not decode is left out.
 
     Args:
         state: Which may be that of several targets.
         target: Whose runs are of interest.
         limit: How many runs of a node are looked at.
+        types: Decode the figures of nodes.
     """
     outcomes_by_node = state.outcomes(target, limit)
-    return {node: _reports(outcomes) for node, outcomes in outcomes_by_node.items()}
+    return {node: _reports(outcomes, types) for node, outcomes in outcomes_by_node.items()}
 
 
-def results_by_join(state: StateReader, target: str, limit: int) -> NodeRuns:
+def results_by_join(state: StateReader, target: str, limit: int, types: NodeTypes) -> NodeRuns:
     """By join, as `runs_by_node`, of the runs alone that wrote a result."""
     results = state.recorded(NodeKind.KNN_JOIN.value, target, limit)
-    return {join: _reports(outcomes) for join, outcomes in results.items()}
+    return {join: _reports(outcomes, types) for join, outcomes in results.items()}
 
 
-def _reports(outcomes: tuple[NodeOutcome, ...]) -> tuple[NodeRunReport, ...]:
+def _reports(outcomes: tuple[NodeOutcome, ...], types: NodeTypes) -> tuple[NodeRunReport, ...]:
     reports = []
     for outcome in outcomes:
         try:
-            result = NodeResult.from_json(outcome.result)
+            result = NodeResult.from_json(outcome.result, types)
         except ValueError as error:
             _log.debug("an outcome of run %s is skipped: %s", outcome.run_id, error)
             continue
@@ -126,7 +128,7 @@ STATISTICS = RowShape(
 
 # What a run's row begins with, and what only plans have.
 _MEASURES = {"counts": JoinCounts, "accuracy": Accuracy}
-_ELSEWHERE = frozenset({"name", "kind", "join", "why", "estimated_seconds"})
+_ELSEWHERE = frozenset({"name", "kind", "figures", "why", "estimated_seconds"})
 _CELLS = {
     "int": _COUNT,
     "Rows": _COUNT,
@@ -223,9 +225,8 @@ def statistics_rows(status: TableStatus) -> Iterator[Row]:
 
 def result_row(result: NodeResult) -> Row:
     """A node of a plan or a run."""
-    figures = (result.join or JoinFigures()).to_json()
     return {
-        **figures,
+        **JoinFigures().to_json(),
         **result.to_json(),
         "location": None if result.location is None else str(result.location),
         "node": result.name,

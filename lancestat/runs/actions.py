@@ -1,25 +1,21 @@
-"""Actions: what a plan does about each node, why, and in which stages."""
+"""Actions: what a plan does about each node, why, and in which stages.
+
+A kind of node has an action of its own (`tables.action`, `joins.action`), and figures of its own
+where those of `Figures` do not suit it. What is here is the same for every kind.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal, get_args
+from typing import ClassVar, Literal, Protocol, get_args
 
-from lancestat import codec, display
+from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum, named, spoken
-from lancestat.joins.measures import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
-from lancestat.joins.record import InputRecord
-from lancestat.joins.search.cost_model import Decision, JoinSize
-from lancestat.joins.search.work import JoinWork
-from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
-from lancestat.lake.snapshot import Field, Pin
 from lancestat.redact import EMPTY_REDACTOR, Redactor
-from lancestat.runs.stages import JoinStages, ReadFragments, RunsOn, Scan, TableStage
-from lancestat.spec.model import Node, NodeKind
-from lancestat.state.identity import quantile_key
+from lancestat.runs.stages import Stage
 
 
 class Reason(StringEnum):
@@ -57,7 +53,7 @@ STATE_LACKS = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """The figures that a plan shows for a table.
+    """The figures that a plan shows of what it reads of a table.
 
     `still_published` is set where statistics that lancestat published earlier are in the table,
     and its declaration says `publish: none`.
@@ -73,170 +69,129 @@ class Figures:
     still_published: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class JoinFigures:
-    """The figures that plans and runs show for a join, None where they are not known (yet).
+class NodeFigures(Protocol):
+    """The figures of a kind of node that has its own, in plans and in results of runs."""
 
-    `pairs` are compared by this run, in `scope`, and in `groups` of rows with equal keys where
-    there are keys. Where keys are compared, a plan has the groups of the last run, and estimates
-    the pairs from those of that run. Only a plan has `why` the strategy was chosen, and
-    `estimated_seconds` of the run.
-    """
+    @property
+    def pairs(self) -> int | None:
+        """How many comparisons are made, None where that is not known."""
+        ...
 
-    strategy: str | None = None
-    scope: str | None = None
-    counts: JoinCounts[int | None] = UNCOUNTED
-    pairs: int | None = None
-    accuracy: Accuracy = UNMEASURED
-    why: str | None = None
-    estimated_seconds: float | None = None
-    groups: int | None = None
+    @property
+    def estimated_seconds(self) -> float | None:
+        """How long a run takes, as far as a plan can tell."""
+        ...
 
-    @classmethod
-    def from_json(cls, stored: Mapping[str, object]) -> JoinFigures:
-        """Return the figures that the object of a node shows; raises ValueError on others."""
-        members = {**cls().to_json(), **stored}
-        return codec.convert(codec.nested(members, *JOIN_MEASURES), cls)
+    @property
+    def compared(self) -> str:
+        """What a run compared, in words."""
+        ...
+
+    @property
+    def done(self) -> str:
+        """What a run did, in words."""
+        ...
+
+    @property
+    def narrowed(self) -> str:
+        """The part of what there is that a run did, in words; empty where that is all."""
+        ...
+
+    @property
+    def quality(self) -> tuple[str, ...]:
+        """What a reader of the result should know of it, in words."""
+        ...
 
     def to_json(self) -> dict[str, object]:
         """Return the figures as members of a node's object in the JSON of `plan` and `run`."""
-        return codec.flattened(codec.builtins(self), *JOIN_MEASURES)
+        ...
 
 
-@dataclass(frozen=True, slots=True)
-class TableVersion:
-    """A table at one version, with the columns to keep statistics on.
+class RunsOn(StringEnum):
+    """Where fragments are read; their spelling is a contract."""
 
-    `identity` is the state's name for the dataset, `fields` the analyzed columns, `live` their
-    fingerprints at that version and `groups` where they belong; `config` is the manifest's.
-    `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
-    the snapshot.
-    """
+    PROCESS = "process"
+    SPARK = "spark"
 
-    pin: Pin
-    identity: str
-    config: Mapping[str, str]
-    fields: tuple[Field, ...]
-    schema_hash: str
-    content_digest: str
-    rows: int
-    fragments: int
-    live: frozenset[Fingerprint]
-    histograms: frozenset[str] = frozenset()
-    groups: tuple[ColumnGroup, ...] = ()
-    newest_fragment: str = ""
+
+class Action(Protocol):
+    """What a run does about one node."""
 
     @property
-    def uri(self) -> str:
-        """The URI by which the project names the dataset."""
-        return self.pin.uri
+    def node(self) -> str: ...
+    @property
+    def kind(self) -> str: ...
+    @property
+    def verb(self) -> Verb: ...
+    @property
+    def reasons(self) -> tuple[Reason, ...]: ...
+    @property
+    def notes(self) -> tuple[str, ...]: ...
+    @property
+    def figures(self) -> Figures | NodeFigures | None: ...
+    @property
+    def stages(self) -> Iterable[Stage]: ...
+    @property
+    def dependencies(self) -> tuple[str, ...]:
+        """The nodes of the plan whose results it reads."""
+        ...
 
     @property
-    def version(self) -> int:
-        """The version that is read."""
-        return self.pin.version
+    def error(self) -> LancestatError | None:
+        """Why the node is blocked, None unless it is."""
+        ...
 
-    def stored_key(self, field: Field) -> str:
-        """Return the key of the partials that a column needs (`state.identity`)."""
-        key = field_key(field)
-        return quantile_key(key) if field.name in self.histograms else key
+    @property
+    def runs_on(self) -> RunsOn | None: ...
+    @property
+    def reads(self) -> str:
+        """What it reads or compares, in words; empty where that is nothing or not known."""
+        ...
+
+    @property
+    def choice(self) -> str | None:
+        """How it is done where there are several ways, and why, in words."""
+        ...
+
+    @property
+    def shows_choice(self) -> bool:
+        """Whether the choice is worth a line of a plan."""
+        ...
 
 
-def _action_summary(action: Action) -> str:
+class NodeAction:
+    """What the actions of a kind need not say."""
+
+    __slots__ = ()
+
+    @property
+    def runs_on(self) -> RunsOn | None:
+        return None
+
+    @property
+    def reads(self) -> str:
+        return ""
+
+    @property
+    def choice(self) -> str | None:
+        return None
+
+    @property
+    def shows_choice(self) -> bool:
+        return True
+
+
+def action_summary(action: Action) -> str:
+    """Return the `repr` of an action."""
     why = action.error.code if action.error else spoken(reason.value for reason in action.reasons)
     return display.summary(action, f"{action.verb} {action.node}: {why}")
 
 
 @dataclass(frozen=True, slots=True)
-class TableAction:
-    """Bring the statistics of a table up to date.
-
-    The verb is `analyze` where there is nothing usable yet, `refresh` where some fragments or
-    columns are new or what is published must be written again, and `restamp` where the rows are
-    those that the statistics describe and only the version moved.
-    """
-
-    kind: ClassVar[str] = NodeKind.TABLE.value
-    dependencies: ClassVar[tuple[str, ...]] = ()
-    error: ClassVar[None] = None
-    node: str
-    verb: Verb
-    reasons: tuple[Reason, ...]
-    figures: Figures
-    table: TableVersion
-    stages: tuple[TableStage, ...]
-    notes: tuple[str, ...] = ()
-
-    __repr__ = _action_summary
-
-    @property
-    def reading(self) -> ReadFragments | None:
-        """The stage that reads fragments, None where nothing has to be read."""
-        return next((stage for stage in self.stages if isinstance(stage, ReadFragments)), None)
-
-    @property
-    def scans(self) -> tuple[Scan, ...]:
-        """The fragments that are read."""
-        return self.reading.scans if self.reading else ()
-
-    @property
-    def runs_on(self) -> RunsOn | None:
-        """Where fragments are read, None where nothing has to be read."""
-        return self.reading.runs_on if self.reading else None
-
-
-@dataclass(frozen=True, slots=True)
-class JoinAction:
-    """Run a join: `analyze` where it has no usable result yet, else `refresh`.
-
-    `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
-    `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
-    `known` is the accuracy of the last result, as far as the join goes on from it.
-    """
-
-    kind: ClassVar[str] = NodeKind.KNN_JOIN.value
-    dependencies: ClassVar[tuple[str, ...]] = ()
-    error: ClassVar[None] = None
-    runs_on: ClassVar[None] = None
-    node: str
-    verb: Verb
-    reasons: tuple[Reason, ...]
-    work: JoinWork
-    sides: JoinSize
-    decision: Decision
-    stages: JoinStages
-    left: InputRecord | None = None
-    right: InputRecord | None = None
-    new_rows: int | None = None
-    known: Accuracy = UNMEASURED
-    notes: tuple[str, ...] = ()
-
-    __repr__ = _action_summary
-
-    @property
-    def figures(self) -> JoinFigures:
-        """The counts that a plan shows."""
-        decision = self.decision
-        seconds = None if decision.seconds is None else round(decision.seconds, 1)
-        return JoinFigures(
-            strategy=decision.strategy.value,
-            scope=self.work.scope.value,
-            counts=JoinCounts(self.sides.left_rows, self.sides.right_rows, None, None),
-            pairs=decision.pairs,
-            accuracy=self.known,
-            why=decision.why,
-            estimated_seconds=seconds,
-            groups=None if self.sides.groups is None else self.sides.groups.groups,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """A node reads what joins of this plan are about to write, and is planned again after them."""
+class Deferred(NodeAction):
+    """A node reads what others of this plan are about to write, and is planned again after them."""
 
     error: ClassVar[None] = None
-    figures: ClassVar[None] = None
-    runs_on: ClassVar[None] = None
     stages: ClassVar[tuple[()]] = ()
     node: str
     kind: str
@@ -244,64 +199,49 @@ class Deferred:
     reasons: tuple[Reason, ...]
     dependencies: tuple[str, ...]
     full_refresh: bool = False
+    figures: NodeFigures | None = None
 
-    __repr__ = _action_summary
+    __repr__ = action_summary
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The joins that it depends on."""
+        """The nodes that it depends on."""
         names = " and ".join(f"'{name}'" for name in self.dependencies)
         return (f"reads the result of {names}, and is planned in detail once that is there",)
 
 
-def deferred(
-    node: Node, dependencies: tuple[str, ...], *, is_known: bool, full_refresh: bool
-) -> Deferred:
-    """Defer a node to joins; `is_known` is set where an earlier run made the node."""
-    verb: Verb = "refresh" if is_known else "analyze"
-    reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
-    return Deferred(node.name, node.kind.value, verb, (reason,), dependencies, full_refresh)
-
-
 @dataclass(frozen=True, slots=True)
-class Skip:
+class Skip(NodeAction):
     """Nothing to do. `kind` is the node's kind, and the figures are of that kind."""
 
     verb: ClassVar[Verb] = "skip"
     dependencies: ClassVar[tuple[str, ...]] = ()
     error: ClassVar[None] = None
-    runs_on: ClassVar[None] = None
     stages: ClassVar[tuple[()]] = ()
     node: str
     reasons: tuple[Reason, ...]
-    figures: Figures | JoinFigures
+    figures: Figures | NodeFigures
     notes: tuple[str, ...] = ()
     kind: str = "table"
 
-    __repr__ = _action_summary
+    __repr__ = action_summary
 
 
 @dataclass(frozen=True, slots=True)
-class Blocked:
+class Blocked(NodeAction):
     """The node cannot be planned; the error says why. `kind` is the node's kind."""
 
     verb: ClassVar[Verb] = "blocked"
     reasons: ClassVar[tuple[Reason, ...]] = ()
     notes: ClassVar[tuple[str, ...]] = ()
     dependencies: ClassVar[tuple[str, ...]] = ()
-    figures: ClassVar[None] = None
-    runs_on: ClassVar[None] = None
     stages: ClassVar[tuple[()]] = ()
     node: str
     kind: str
     error: LancestatError
+    figures: NodeFigures | None = None
 
-    __repr__ = _action_summary
-
-
-# All of them have `node`, `kind`, `verb`, `reasons`, `notes`, `stages`, `figures`, `runs_on`,
-# `dependencies` and `error`, which is None unless the node is blocked.
-Action = TableAction | JoinAction | Deferred | Skip | Blocked
+    __repr__ = action_summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,8 +287,8 @@ class Plan:
     @property
     def join_seconds(self) -> float | None:
         """The estimated time of all joins, None if that of one is not known."""
-        joins = [join_figures(action) for action in self.actions if _runs_join(action)]
-        estimates = [None if join is None else join.estimated_seconds for join in joins]
+        figures = map(own_figures, filter(is_pending, self.actions))
+        estimates = [joins.estimated_seconds for joins in figures if joins is not None]
         known = [seconds for seconds in estimates if seconds is not None]
         return sum(known) if len(known) == len(estimates) else None
 
@@ -370,25 +310,18 @@ def is_pending(action: Action) -> bool:
     return not isinstance(action, Skip | Blocked)
 
 
-def _runs_join(action: Action) -> bool:
-    return is_join(action) and is_pending(action)
-
-
 def needs_spark(action: Action) -> bool:
     """Whether a run would do something for which Spark has to be there."""
-    return _runs_join(action) or action.runs_on is RunsOn.SPARK
+    return is_pending(action) and (
+        own_figures(action) is not None or action.runs_on is RunsOn.SPARK
+    )
 
 
 def table_figures(action: Action) -> Figures | None:
-    """The figures of an action on a table, None where it has none (yet)."""
+    """The figures of what an action reads of a table, None where it has none (yet)."""
     return action.figures if isinstance(action.figures, Figures) else None
 
 
-def join_figures(action: Action) -> JoinFigures | None:
-    """The figures of an action on a join, None where it has none (yet)."""
-    return action.figures if isinstance(action.figures, JoinFigures) else None
-
-
-def is_join(action: Action) -> bool:
-    """Whether the node is a join, whatever is done about it."""
-    return action.kind == JoinAction.kind
+def own_figures(action: Action) -> NodeFigures | None:
+    """The figures that nodes of a kind have in place of those of tables, None for tables."""
+    return None if isinstance(action.figures, Figures) else action.figures

@@ -22,6 +22,20 @@ from lancestat.errors import (
     TableKeepsChanging,
 )
 from lancestat.formats import count
+from lancestat.joins.action import (
+    CommitResult,
+    ExtendLayout,
+    GroupRows,
+    JoinAction,
+    JoinFigures,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    PrepareSides,
+    Probe,
+    ReuseLayout,
+    SearchStage,
+)
 from lancestat.joins.measures import Accuracy, JoinGroups
 from lancestat.joins.planner import (
     JoinFacts,
@@ -36,40 +50,20 @@ from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Sco
 from lancestat.lake.catalogs import declare
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
-from lancestat.runs.actions import (
-    Action,
-    Blocked,
-    Deferred,
-    Figures,
-    JoinAction,
-    JoinFigures,
-    Reason,
-    Skip,
-    TableAction,
-)
+from lancestat.runs.actions import Action, Blocked, Deferred, Figures, Reason, Skip
 from lancestat.runs.node_result import NodeResult, Status, planned
-from lancestat.runs.stages import (
-    CommitResult,
-    ExtendLayout,
-    GroupRows,
-    LayOut,
-    MeasureIndex,
-    MergeNeighbours,
-    MergePartials,
-    OnStage,
-    PrepareSides,
-    Probe,
-    PublishStatistics,
-    ReadFragments,
-    RestampStatistics,
-    ReuseLayout,
-    ReusePartials,
-    SearchStage,
-    StageProgress,
-)
+from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import SessionLostError
 from lancestat.spec.catalog import Catalog, UriOptions, table_name_of
 from lancestat.state.values import StateWriter, StoredRecord
+from lancestat.tables.action import (
+    MergePartials,
+    PublishStatistics,
+    ReadFragments,
+    RestampStatistics,
+    ReusePartials,
+    TableAction,
+)
 from lancestat.tables.assembly import (
     PartialsGoneError,
     ScanTable,
@@ -328,7 +322,7 @@ class Evaluator:
             case Deferred():
                 return self.run(self.replan(action.node, action.full_refresh))
             case _:
-                assert_never(action)
+                raise AssertionError(f"nothing evaluates {action}")
 
     def _run_table(self, action: TableAction) -> NodeEnded:
         """Carry out an action until its statistics are published for the version they describe."""
@@ -446,7 +440,7 @@ class Evaluator:
             planned(action),
             status=Status.SUCCESS,
             version_published=outcome.output.version if is_lance else None,
-            join=JoinFigures(
+            figures=JoinFigures(
                 outcome.strategy,
                 done.work.scope.value,
                 outcome.counts,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
 
-from lancestat.runs.actions import Action, Plan, TableVersion, is_join, is_pending
+from lancestat.runs.actions import Action, Plan, RunsOn, is_pending, own_figures
 from lancestat.runs.evaluator import Evaluator
 from lancestat.runs.garbage_collection import remove_past_results
 from lancestat.runs.locate import located
@@ -17,11 +17,11 @@ from lancestat.runs.node_result import Status
 from lancestat.runs.result import Progress, RunResult
 from lancestat.runs.scanner import SparkScanner
 from lancestat.runs.scheduler import THREADS, NodeMessages, RunRecorder, Scheduler
-from lancestat.runs.stages import ReadFragments, RunsOn
 from lancestat.spark.package import require_package
 from lancestat.spark.start import uses_package
 from lancestat.spec.model import Table, joins_of
 from lancestat.state.values import StateWriter
+from lancestat.tables.action import ReadFragments, TableVersion
 from lancestat.tables.analyze.in_process import ProcessScanner
 from lancestat.tables.assembly import ScannedPartials
 from lancestat.tables.observe import Observer
@@ -58,7 +58,7 @@ class Execution:
         target = spec.target
         if self.session is None and target.spark_package is not None and uses_package(target):
             require_package(target.spark_package, target.package_location)
-        has_joins = any(map(is_join, plan.actions))
+        has_joins = any(map(own_figures, plan.actions))
         advanced = self.progress.advanced
         with (
             ProcessScanner(spec.target, advanced, options=spec.options) as process,
@@ -114,7 +114,7 @@ class Execution:
 
     def _remove_past_results(self, plan: Plan, result: RunResult) -> None:
         """Remove the results that are past now that joins have written others."""
-        ran = {action.node for action in plan.actions if is_join(action) and is_pending(action)}
+        ran = {action.node for action in plan.actions if own_figures(action) and is_pending(action)}
         written = {
             node.name for node in result.nodes if node.status is Status.SUCCESS and node.name in ran
         }

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING
 
 from lancestat import codec, display
 from lancestat.errors import LancestatError, Location, error_text
 from lancestat.formats import StringEnum, count
 from lancestat.redact import Audience, Redactor
-from lancestat.runs.actions import (
-    STATE_LACKS,
-    Action,
-    JoinAction,
-    JoinFigures,
-    is_join,
-    join_figures,
-    table_figures,
-)
+from lancestat.runs.actions import STATE_LACKS, Action, NodeFigures, own_figures, table_figures
+
+if TYPE_CHECKING:
+    from lancestat.runs.node import NodeTypes
 
 
 class Status(StringEnum):
@@ -39,8 +35,8 @@ class NodeResult:
     node's declaration; `text` has all of it.
     `still_published` is set where a table holds statistics of earlier runs, though its declaration
     says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
-    sentences of the plan on what was declared. `join` is set for joins alone, whose objects have
-    its fields too.
+    sentences of the plan on what was declared. `figures` are set for nodes of kinds that have their
+    own, such as joins, whose objects have the fields of these too.
     """
 
     name: str
@@ -63,7 +59,7 @@ class NodeResult:
     location: Location | None = None
     runs_on: str | None = None
     notes: tuple[str, ...] = ()
-    join: JoinFigures | None = None
+    figures: NodeFigures | None = None
 
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}: {self.action}, {self.status.value}")
@@ -82,17 +78,20 @@ class NodeResult:
         return error_text(self.code, message, self.location, self.hint)
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, object]) -> NodeResult:
+    def from_json(cls, stored: Mapping[str, object], types: NodeTypes) -> NodeResult:
         """Return the result that a node's object shows; unknown keys are ignored.
+
+        Args:
+            stored: The object.
+            types: Decode the figures of their kinds.
 
         Raises:
             ValueError: it is not such an object.
         """
         try:
-            result = codec.convert({**stored, "join": None}, cls)
-            if result.kind != JoinAction.kind:
-                return result
-            return replace(result, join=JoinFigures.from_json(stored))
+            result = codec.convert({**stored, "figures": None}, cls)
+            type = types.get(result.kind)
+            return result if type is None else replace(result, figures=type.figures_of(stored))
         except ValueError as error:
             raise ValueError(f"not the result of a node: {error}") from None
 
@@ -117,9 +116,8 @@ class NodeResult:
             "status": self.status.value,
             "notes": list(self.notes),
         }
-        del members["join"]
-        is_join = self.kind == JoinAction.kind
-        return {**members, **(self.join or JoinFigures()).to_json()} if is_join else members
+        del members["figures"]
+        return {**members, **(self.figures.to_json() if self.figures else {})}
 
 
 # What is said of a node that an interrupted run did not come to.
@@ -171,7 +169,7 @@ def planned(action: Action) -> NodeResult:
         status=Status.PLANNED,
         runs_on=action.runs_on.value if action.runs_on else None,
         notes=action.notes,
-        join=join_figures(action) or JoinFigures() if is_join(action) else None,
+        figures=own_figures(action),
     )
     if action.error is not None:
         result = failed(result, action.error)

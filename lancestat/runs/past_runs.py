@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from lancestat import display
 from lancestat.errors import UnknownRun
 from lancestat.formats import count, instant
+from lancestat.runs.node import NodeTypes
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.state.values import RunRecord, StateReader
 
@@ -59,15 +60,21 @@ def _outcome(node: NodeResult) -> str:
     return node.action if is_as_planned else node.status.value
 
 
-def past_runs(state: StateReader, target: str, limit: int | None) -> tuple[PastRun, ...]:
+def past_runs(
+    state: StateReader, target: str, limit: int | None, types: NodeTypes
+) -> tuple[PastRun, ...]:
     """Return the newest runs of a target, newest first; at most `limit`, all when None.
+
+    `types` decode the figures of nodes.
 
     Raises:
         StateError: the state cannot be reached.
     """
-    running = [_past(run, is_running=True) for run in state.running() if run.target == target]
+    running = [
+        _past(run, types, is_running=True) for run in state.running() if run.target == target
+    ]
     # Targets may share a state.
-    ended = [_past(run) for run in state.runs(_ALL) if run.target == target]
+    ended = [_past(run, types) for run in state.runs(_ALL) if run.target == target]
     return tuple([*running, *ended][:limit])
 
 
@@ -94,11 +101,11 @@ _ID_SHOWN = 12
 _IDS_LISTED = 5
 
 
-def _past(run: RunRecord, *, is_running: bool = False) -> PastRun:
+def _past(run: RunRecord, types: NodeTypes, *, is_running: bool = False) -> PastRun:
     nodes = []
     for node in run.nodes:
         try:
-            result = NodeResult.from_json(node.result)
+            result = NodeResult.from_json(node.result, types)
         except ValueError as error:
             _log.debug("a node of run %s is left out: %s", run.run_id, error)
         else:

@@ -24,13 +24,13 @@ from lancestat.joins.search.cost_model import Decision
 from lancestat.joins.search.work import OutputFormat
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.redact import Audience, Redactor, redact_line
-from lancestat.runs.actions import Action, TableVersion
+from lancestat.runs.actions import Action
 from lancestat.runs.node_result import planned
-from lancestat.runs.stages import ReadFragments
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
 from lancestat.state.identity import canonical_uri, table_identity
+from lancestat.tables.action import ReadFragments, TableVersion
 from lancestat.tables.coverage import Carry, Coverage
 from lancestat.tables.observe import ObservedPlan
 from lancestat.tables.stored import TableRecord

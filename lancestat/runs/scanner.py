@@ -14,8 +14,7 @@ from lancestat.errors import Cancelled, SparkNotStarted
 from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.scratch_root import CONNECT, require_shared, scratch_root
 from lancestat.query.sql.query import silent_query_logger
-from lancestat.runs.actions import TableVersion
-from lancestat.runs.stages import OnStage, Scan
+from lancestat.runs.stages import OnStage
 from lancestat.spark.failure import (
     SessionLostError,
     abandon,
@@ -31,6 +30,7 @@ from lancestat.spark.start import (
 )
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
+from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.analyze.work import TableScan
 from lancestat.tables.statistics.partial import ColumnPartial
 

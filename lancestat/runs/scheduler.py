@@ -23,8 +23,8 @@ from lancestat.runs.actions import (
     Action,
     Plan,
     Reason,
-    is_join,
     is_pending,
+    own_figures,
     table_figures,
 )
 from lancestat.runs.evaluator import Evaluator, NodeEnded
@@ -185,7 +185,7 @@ class Scheduler:
         started_at = self.evaluator.clock()
         self.recorder.begin(plan, self._record(plan, command, started_at, started_at, "running"))
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
-        joins = [action.node for action in plan.actions if is_join(action) and is_pending(action)]
+        joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
         self.progress.started(tables, joins)
         ended: dict[str, NodeEnded] = {}
         stop = _Stop()
@@ -358,7 +358,7 @@ def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None
 
 def _weight(action: Action) -> tuple[bool, int]:
     figures = table_figures(action)
-    return is_join(action), figures.bytes_scanned if figures else 0
+    return own_figures(action) is not None, figures.bytes_scanned if figures else 0
 
 
 def _size(action: Action) -> TableProgress | None:

@@ -14,10 +14,15 @@ from lancestat.errors import StateError
 from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.actions import TableVersion
-from lancestat.runs.stages import PublishStatistics, ReadFragments, RestampStatistics, Scan
 from lancestat.state.identity import weight
 from lancestat.state.values import StateWriter, StoredPartials
+from lancestat.tables.action import (
+    PublishStatistics,
+    ReadFragments,
+    RestampStatistics,
+    Scan,
+    TableVersion,
+)
 from lancestat.tables.coverage import Carry, Coverage, stored_keys
 from lancestat.tables.manifest.publication import Publication, commit
 from lancestat.tables.manifest.wire import (

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from lancestat.errors import DatasetMissing, LakeError, LancestatError
 from lancestat.formats import instant
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.observe import (
     JoinObserver,
     in_order,
@@ -24,7 +25,16 @@ from lancestat.lake.observe import observe_snapshots, snapshot_at
 from lancestat.lake.open import REPLACED, pinned_history
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.redact import Audience
-from lancestat.runs.actions import Action, Blocked, Plan, deferred, is_pending, needs_spark
+from lancestat.runs.actions import (
+    Action,
+    Blocked,
+    Deferred,
+    Plan,
+    Reason,
+    Verb,
+    is_pending,
+    needs_spark,
+)
 from lancestat.runs.discover import source_findings
 from lancestat.runs.locate import located, require_sole_writer, shared_outputs
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, joins_of
@@ -104,13 +114,13 @@ class Observer:
 
         def plan_node(node: Node) -> Action:
             if node.name in shared:
-                return Blocked(node.name, node.kind.value, shared[node.name])
+                return Blocked(node.name, node.kind.value, shared[node.name], _no_figures(node))
             if isinstance(node, KnnJoin):
                 return planned[node.name]
             pending = tuple(name for name in dependencies.get(node.name, ()) if name in busy)
             if pending:
                 is_known = table_identity(node.uri) in records
-                return deferred(node, pending, is_known=is_known, full_refresh=full_refresh)
+                return _deferred(node, pending, is_known=is_known, full_refresh=full_refresh)
             return self._plan_table(node, snapshots[node.uri], records, full_refresh)
 
         with ThreadPoolExecutor(max_workers=self.threads) as pool:
@@ -147,7 +157,7 @@ class Observer:
             pending = tuple(name for name in dependencies[join.name] if is_pending(planned[name]))
             if pending:
                 is_known = join.name in observer.records
-                planned[join.name] = deferred(
+                planned[join.name] = _deferred(
                     join, pending, is_known=is_known, full_refresh=full_refresh
                 )
         return with_shared_layouts(planned)
@@ -271,6 +281,20 @@ class Observer:
     def look_back(self, now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
         """As `look_back`, with the target's options."""
         return look_back(now, version, self.spec.options.of(now.uri))
+
+
+def _deferred(
+    node: Node, dependencies: tuple[str, ...], *, is_known: bool, full_refresh: bool
+) -> Deferred:
+    """Defer a node to others; `is_known` is set where an earlier run made the node."""
+    verb: Verb = "refresh" if is_known else "analyze"
+    reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
+    kind, figures = node.kind.value, _no_figures(node)
+    return Deferred(node.name, kind, verb, (reason,), dependencies, full_refresh, figures)
+
+
+def _no_figures(node: Node) -> JoinFigures | None:
+    return JoinFigures() if isinstance(node, KnnJoin) else None
 
 
 def look_back(

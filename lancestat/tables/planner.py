@@ -7,29 +7,22 @@ from collections.abc import Mapping
 from lancestat.formats import count, visible
 from lancestat.lake.fingerprint import estimated_bytes
 from lancestat.lake.history import Effect
-from lancestat.runs.actions import (
-    STATE_LACKS,
-    Action,
-    Figures,
-    Reason,
-    Skip,
-    TableAction,
-    TableVersion,
-)
-from lancestat.runs.stages import (
+from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
+from lancestat.spec.model import Publish
+from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.state.identity import plain_keys
+from lancestat.state.values import PartialIndex
+from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
     RestampStatistics,
     ReusePartials,
-    RunsOn,
     Scan,
+    TableAction,
     TableStage,
+    TableVersion,
 )
-from lancestat.spec.model import Publish
-from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.identity import plain_keys
-from lancestat.state.values import PartialIndex
 from lancestat.tables.assessment import TableAssessment, TableChanges
 from lancestat.tables.coverage import Coverage, cover
 from lancestat.tables.judgement import Verdict

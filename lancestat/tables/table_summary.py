@@ -13,7 +13,6 @@ from itertools import chain, islice
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.actions import TableVersion
 from lancestat.state.grouping import (
     MOST_GROUPS,
     Group,
@@ -26,6 +25,7 @@ from lancestat.state.grouping import (
 )
 from lancestat.state.summaries import block_keys
 from lancestat.state.values import BlockKey, StateReader, StateWriter, SummaryBlock, TableSummary
+from lancestat.tables.action import TableVersion
 from lancestat.tables.coverage import Coverage, Reuse
 from lancestat.tables.statistics.partial import ColumnPartial, merge
 from lancestat.tables.stored import add_summary, read_blocks, read_partials

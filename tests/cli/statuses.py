@@ -6,10 +6,10 @@ from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import DatasetMissing, Location
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
 from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
-from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
 from lancestat.tables.manifest.wire import PublishedColumn
@@ -108,7 +108,7 @@ def join(name: str, *problems: str, health: Health = Health.OK, **changes: objec
         ("new",),
         Status.SUCCESS,
         elapsed_seconds=2.9,
-        join=JoinFigures("exact", "full", record.counts, 4_000_000),
+        figures=JoinFigures("exact", "full", record.counts, 4_000_000),
     )
     report = JoinReport(
         spec=spec,

@@ -10,8 +10,8 @@ import pytest
 from lancestat import __version__
 from lancestat.cli.failure import Terminated
 from lancestat.errors import DatasetMissing, Location
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts
-from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import RunInterrupted, RunResult
 from lancestat.state.garbage_collection import GarbageReport
@@ -124,7 +124,7 @@ def result_of_joins() -> RunResult:
         status=Status.SUCCESS,
         version_published=1,
         elapsed_seconds=7.25,
-        join=figures,
+        figures=figures,
     )
     near = replace(
         made,
@@ -132,7 +132,7 @@ def result_of_joins() -> RunResult:
         action="refresh",
         reasons=("input_changed",),
         version_published=None,
-        join=JoinFigures(
+        figures=JoinFigures(
             "partitioned",
             "full",
             JoinCounts(10_000, 2_000_000, 12, 1),
@@ -146,16 +146,18 @@ def result_of_joins() -> RunResult:
         action="refresh",
         reasons=("rows_appended",),
         version_published=8,
-        join=replace(figures, scope="new_left", pairs=1_000_000),
+        figures=replace(figures, scope="new_left", pairs=1_000_000),
     )
-    grouped = replace(made, name="grouped", join=replace(figures, pairs=1_000_000_000, groups=1000))
-    idle = replace(made, name="idle", action="skip", reasons=("unchanged",), join=figures)
+    grouped = replace(
+        made, name="grouped", figures=replace(figures, pairs=1_000_000_000, groups=1000)
+    )
+    idle = replace(made, name="idle", action="skip", reasons=("unchanged",), figures=figures)
     last = replace(
         made,
         name="last",
         status=Status.SKIPPED,
         message="it reads the result of 'near', which failed",
-        join=None,
+        figures=JoinFigures(),
         version_published=None,
         elapsed_seconds=None,
     )

@@ -13,23 +13,20 @@ from rich.progress import TextColumn
 
 from lancestat.cli.progress import LineProgress, TerminalProgress, progress_display, stage_text
 from lancestat.errors import DatasetMissing
-from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.work import OutputFormat, Scope
-from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
-from lancestat.runs.result import TableProgress
-from lancestat.runs.stages import (
+from lancestat.joins.action import (
     CommitResult,
     JoinStage,
     LayOut,
     MergeNeighbours,
-    MergePartials,
     PrepareSides,
     Probe,
-    PublishStatistics,
-    ReadFragments,
-    StageProgress,
-    TableStage,
 )
+from lancestat.joins.search.cost_model import Strategy
+from lancestat.joins.search.work import OutputFormat, Scope
+from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
+from lancestat.runs.result import TableProgress
+from lancestat.runs.stages import StageProgress
+from lancestat.tables.action import MergePartials, PublishStatistics, ReadFragments, TableStage
 
 
 class Terminal:

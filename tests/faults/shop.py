@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
+from lancestat.joins.action import JoinAction
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.project import Project
-from lancestat.runs.actions import JoinAction
 from tests.faults.local import SCRATCH
 from tests.joins.joined import _Joining, vectors
 from tests.runs.world import orders

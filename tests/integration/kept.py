@@ -18,9 +18,9 @@ import yaml
 from numpy.typing import NDArray
 
 from lancestat import Project
+from lancestat.joins.action import JoinAction
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.runs.actions import JoinAction
 from lancestat.runs.node_result import NodeResult
 from lancestat.runs.result import Progress, SilentProgress
 from lancestat.runs.stages import StageProgress
@@ -139,7 +139,7 @@ class Shop:
         self.stages = stages.reached
         for node in result.nodes:
             assert node.status == "success", node.message
-            self.recalls[node.name] = node.join.accuracy.recall if node.join else None
+            self.recalls[node.name] = node.figures.accuracy.recall if node.figures else None
         return result.nodes[-1]
 
     def forget(self, name: str) -> None:

@@ -15,10 +15,9 @@ from lancestat.lake.fingerprint import (
     schema_hash,
 )
 from lancestat.lake.observe import snapshot
-from lancestat.runs.actions import TableVersion
 from lancestat.runs.scanner import SparkScanner
-from lancestat.runs.stages import Scan
 from lancestat.spec.model import Target
+from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.analyze.work import TableScan
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type

@@ -92,7 +92,7 @@ def check_join(shop: Shop) -> None:
     assert {action.verb for action in project.plan().actions} == {"skip"}
     write(shop, "queries", vectors(5, "v"), "append")
     again = project.run(project.plan())
-    [scope] = [node.join.scope for node in again.nodes if node.join]
+    [scope] = [node.figures.scope for node in again.nodes if node.figures]
     assert (again.status, scope) == ("success", "new_left"), again
     assert shop.read("sales", "near").count_rows() == 50
     assert shop.read("sales", "near").version == joined.version + 1

@@ -16,12 +16,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from lancestat.joins.action import ExtendLayout, JoinAction, LayOut, ReuseLayout
 from lancestat.joins.scratch.layouts import LayoutStore
 from lancestat.joins.spark.kept_layouts import LayoutKeeper
 from lancestat.joins.spark.partitioned import Layout, Partitioning
-from lancestat.runs.actions import JoinAction
 from lancestat.runs.node_result import NodeResult
-from lancestat.runs.stages import ExtendLayout, LayOut, ReuseLayout
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 
@@ -44,7 +43,9 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
     assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
     truth = shop.check()
     assert truth >= 0.9
-    assert first.join is not None and first.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+    assert first.figures is not None and first.figures.accuracy.recall == pytest.approx(
+        truth, abs=0.02
+    )
     [layout] = shop.layouts
 
     shop.forget("near")
@@ -56,8 +57,10 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
     assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
     assert shop.layouts == [layout]
     truth = shop.check()
-    assert second.join is not None and second.join.accuracy.recall == pytest.approx(truth, abs=0.02)
-    assert second.join.counts == first.join.counts
+    assert second.figures is not None and second.figures.accuracy.recall == pytest.approx(
+        truth, abs=0.02
+    )
+    assert second.figures.counts == first.figures.counts
     assert not list(layout.glob("readers/*"))
 
 
@@ -130,7 +133,9 @@ def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
     assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
     truth = shop.check()
     assert truth >= 0.88
-    assert done.join is not None and done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+    assert done.figures is not None and done.figures.accuracy.recall == pytest.approx(
+        truth, abs=0.02
+    )
     assert any(id >= 4000 for found in shop.result().values() for id, _ in found)
     assert shop.layouts == [layout]
     with untouched(shop):
@@ -156,8 +161,10 @@ def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
     assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
     truth = shop.check()
     assert truth >= 0.88
-    assert done.join is not None and done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
-    assert done.join.counts.right_rows == 4000 - len(gone)
+    assert done.figures is not None and done.figures.accuracy.recall == pytest.approx(
+        truth, abs=0.02
+    )
+    assert done.figures.counts.right_rows == 4000 - len(gone)
 
     moved = sorted(found - set(gone))[:50]
     rows = rows_of(clustered(50, 9)).set_column(0, "id", pa.array(moved))
@@ -247,8 +254,8 @@ def test_rows_that_cannot_match_are_counted_while_they_are_live(shop: Shop) -> N
 
 
 def _excluded(done: NodeResult) -> int | None:
-    assert done.join is not None
-    return done.join.counts.excluded_right_rows
+    assert done.figures is not None
+    return done.figures.counts.excluded_right_rows
 
 
 def test_new_left_rows_are_searched_in_the_kept_layout(shop: Shop) -> None:
@@ -270,23 +277,23 @@ def test_new_left_rows_that_cannot_match_are_not_searched(shop: Shop) -> None:
     lance.write_dataset(rows, shop.uri("l"), mode="append")
     [done] = shop.project.run(shop.project.plan(select="near")).nodes
     assert done.status == "success", done.message
-    assert done.join is not None and done.join.scope == "new_left"
-    assert done.join.counts.unmatched_left_rows == 5
+    assert done.figures is not None and done.figures.scope == "new_left"
+    assert done.figures.counts.unmatched_left_rows == 5
 
 
 def test_new_rows_do_not_make_the_recall_of_the_others_perfect(shop: Shop) -> None:
     shop.declare("near", approx={"nprobes": 1})
     first = shop.run()
-    assert first.join is not None and first.join.accuracy.recall is not None
-    assert first.join.accuracy.recall < 0.995
+    assert first.figures is not None and first.figures.accuracy.recall is not None
+    assert first.figures.accuracy.recall < 0.995
     shop.append("r", clustered(3, 8), 4000)
     [done] = shop.project.run(shop.project.plan(select="near")).nodes
-    assert done.join is not None and done.join.scope == "new_right"
-    assert done.join.accuracy == first.join.accuracy
+    assert done.figures is not None and done.figures.scope == "new_right"
+    assert done.figures.accuracy == first.figures.accuracy
     shop.append("l", clustered(300, 8), 300)
     [done] = shop.project.run(shop.project.plan(select="near")).nodes
-    assert done.join is not None and done.join.scope == "new_left"
-    assert done.join.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
+    assert done.figures is not None and done.figures.scope == "new_left"
+    assert done.figures.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
 
 
 @pytest.mark.parametrize("seed", [2, 11])
@@ -305,8 +312,8 @@ def test_the_recall_is_that_of_the_lists_that_were_visited(shop: Shop, seed: int
         found = {left: rows[0][0] for left, rows in shop.result().items()}
         truth = np.mean([found.get(number) == right for number, right in enumerate(nearest)])
         assert truth < 1
-        assert done.join is not None
-        assert done.join.accuracy.recall == pytest.approx(truth, abs=0.05)
+        assert done.figures is not None
+        assert done.figures.accuracy.recall == pytest.approx(truth, abs=0.05)
 
 
 @pytest.mark.parametrize("changes", [{}, {"k": 150}])
@@ -324,11 +331,11 @@ def test_left_rows_get_k_rows_whatever_lists_have(shop: Shop, changes: dict[str,
     done = shop.run()
     assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
     assert {len(rows) for rows in shop.result().values()} == {k} and len(shop.result()) == 300
-    assert done.join is not None and done.join.counts.unmatched_left_rows == 0
+    assert done.figures is not None and done.figures.counts.unmatched_left_rows == 0
     # So a later increment finds as many rows as follow from the counts.
     shop.append("r", clustered(3, 8), 4000)
     [done] = shop.project.run(shop.project.plan(select="near")).nodes
-    assert done.join is not None and done.join.scope == "new_right"
+    assert done.figures is not None and done.figures.scope == "new_right"
 
 
 DATA = "rows.lance/data/*.lance"
@@ -524,11 +531,11 @@ def test_the_number_of_lists_to_visit_is_remembered_and_checked(
     shop.write("l", clustered(left_rows, 1))
     shop.declare("near", approx={"recall": 0.999}, **changes)
     first = shop.run()
-    assert first.join is not None
+    assert first.figures is not None
     manifest = shop.layouts[0] / "layout.json"
     stored = json.loads(manifest.read_text())
-    chosen = {"k": 10, "recall": 0.999, "nprobes": first.join.accuracy.nprobes}
-    assert first.join.accuracy.nprobes > 1
+    chosen = {"k": 10, "recall": 0.999, "nprobes": first.figures.accuracy.nprobes}
+    assert first.figures.accuracy.nprobes > 1
     assert stored["chosen"] == [chosen]
     made = counted_passes(monkeypatch)
     for remembered in (7, 1):
@@ -537,14 +544,14 @@ def test_the_number_of_lists_to_visit_is_remembered_and_checked(
         made.clear()
         done = shop.run()
         assert made == passes[remembered]
-        assert done.join is not None
+        assert done.figures is not None
         if not changes:
             truth = shop.check()
             assert truth >= 0.97
-            assert done.join.accuracy.recall == pytest.approx(truth, abs=0.02)
+            assert done.figures.accuracy.recall == pytest.approx(truth, abs=0.02)
         # One list does not reach the recall, so that the number is chosen again.
         expected = remembered if remembered > 1 else chosen["nprobes"]
-        assert done.join.accuracy.nprobes == expected
+        assert done.figures.accuracy.nprobes == expected
         assert json.loads(manifest.read_text())["chosen"][0]["nprobes"] == expected
         # Nothing is left of a search that visited too few lists.
         fragments = lance.dataset(shop.uri("near")).get_fragments()
@@ -556,7 +563,7 @@ def test_a_declared_number_of_lists_is_visited_and_its_recall_measured(shop: Sho
     shop.declare("near", approx={"nprobes": 2})
     for _ in range(2):
         done = shop.run()
-        assert done.join is not None and done.join.accuracy.nprobes == 2
-        assert done.join.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
+        assert done.figures is not None and done.figures.accuracy.nprobes == 2
+        assert done.figures.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
     assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
     assert json.loads((shop.layouts[0] / "layout.json").read_text())["chosen"] == []

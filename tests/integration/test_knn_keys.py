@@ -15,8 +15,9 @@ from pyspark.sql import functions as sf
 
 import lancestat
 from lancestat.errors import LancestatError
+from lancestat.joins.action import JoinAction
 from lancestat.joins.record import join_records
-from lancestat.runs.actions import JoinAction, Skip
+from lancestat.runs.actions import Skip
 from tests.integration.test_knn_runs import SparkWorld, converge, world
 from tests.interpreted import interpreted
 from tests.joins.joined import vectors
@@ -271,12 +272,12 @@ def test_only_groups_of_new_right_rows_are_compared_again(world: SparkWorld) -> 
     more = vectors(1000, 3, name="w").append_column("store", pa.array([7, 7, 60], pa.int32()))
     lance.write_dataset(more, world.uri("r"), mode="append")
     [result] = world.run().nodes
-    assert result.join is not None and result.join.scope == "new_right"
+    assert result.figures is not None and result.figures.scope == "new_right"
     table = lance.dataset(world.uri("l")).to_table()
     usable = [row is not None and np.isfinite(row).all() for row in table["v"].to_pylist()]
     rows = sum(ok and shop == 7 for ok, shop in zip(usable, table["shop"].to_pylist(), strict=True))
     new = sum(row is not None and np.isfinite(row).all() for row in more["w"].to_pylist()[:2])
-    assert rows and new and result.join.pairs == rows * new
+    assert rows and new and result.figures.pairs == rows * new
     assert world.rows() == world.expected()
 
 
@@ -304,8 +305,8 @@ def test_new_right_rows_without_vectors_follow_rows_that_have_some(world: SparkW
     lance.write_dataset(rows(10, "store", "w", [None] * 2), world.uri("r"), mode="append")
     [result] = world.run().nodes
     assert result.status == "success", result.message
-    assert result.join is not None and result.join.scope == "new_right"
-    assert result.join.counts.unmatched_left_rows == 4
+    assert result.figures is not None and result.figures.scope == "new_right"
+    assert result.figures.counts.unmatched_left_rows == 4
 
 
 def test_pairs_are_the_sum_over_groups(spark: SparkSession, world: SparkWorld) -> None:
@@ -330,9 +331,9 @@ def test_pairs_are_the_sum_over_groups(spark: SparkSession, world: SparkWorld) -
     )
     [result] = world.run().nodes
     assert result.status == "success", result.message
-    assert result.join is not None and result.join.strategy == "exact"
+    assert result.figures is not None and result.figures.strategy == "exact"
     pairs = sum(int((shops == key).sum() * (stores == key).sum()) for key in range(400))
-    assert result.join.pairs == pairs
+    assert result.figures.pairs == pairs
     ours = [(row["id"], row["id_right"]) for row in world.rows()]
     wanted = []
     for number in range(9000):

@@ -86,7 +86,7 @@ def test_joins_run_on_an_object_store(
     assert rows(object_store, f"{root}/near.lance") == 2 * rows(object_store, f"{root}/some.lance")
     write(object_store, f"{root}/l.lance", vectors(50, 5, name="v"), "append")
     again = project.run(project.plan("kind:knn_join"))
-    scopes = {node.name: node.join.scope for node in again.nodes if node.join}
+    scopes = {node.name: node.figures.scope for node in again.nodes if node.figures}
     assert scopes == dict.fromkeys(("near", "some", "near_left"), "new_left"), again.nodes
     check_no_trace(object_store, root)
 
@@ -137,7 +137,7 @@ def test_layouts_are_kept_on_an_object_store(
         assert [part.name for part in action.stages][1:3] == [stage, "probe"]
         [done] = project.run(plan).nodes
         assert done.status == "success", done.message
-        assert done.join is not None and (done.join.accuracy.recall or 0) >= 0.85
+        assert done.figures is not None and (done.figures.accuracy.recall or 0) >= 0.85
     assert rows(object_store, f"{root}/near.lance") == 200 * 10
     assert project.collect_garbage().layouts_dropped == 0
     (tmp_path / "specs" / "s.yml").write_text("tables: []\n")

@@ -14,13 +14,14 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
+from lancestat.joins.action import JoinAction
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.sides import QuerySide
 from lancestat.lake.observe import snapshot
-from lancestat.runs.actions import JoinAction, Reason, Skip
+from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide
 from tests.integration.test_knn_runs import SparkWorld

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import LancestatError
+from lancestat.joins.action import JoinAction
 from lancestat.joins.record import join_records
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import PinnedTable, Rows
 from lancestat.lake.observe import snapshot
-from lancestat.runs.actions import JoinAction
 from lancestat.spec.model import KnnSide
 from tests.integration.test_knn_keys import (
     Line,

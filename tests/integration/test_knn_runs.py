@@ -20,9 +20,10 @@ from pyarrow import parquet
 
 from lancestat import Project
 from lancestat.errors import RunError
+from lancestat.joins.action import JoinAction
 from lancestat.joins.record import join_records
 from lancestat.joins.search.work import JoinWork
-from lancestat.runs.actions import JoinAction, Skip
+from lancestat.runs.actions import Skip
 from lancestat.runs.evaluator import JoinEvaluation, JoinSession
 from lancestat.runs.scanner import SparkScanner
 from lancestat.runs.stages import OnStage, StageProgress
@@ -178,7 +179,7 @@ knn_joins:
         "refresh",
         "skip",
     ]
-    assert {again[name].join.scope for name in ("first", "second") if again[name].join} == {
+    assert {again[name].figures.scope for name in ("first", "second") if again[name].figures} == {
         "new_left"
     }
     assert {action.verb for action in project.plan().actions} == {"skip"}

@@ -141,8 +141,8 @@ def test_large_filtered_sides_equal_brute_force(world: SparkWorld, strategy: str
         world.declare(mode="approx", nprobes=10_000)
     [result] = world.run().nodes
     assert result.status == "success", result.message
-    assert result.join is not None
-    counts = result.join.counts
+    assert result.figures is not None
+    counts = result.figures.counts
     assert (counts.left_rows, counts.right_rows) == (800, len(chosen))
     matrix = knn_oracle.distances(left[700:], right[chosen], "l2").astype(np.float32)
     order = np.argsort(matrix, axis=1, kind="stable")[:, :3]

@@ -25,7 +25,7 @@ from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.runs.scanner import SparkScanner
-from lancestat.runs.stages import Scan
+from lancestat.tables.action import Scan
 from lancestat.tables.analyze import scan_task as partials_job
 from lancestat.tables.analyze.in_process import ProcessScanner
 from lancestat.tables.analyze.work import TableScan, jobs, split

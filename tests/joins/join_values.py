@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.errors import Location
+from lancestat.joins.action import JoinAction
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, ResultRecord
@@ -14,7 +15,7 @@ from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable, 
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent, rows_digest
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.actions import JoinAction, Skip
+from lancestat.runs.actions import Skip
 from lancestat.spec.model import KnnJoin, KnnSide
 
 SPEC = KnnJoin(

@@ -18,6 +18,15 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
+from lancestat.joins.action import (
+    CommitResult,
+    ExtendLayout,
+    JoinAction,
+    LayOut,
+    PrepareSides,
+    Probe,
+    ReuseLayout,
+)
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
@@ -32,20 +41,11 @@ from lancestat.joins.search.work import (
     SideSource,
 )
 from lancestat.lake.open import open_pinned
-from lancestat.runs.actions import Action, JoinAction, Plan
+from lancestat.runs.actions import Action, Plan
 from lancestat.runs.evaluator import Evaluator, JoinSession, OpenJoin, PreparedJoin
 from lancestat.runs.result import Progress, RunResult, SilentProgress
 from lancestat.runs.scheduler import RunRecorder, Scheduler
-from lancestat.runs.stages import (
-    CommitResult,
-    ExtendLayout,
-    LayOut,
-    OnStage,
-    PrepareSides,
-    Probe,
-    ReuseLayout,
-    StageProgress,
-)
+from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target

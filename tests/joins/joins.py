@@ -7,10 +7,11 @@ from typing import TypeVar
 from unittest.mock import patch
 
 from lancestat.errors import Location, SideColumnMissing
+from lancestat.joins.action import JoinAction, JoinFigures
 from lancestat.joins.measures import JoinGroups
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.request import JoinRequest, Mode
-from lancestat.runs.actions import Blocked, Deferred, JoinAction, Plan, Reason, Skip
+from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
 from tests.joins.join_values import (
     LEFT,
     RIGHT,
@@ -69,9 +70,16 @@ def _every_join() -> Plan:
         planned(LEFT, query, record=recorded(LEFT, query), spec=counted),
         planned(record=None, output=None, spec=by_key),
         named("grouped_again", again),
-        Deferred("reader", "knn_join", "refresh", (Reason.INPUT_CHANGED,), ("first", "more_left")),
+        Deferred(
+            "reader",
+            "knn_join",
+            "refresh",
+            (Reason.INPUT_CHANGED,),
+            ("first", "more_left"),
+            figures=JoinFigures(),
+        ),
         named("idle", idle),
-        Blocked("broken", "knn_join", blocked),
+        Blocked("broken", "knn_join", blocked, JoinFigures()),
     )
 
 

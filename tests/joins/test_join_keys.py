@@ -11,12 +11,13 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
+from lancestat.joins.action import JoinAction
 from lancestat.joins.measures import JoinGroups
 from lancestat.joins.record import join_records
 from lancestat.joins.search.work import Scope
 from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.views import ActionView
-from lancestat.runs.actions import Blocked, JoinAction, Plan, Reason, Skip
+from lancestat.runs.actions import Blocked, Plan, Reason, Skip
 from lancestat.runs.node_result import planned
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.presentation.rendering import as_text
@@ -119,7 +120,7 @@ def test_a_plan_shows_what_the_last_run_found_of_keys(world: JoinWorld) -> None:
         f"{BY_KEYS}, which the run counts",
     )
     [node] = world.run().nodes
-    made = node.join
+    made = node.figures
     assert made is not None and made.groups == 3 and made.pairs is not None
     known = JoinGroups(3, made.pairs, 20, 20)
     assert join_records(world.state)["near"].groups == known

@@ -9,8 +9,9 @@ from typing import Any
 import lance
 import pytest
 
+from lancestat.joins.action import JoinAction
 from lancestat.joins.search.work import JoinWork
-from lancestat.runs.actions import Deferred, JoinAction, Plan, Reason, Skip
+from lancestat.runs.actions import Deferred, Plan, Reason, Skip
 from lancestat.runs.node_result import Status
 from lancestat.runs.result import RunResult
 from lancestat.spec.model import KnnJoin, KnnSide, Table

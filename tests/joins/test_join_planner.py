@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from lancestat.joins.action import ExtendLayout, JoinAction, LayOut, ReuseLayout
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -16,8 +17,7 @@ from lancestat.joins.search.work import Increment, Scope
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.presentation.plan_view import explain_stages
-from lancestat.runs.actions import JoinAction, Reason, Skip
-from lancestat.runs.stages import ExtendLayout, LayOut, ReuseLayout
+from lancestat.runs.actions import Reason, Skip
 from tests.joins.join_values import (
     LEFT,
     OUTPUT,

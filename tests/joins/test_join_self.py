@@ -9,7 +9,8 @@ import lance
 import pytest
 
 from lancestat.errors import Location
-from lancestat.runs.actions import Blocked, JoinAction, Skip
+from lancestat.joins.action import JoinAction
+from lancestat.runs.actions import Blocked, Skip
 from lancestat.spec.model import KnnSide
 from tests.joins.joined import JoinWorld, vectors
 

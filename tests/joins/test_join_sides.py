@@ -14,8 +14,9 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError
+from lancestat.joins.action import JoinAction
 from lancestat.joins.record import decode_record, join_records, stored_record
-from lancestat.runs.actions import Blocked, JoinAction, Reason, Skip
+from lancestat.runs.actions import Blocked, Reason, Skip
 from lancestat.spec.model import KnnJoin, KnnSide, Target
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.runs.world import PLACE

@@ -11,7 +11,8 @@ import pytest
 from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
-from lancestat.runs.actions import Blocked, JoinAction, Reason, Skip
+from lancestat.joins.action import JoinAction
+from lancestat.runs.actions import Blocked, Reason, Skip
 from lancestat.spec.model import KnnSide
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.runs.world import PLACE

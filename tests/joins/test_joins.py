@@ -10,10 +10,11 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import StateUnreachable
+from lancestat.joins.action import JoinAction
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.record import join_records
 from lancestat.joins.search.work import JoinWork
-from lancestat.runs.actions import Blocked, JoinAction, Reason, Skip
+from lancestat.runs.actions import Blocked, Reason, Skip
 from lancestat.state.values import RunRecord
 from tests.joins.joined import JoinWorld, vectors
 from tests.runs.world import PLACE
@@ -312,8 +313,8 @@ def test_measured_recall_of_an_approximate_result_is_preserved(world: JoinWorld)
     world.measured = (1.0, None)
     append(world, "r", 100, 4)
     [result] = world.run().nodes
-    assert result.join is not None
-    assert (result.join.scope, result.join.accuracy) == ("new_right", Accuracy(0.93, 7))
+    assert result.figures is not None
+    assert (result.figures.scope, result.figures.accuracy) == ("new_right", Accuracy(0.93, 7))
     record = join_records(world.state)["near"]
     assert record.accuracy == Accuracy(0.93, 7)
     for measured in ((0.95, 8), (1.0, None)):

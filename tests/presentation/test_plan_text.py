@@ -7,12 +7,12 @@ import pytest
 from lancestat.errors import UnsupportedColumn
 from lancestat.presentation.plan_view import explain_stages
 from lancestat.presentation.text_nodes import SKIPS_LISTED
-from lancestat.runs.stages import (
+from lancestat.runs.actions import RunsOn
+from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
     ReusePartials,
-    RunsOn,
     Scan,
     TableStage,
 )

@@ -45,8 +45,8 @@ def test_a_join_after_a_run_is_healthy(joins: JoinWorld) -> None:
     assert (node.record.counts.left_rows, node.record.counts.right_rows) == (20, 30)
     [run] = node.runs
     assert run.result.status is Status.SUCCESS
-    assert run.result.join is not None
-    assert run.result.join.pairs == 600
+    assert run.result.figures is not None
+    assert run.result.figures.pairs == 600
 
 
 def test_a_result_that_is_behind_is_a_warning(joins: JoinWorld) -> None:
@@ -186,7 +186,12 @@ def test_results_are_those_of_runs_that_wrote_one(joins: JoinWorld) -> None:
         # The tables are analyzed, and there is nothing to do for the join.
         joins.run("l", "near", full_refresh=False)
     made = report(joins).results
-    assert [run.result.join.counts.left_rows for run in made if run.result.join] == [23, 22, 21, 20]
+    assert [run.result.figures.counts.left_rows for run in made if run.result.figures] == [
+        23,
+        22,
+        21,
+        20,
+    ]
     assert all(run.result.action != "skip" for run in made)
 
 

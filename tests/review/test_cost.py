@@ -15,9 +15,9 @@ from lancestat.lake.observe import observe_snapshots
 from lancestat.project import Project
 from lancestat.review.diff import review
 from lancestat.review.values import Diff, NodeDiff, Risk
-from lancestat.runs.actions import TableAction
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StoredPartials
+from lancestat.tables.action import TableAction
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.stored import add_partials
 from tests.review.conftest import NOW, write

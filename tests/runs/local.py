@@ -10,9 +10,9 @@ import pytest
 
 import lancestat.runs.execute
 from lancestat.joins.search.work import JoinWork
-from lancestat.runs.actions import TableVersion
 from lancestat.runs.evaluator import JoinSession, OpenJoin
-from lancestat.runs.stages import OnStage, ReadFragments, Scan
+from lancestat.runs.stages import OnStage
+from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.runs.world import World, no_join
 

@@ -14,23 +14,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import AccessDenied, DatasetMissing, Location
-from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.work import OutputFormat, Scope
-from lancestat.lake.fingerprint import ColumnGroup
-from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Pin, Snapshot
-from lancestat.runs.actions import Reason, TableVersion
-from lancestat.runs.saved import action_digest, snapshot_digest, value_digest
-from lancestat.runs.stages import (
+from lancestat.joins.action import (
     CommitResult,
     ExtendLayout,
     LayOut,
     PrepareSides,
     Probe,
-    ReadFragments,
     ReuseLayout,
-    ReusePartials,
-    RunsOn,
 )
+from lancestat.joins.search.cost_model import Strategy
+from lancestat.joins.search.work import OutputFormat, Scope
+from lancestat.lake.fingerprint import ColumnGroup
+from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Pin, Snapshot
+from lancestat.runs.actions import Reason, RunsOn
+from lancestat.runs.saved import action_digest, snapshot_digest, value_digest
+from lancestat.tables.action import ReadFragments, ReusePartials, TableVersion
 from lancestat.tables.coverage import Carry, Coverage, Reuse
 from tests.tables.plans import FIELDS, analyze, blocked, refresh, restamp, skip
 

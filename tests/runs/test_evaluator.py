@@ -10,6 +10,15 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from lancestat.errors import StaleBase
+from lancestat.joins.action import (
+    CommitResult,
+    ExtendLayout,
+    JoinAction,
+    LayOut,
+    PrepareSides,
+    Probe,
+    ReuseLayout,
+)
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, plan_join
 from lancestat.joins.search.cost_model import JoinSize, Strategy
@@ -26,18 +35,8 @@ from lancestat.joins.search.work import (
     SideSource,
 )
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.actions import JoinAction
 from lancestat.runs.evaluator import JoinEvaluation, JoinSession, PreparedJoin
-from lancestat.runs.stages import (
-    CommitResult,
-    ExtendLayout,
-    LayOut,
-    OnStage,
-    PrepareSides,
-    Probe,
-    ReuseLayout,
-    StageProgress,
-)
+from lancestat.runs.stages import OnStage, StageProgress
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)

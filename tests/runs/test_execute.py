@@ -10,9 +10,8 @@ import pytest
 
 import lancestat.runs.execute
 from lancestat import Project
-from lancestat.runs.actions import TableVersion
 from lancestat.runs.node_result import Status
-from lancestat.runs.stages import ReadFragments, Scan
+from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.runs.world import World, orders, write_project
 

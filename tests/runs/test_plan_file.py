@@ -18,10 +18,11 @@ import pytest
 from lancestat import Project
 from lancestat.errors import PlanFileError, PlanOutOfDate
 from lancestat.redact import MASK
-from lancestat.runs.actions import Plan, TableAction
+from lancestat.runs.actions import Plan
 from lancestat.runs.node_result import Status
 from lancestat.spec.model import KnnSide
 from lancestat.state.values import StoredPartials
+from lancestat.tables.action import TableAction
 from lancestat.tables.stored import add_partials
 from tests.joins.joined import JoinWorld, vectors
 from tests.kept import KeptFolder

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import DatasetMissing, LancestatError, Location, NodesFailed
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import JOIN_MEASURES, Accuracy, JoinCounts
-from lancestat.runs.actions import JoinFigures
+from lancestat.nodes import NODE_TYPES
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import NodeFailure, RunResult
 
@@ -48,14 +49,14 @@ FIGURES = st.builds(
 TABLES = st.builds(
     NodeResult,
     **REQUIRED,
-    join=st.none(),
+    figures=st.none(),
     **{
         field.name: BY_TYPE[str(field.type)]
         for field in fields(NodeResult)
-        if field.name not in REQUIRED and field.name != "join"
+        if field.name not in REQUIRED and field.name != "figures"
     },
 )
-JOINS = st.builds(NodeResult, **{**REQUIRED, "kind": st.just("knn_join")}, join=FIGURES)
+JOINS = st.builds(NodeResult, **{**REQUIRED, "kind": st.just("knn_join")}, figures=FIGURES)
 RESULT = NodeResult("orders", "table", "refresh", ("rows_appended",), Status.SUCCESS)
 
 
@@ -63,13 +64,13 @@ RESULT = NodeResult("orders", "table", "refresh", ("rows_appended",), Status.SUC
 @given(TABLES | JOINS)
 def test_results_round_trip_through_json(result: NodeResult) -> None:
     stored = json.loads(json.dumps(result.to_json()))
-    assert NodeResult.from_json(stored) == result
+    assert NodeResult.from_json(stored, NODE_TYPES) == result
 
 
 def test_unknown_fields_are_ignored_and_missing_ones_are_none() -> None:
     stored = {**RESULT.to_json(), "novelty": {"a": 1}}
     del stored["elapsed_seconds"]
-    assert NodeResult.from_json(stored) == RESULT
+    assert NodeResult.from_json(stored, NODE_TYPES) == RESULT
 
 
 @pytest.mark.parametrize(
@@ -89,7 +90,7 @@ def test_unknown_fields_are_ignored_and_missing_ones_are_none() -> None:
 )
 def test_a_malformed_result_is_refused(damage: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not the result of a node"):
-        NodeResult.from_json({**RESULT.to_json(), **damage})
+        NodeResult.from_json({**RESULT.to_json(), **damage}, NODE_TYPES)
 
 
 @pytest.mark.parametrize("name", REQUIRED)
@@ -97,7 +98,7 @@ def test_a_result_without_a_required_field_is_refused(name: str) -> None:
     stored = RESULT.to_json()
     del stored[name]
     with pytest.raises(ValueError, match="not the result of a node"):
-        NodeResult.from_json(stored)
+        NodeResult.from_json(stored, NODE_TYPES)
 
 
 ERRORS = st.builds(
@@ -153,4 +154,4 @@ def test_failures_keep_their_error_when_they_are_stored(
 ) -> None:
     result = failed(RESULT, DatasetMissing(error.message, location=location, hint=error.hint))
     assert (result.message, result.location, result.hint) == (error.message, location, error.hint)
-    assert NodeResult.from_json(result.to_json()) == result
+    assert NodeResult.from_json(result.to_json(), NODE_TYPES) == result

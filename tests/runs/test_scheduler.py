@@ -12,6 +12,7 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import FragmentNotAnalyzed, NodesFailed
+from lancestat.nodes import NODE_TYPES
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.runs.result import RunResult
 from tests.runs.local import Before, scan_locally
@@ -77,7 +78,7 @@ def test_a_failed_table_does_not_fail_the_others(
     with pytest.raises(NodesFailed, match=r"1 of 2 nodes failed\n.*large: LS510"):
         result.raise_for_status()
     [run] = Project.load(folder).state.runs(1)
-    stored = NodeResult.from_json(run.nodes[0].result)
+    stored = NodeResult.from_json(run.nodes[0].result, NODE_TYPES)
     assert (run.run_id, stored.code, stored.location) == (result.run_id, "LS510", failure.location)
     assert not is_published(folder, "large")
     assert is_published(folder, "small")

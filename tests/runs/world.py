@@ -14,16 +14,17 @@ import pyarrow as pa
 from lancestat.errors import Location
 from lancestat.joins.search.work import JoinWork
 from lancestat.lake.open import open_pinned, pinned_reads
-from lancestat.runs.actions import Action, Plan, TableVersion
+from lancestat.runs.actions import Action, Plan
 from lancestat.runs.evaluator import Evaluator, JoinSession
 from lancestat.runs.result import RunResult, SilentProgress
 from lancestat.runs.scheduler import RunRecorder, Scheduler
-from lancestat.runs.stages import OnStage, ReadFragments, Scan
+from lancestat.runs.stages import OnStage
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
 from lancestat.state.values import StateWriter
+from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.manifest.wire import unstamped
 from lancestat.tables.observe import Observer
 from lancestat.tables.statistics.kernel import analyze

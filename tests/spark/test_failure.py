@@ -20,7 +20,6 @@ from lancestat.errors import (
 from lancestat.joins.spark import tasks as worker
 from lancestat.lake.snapshot import Pin
 from lancestat.runs import scanner as module
-from lancestat.runs.actions import TableVersion
 from lancestat.runs.scanner import MAX_SERVER_RESTARTS, SparkScanner
 from lancestat.spark.failure import (
     MORE_MEMORY,
@@ -31,6 +30,7 @@ from lancestat.spark.failure import (
     is_forgotten,
 )
 from lancestat.spec.model import Target
+from lancestat.tables.action import TableVersion
 from lancestat.tables.analyze.jobs import explain
 from lancestat.tables.analyze.work import TableScan
 

@@ -8,24 +8,16 @@ import pyarrow as pa
 
 from lancestat.errors import DatasetMissing, LancestatError, Location
 from lancestat.lake.snapshot import Field, Pin
-from lancestat.runs.actions import (
-    Action,
-    Blocked,
-    Figures,
-    Plan,
-    Reason,
-    Skip,
-    TableAction,
-    TableVersion,
-    Verb,
-)
-from lancestat.runs.stages import (
+from lancestat.runs.actions import Action, Blocked, Figures, Plan, Reason, Skip, Verb
+from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
     ReadFragments,
     RestampStatistics,
     Scan,
+    TableAction,
     TableStage,
+    TableVersion,
 )
 
 FIELDS = tuple(Field(i, f"c{i}", pa.int64(), True, "bigint") for i in range(16))

@@ -7,8 +7,7 @@ from collections.abc import Callable
 import lance
 import pytest
 
-from lancestat.runs.actions import Reason, Skip, TableAction
-from lancestat.runs.stages import RestampStatistics
+from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.tables.manifest.wire import (

@@ -8,10 +8,11 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.runs.actions import Reason, Skip, TableAction
+from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy, Publish
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.store import open_state
+from lancestat.tables.action import TableAction
 from lancestat.tables.statistics.partial import ColumnPartial, merge
 from lancestat.tables.stored import read_partials
 from tests.runs.world import World, orders

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.report.health import lacking
-from lancestat.runs.actions import STATE_LACKS, Reason, Skip, TableAction
+from lancestat.runs.actions import STATE_LACKS, Reason, Skip
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -17,6 +17,7 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.tables.action import TableAction
 from lancestat.tables.table_status import table_status
 from tests.runs.world import World, orders
 from tests.state.memory import MemoryState

@@ -12,10 +12,10 @@ import pytest
 
 from lancestat.lake.commit import Conflict
 from lancestat.lake.observe import snapshot
-from lancestat.runs.actions import Skip, TableAction, TableVersion
-from lancestat.runs.stages import Scan
+from lancestat.runs.actions import Skip
 from lancestat.spec.model import Policy, Publish, StaleBounds
 from lancestat.state.identity import table_identity
+from lancestat.tables.action import Scan, TableAction, TableVersion
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.manifest import publication as publish
 from lancestat.tables.manifest.wire import GuardReason

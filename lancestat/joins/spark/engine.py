@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from lancestat.errors import Cancelled, SideColumnMissing, VectorLengthMismatch, did_you_mean
+from lancestat.joins.action import PrepareSides, Probe
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter
 from lancestat.joins.planner import JoinFacts
@@ -48,7 +49,7 @@ from lancestat.joins.spark.written_side import (
     write_side,
 )
 from lancestat.lake.snapshot import index_metric
-from lancestat.runs.stages import OnStage, PrepareSides, Probe, StageProgress, ignore_progress
+from lancestat.runs.stages import OnStage, StageProgress, ignore_progress
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
 from lancestat.spark.start import is_connect

@@ -10,6 +10,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from lancestat.joins.action import CommitResult, JoinStage, Probe
 from lancestat.joins.search.groups import GroupCell
 from lancestat.joins.search.neighbours import Neighbours, nothing
 from lancestat.joins.search.request import JoinRequest
@@ -26,7 +27,7 @@ from lancestat.joins.spark.tasks import (
     worker_task,
     written_chunk,
 )
-from lancestat.runs.stages import CommitResult, JoinStage, OnStage, Probe
+from lancestat.runs.stages import OnStage
 from lancestat.spark.jobs import Jobs, Merging
 
 

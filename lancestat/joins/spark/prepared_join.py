@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from lancestat.errors import PartitionsLost, StaleBase
+from lancestat.joins.action import CommitResult, ExtendLayout, LayOut, Probe, ReuseLayout
 from lancestat.joins.measures import JoinCounts, JoinDistances
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
@@ -22,14 +23,7 @@ from lancestat.joins.spark.reader import VectorReader
 from lancestat.joins.spark.strategies import IndexSearch, Searcher
 from lancestat.joins.spark.tasks import WrittenChunk, count_valid
 from lancestat.redact import secret_values
-from lancestat.runs.stages import (
-    CommitResult,
-    ExtendLayout,
-    LayOut,
-    Probe,
-    ReuseLayout,
-    StageProgress,
-)
+from lancestat.runs.stages import StageProgress
 from lancestat.spark.failure import job_error
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import TooManyPairs
+from lancestat.joins.action import CommitResult, JoinStage, Probe
 from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.search.distances import DistanceTally
 from lancestat.joins.search.neighbours import Neighbours, nothing
@@ -30,7 +31,7 @@ from lancestat.joins.spark.tasks import (
     WrittenChunk,
     worker_task,
 )
-from lancestat.runs.stages import CommitResult, JoinStage, OnStage, Probe
+from lancestat.runs.stages import OnStage
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs
 

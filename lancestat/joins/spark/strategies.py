@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 from typing_extensions import assert_never
 
+from lancestat.joins.action import CommitResult, Probe
 from lancestat.joins.measures import UNMEASURED, Accuracy
 from lancestat.joins.search.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.joins.search.groups import GroupCell
@@ -47,7 +48,7 @@ from lancestat.joins.spark.tasks import (
     WrittenChunk,
     worker_task,
 )
-from lancestat.runs.stages import CommitResult, OnStage, Probe
+from lancestat.runs.stages import OnStage
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
 from lancestat.spark.start import task_threads

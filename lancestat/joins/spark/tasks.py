@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.errors import JobFailed, LancestatError
+from lancestat.joins.action import CommitResult, JoinStage, Probe
 from lancestat.joins.output.writer import Written
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.list_search import SampledResult
@@ -26,7 +27,7 @@ from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import VectorReader, row_places, rows_behind
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.redact import redact_line, secret_values
-from lancestat.runs.stages import CommitResult, JoinStage, OnStage, Probe, StageProgress
+from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.jobs import Jobs, Merging
 from lancestat.spark.python import prepare_worker

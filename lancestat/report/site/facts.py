@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lancestat.formats import age, count, share, spoken
+from lancestat.joins.action import excluded_rows, measured_recall
 from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.report.node_facts import (
-    excluded_rows,
-    measured_recall,
     status_figures,
 )
 from lancestat.report.site.distribution import Distribution, distribution

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from lancestat.formats import count, duration
+from lancestat.joins.action import join_figures
 from lancestat.joins.measures import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.report.site.distribution import (
@@ -160,15 +161,15 @@ def join_history(report: JoinReport) -> tuple[LineChart, ...]:
 
 
 def _unmatched(result: NodeResult) -> int | None:
-    return None if result.join is None else result.join.counts.unmatched_left_rows
+    return join_figures(result).counts.unmatched_left_rows
 
 
 def _excluded(result: NodeResult) -> int | None:
-    return None if result.join is None else result.join.counts.excluded_right_rows
+    return join_figures(result).counts.excluded_right_rows
 
 
 def _recall(result: NodeResult) -> float | None:
-    return None if result.join is None else result.join.accuracy.recall
+    return join_figures(result).accuracy.recall
 
 
 def _seconds(result: NodeResult) -> float | None:

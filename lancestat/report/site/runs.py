@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
 
-from lancestat.formats import count, duration, large, spoken
-from lancestat.joins.search.work import Scope
+from lancestat.formats import count, duration, large
 from lancestat.report.node_facts import NodeRunFigures, node_run
 from lancestat.report.site.text import NOTHING
 from lancestat.report.values import NodeRunReport, ProjectReport
@@ -130,12 +129,10 @@ def _rank(node: NodeRunFigures) -> int:
 def _read(node: NodeRunFigures) -> str:
     if not node.is_done:
         return NOTHING
-    join = node.result.join
-    if join is None:
+    figures = node.result.figures
+    if figures is None:
         return node.read or "nothing"
-    if join.scope is None or join.scope == Scope.FULL.value:
-        return f"{node.pairs}"
-    return f"{node.pairs}, {spoken([join.scope])} rows"
+    return ", ".join(filter(None, (figures.compared, figures.narrowed)))
 
 
 def _version(result: NodeResult) -> str:
@@ -147,7 +144,7 @@ def _version(result: NodeResult) -> str:
 
 def _total(results: Iterable[NodeResult]) -> str:
     rows = sum(result.rows_scanned or 0 for result in results)
-    pairs = sum(result.join.pairs or 0 for result in results if result.join is not None)
+    pairs = sum(result.figures.pairs or 0 for result in results if result.figures is not None)
     parts = [count(rows, "row")] if rows else []
     parts += [f"{large(pairs)} pairs"] if pairs else []
     return ", ".join(parts) or "nothing"

@@ -9,11 +9,10 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from types import TracebackType
 
 from lancestat.errors import Cancelled, LancestatError
-from lancestat.runs.actions import TableVersion
-from lancestat.runs.stages import Scan
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
+from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.analyze.scan_task import RangePartials, ScanTask, scan_table
 from lancestat.tables.analyze.work import TableScan, WorkItem
 from lancestat.tables.statistics.partial import ColumnPartial

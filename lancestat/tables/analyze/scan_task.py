@@ -10,10 +10,10 @@ from lancestat.errors import FragmentNotAnalyzed, LancestatError
 from lancestat.lake.open import portable
 from lancestat.lake.snapshot import Pin
 from lancestat.redact import redact_line, secret_values
-from lancestat.runs.stages import Scan
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.python import prepare_worker
 from lancestat.state.identity import has_quantiles
+from lancestat.tables.action import Scan
 from lancestat.tables.analyze.work import (
     OnProgress,
     ScanProgress,

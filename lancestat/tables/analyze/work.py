@@ -8,9 +8,8 @@ from dataclasses import dataclass
 
 from lancestat.lake.row_ranges import ANALYSIS, RowRange, Span, TaskSizes
 from lancestat.lake.row_ranges import split as split_spans
-from lancestat.runs.actions import TableVersion
-from lancestat.runs.stages import Scan
 from lancestat.state.identity import weight
+from lancestat.tables.action import Scan, TableVersion
 
 PARTIALS_PER_JOB = 32_768
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
+from lancestat.joins.action import CommitResult, LayOut, Probe
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
@@ -32,7 +33,7 @@ from lancestat.joins.search.work import (
 from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.joins.spark.strategies import SearchResult
 from lancestat.joins.spark.tasks import WrittenChunk
-from lancestat.runs.stages import CommitResult, LayOut, Probe, StageProgress
+from lancestat.runs.stages import StageProgress
 from tests.joins.search.counted_distances import assert_counted
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})

@@ -9,6 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from lancestat.errors import DatasetMissing, Location
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
 from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
 from lancestat.report.values import (
@@ -20,7 +21,6 @@ from lancestat.report.values import (
     ProjectReport,
     TableReport,
 )
-from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import (
     KnnJoin,
@@ -210,7 +210,8 @@ def join_run(
         "status": Status.SUCCESS,
         "version_published": 7 - number,
         "elapsed_seconds": 12.5 + number,
-        "join": figures or JoinFigures("partitioned", "new_left", counts, 3_600_000_000, accuracy),
+        "figures": figures
+        or JoinFigures("partitioned", "new_left", counts, 3_600_000_000, accuracy),
     }
     result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
     return NodeRunReport(

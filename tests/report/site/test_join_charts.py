@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 from datetime import timedelta
 
+from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
 from lancestat.report.site.join_charts import (
     DistanceFigures,
@@ -16,7 +17,6 @@ from lancestat.report.site.join_charts import (
 )
 from lancestat.report.site.text import NOTHING
 from lancestat.report.values import JoinReport
-from lancestat.runs.actions import JoinFigures
 from lancestat.runs.node_result import Status
 from tests.report.site.conftest import Build
 from tests.report.site.markup import page_of
@@ -143,7 +143,7 @@ def test_runs_that_wrote_nothing_have_no_figures() -> None:
     runs = (
         join_run(number=0, action="skip", reasons=("unchanged",)),
         join_run(number=1),
-        join_run(number=2, status=Status.ERROR, message="no room", join=None),
+        join_run(number=2, status=Status.ERROR, message="no room", figures=JoinFigures()),
         join_run(number=3),
     )
     shown = [join_run_figures(run) for run in runs]

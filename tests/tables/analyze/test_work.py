@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.lake.row_ranges import ANALYSIS
-from lancestat.runs.actions import Scan
 from lancestat.state.identity import quantile_key
+from lancestat.tables.action import Scan
 from lancestat.tables.analyze.work import ScanRange, WorkItem, jobs, split, weigh
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]

@@ -1,0 +1,331 @@
+"""What a run does about a KNN join: its stages, its figures, and the action."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from lancestat import codec
+from lancestat.formats import count, duration, large, spoken
+from lancestat.joins.measures import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
+from lancestat.joins.record import InputRecord
+from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy
+from lancestat.joins.search.work import JoinWork, OutputFormat, Scope
+from lancestat.redact import redact_line
+from lancestat.runs.actions import NodeAction, Reason, Verb, action_summary
+from lancestat.runs.node_result import NodeResult
+from lancestat.runs.stages import Stage
+from lancestat.spec.catalog import shown_uri
+from lancestat.spec.model import NodeKind
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareSides(Stage):
+    """Open both sides of a join; those that are `written` become scratch datasets first.
+
+    Of these, a side in `unless_light` is read in place where one task compares all left rows with
+    it, which only opening it tells.
+    """
+
+    name: ClassVar[str] = "prepare"
+    written: tuple[str, ...]
+    unless_light: tuple[str, ...] = ()
+
+    @property
+    def words(self) -> str:
+        if not self.written:
+            return ""
+        unless = ", or read in place" if self.unless_light else ""
+        sides = " and ".join(self.written)
+        return f"the {sides} side is written once, as a Lance dataset{unless}"
+
+
+@dataclass(frozen=True, slots=True)
+class LayOut(Stage):
+    """Write the right side to scratch in lists by centroid.
+
+    How many lists suit it follows from the sizes of the sides: where these are not known yet, a
+    plan has no such stage, and gets one when the sides are prepared.
+    """
+
+    name: ClassVar[str] = "lay out"
+    lists: int
+
+    @property
+    def detail(self) -> str:
+        return count(self.lists, "list")
+
+    @property
+    def words(self) -> str:
+        return f"the right side is written to scratch in {self.detail} by centroid"
+
+
+@dataclass(frozen=True, slots=True)
+class ReuseLayout(Stage):
+    """Search the kept layout of the right side, which has all its rows in lists by centroid."""
+
+    name: ClassVar[str] = "reuse layout"
+    lists: int
+    rows: int
+
+    @property
+    def detail(self) -> str:
+        return count(self.lists, "list")
+
+    @property
+    def words(self) -> str:
+        rows = count(self.rows, "row")
+        return f"the kept layout of {rows} in {self.detail} is searched as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class ExtendLayout(Stage):
+    """Put new rows of the right side into the lists of its kept layout, which has `rows`."""
+
+    name: ClassVar[str] = "extend layout"
+    lists: int
+    rows: int
+    new_rows: int
+
+    @property
+    def detail(self) -> str:
+        return count(self.lists, "list")
+
+    @property
+    def words(self) -> str:
+        put = count(self.new_rows, "new row is", "new rows are")
+        return f"{put} put into the {self.detail} of the kept layout of {count(self.rows, 'row')}"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasureIndex(Stage):
+    """Find out on a sample how far the vector index of the right side has to be searched."""
+
+    name: ClassVar[str] = "measure"
+    words: ClassVar[str] = "how far the index has to be searched, on a sample of left rows"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupRows(Stage):
+    """Write the rows of both sides to scratch by the keys that they share."""
+
+    name: ClassVar[str] = "group"
+    words: ClassVar[str] = (
+        "the rows of both sides are written to scratch by the keys that they share"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Probe(Stage):
+    """Search neighbours for the pairs of a scope; `pairs` is None where it is not known."""
+
+    name: ClassVar[str] = "probe"
+    strategy: Strategy
+    scope: Scope
+    pairs: int | None
+
+    @property
+    def detail(self) -> str:
+        return self.strategy.value
+
+    @property
+    def words(self) -> str:
+        pairs = f", {large(self.pairs)} pairs" if self.pairs is not None else ""
+        return f"{_COMPARED[self.scope]}{pairs}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergeNeighbours(Stage):
+    """Merge the neighbours that were found with those of the last result."""
+
+    name: ClassVar[str] = "merge"
+    words: ClassVar[str] = "with the neighbours that the last run found"
+
+
+@dataclass(frozen=True, slots=True)
+class CommitResult(Stage):
+    """Write the result and commit it in one step, appending to the last result or replacing it."""
+
+    name: ClassVar[str] = "commit"
+    format: OutputFormat
+    uri: str
+    appends: bool
+
+    @property
+    def words(self) -> str:
+        how = "appended to" if self.appends else "written to"
+        return f"{how} {redact_line(shown_uri(self.uri))} as {self.format.value}"
+
+
+_COMPARED = {
+    Scope.FULL: "left rows against right rows",
+    Scope.NEW_LEFT: "new left rows against right rows",
+    Scope.NEW_RIGHT: "left rows against new right rows",
+}
+
+SearchStage = (
+    LayOut | ReuseLayout | ExtendLayout | MeasureIndex | GroupRows | Probe | MergeNeighbours
+)
+JoinStage = PrepareSides | SearchStage | CommitResult
+
+
+@dataclass(frozen=True, slots=True)
+class JoinStages:
+    """The stages of a join: sides are prepared first and the result is committed last."""
+
+    prepare: PrepareSides
+    search: tuple[SearchStage, ...]
+    commit: CommitResult
+
+    def __iter__(self) -> Iterator[JoinStage]:
+        """Yield the stages in their order."""
+        yield self.prepare
+        yield from self.search
+        yield self.commit
+
+
+@dataclass(frozen=True, slots=True)
+class JoinFigures:
+    """The figures that plans and runs show for a join, None where they are not known (yet).
+
+    `pairs` are compared by this run, in `scope`, and in `groups` of rows with equal keys where
+    there are keys. Where keys are compared, a plan has the groups of the last run, and estimates
+    the pairs from those of that run. Only a plan has `why` the strategy was chosen, and
+    `estimated_seconds` of the run.
+    """
+
+    strategy: str | None = None
+    scope: str | None = None
+    counts: JoinCounts[int | None] = UNCOUNTED
+    pairs: int | None = None
+    accuracy: Accuracy = UNMEASURED
+    why: str | None = None
+    estimated_seconds: float | None = None
+    groups: int | None = None
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, object]) -> JoinFigures:
+        """Return the figures that the object of a node shows; raises ValueError on others."""
+        members = {**cls().to_json(), **stored}
+        return codec.convert(codec.nested(members, *JOIN_MEASURES), cls)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the figures as members of a node's object in the JSON of `plan` and `run`."""
+        return codec.flattened(codec.builtins(self), *JOIN_MEASURES)
+
+    @property
+    def compared(self) -> str:
+        """What was compared: `5 groups, 2,000 pairs`."""
+        pairs = f"{large(self.pairs or 0)} pairs"
+        return pairs if self.groups is None else f"{count(self.groups, 'group')}, {pairs}"
+
+    @property
+    def done(self) -> str:
+        """What a run did: `exact, 1,000 x 20 rows, 20,000 pairs`."""
+        whole = f"{count(self.counts.left_rows or 0)} x {count(self.counts.right_rows or 0)} rows"
+        return f"{self.strategy}, {self.narrowed or whole}, {self.compared}"
+
+    @property
+    def narrowed(self) -> str:
+        """The part of the rows that a run joined, empty where it joined all of them."""
+        return "" if self.scope in (None, Scope.FULL.value) else f"{spoken([self.scope])} rows"
+
+    @property
+    def quality(self) -> tuple[str, ...]:
+        """What a reader of the result should know of it."""
+        parts = []
+        if self.counts.unmatched_left_rows:
+            parts.append(f"{count(self.counts.unmatched_left_rows, 'left row')} without neighbours")
+        if self.counts.excluded_right_rows:
+            parts.append(excluded_rows(self.counts.excluded_right_rows))
+        recall = self.accuracy.recall
+        if recall is not None and recall < 1:
+            parts.append(f"recall {measured_recall(recall, self.accuracy.nprobes)}")
+        return tuple(parts)
+
+
+def join_figures(result: NodeResult) -> JoinFigures:
+    """Return the figures of a join in a plan or a run."""
+    return result.figures if isinstance(result.figures, JoinFigures) else JoinFigures()
+
+
+def excluded_rows(rows: int) -> str:
+    """Return how many rows of the right side take no part in a join."""
+    return f"{count(rows, 'right row')} without a usable vector"
+
+
+def measured_recall(recall: float, nprobes: int | None) -> str:
+    """Return the recall of an approximate join: `0.987 on a sample with 8 probes`."""
+    probes = f" with {count(nprobes, 'probe')}" if nprobes else ""
+    return f"{recall:.3f} on a sample{probes}"
+
+
+@dataclass(frozen=True, slots=True)
+class JoinAction(NodeAction):
+    """Run a join: `analyze` where it has no usable result yet, else `refresh`.
+
+    `sides` are the sizes of the whole sides, and `new_rows` the rows that a narrowed scope joins.
+    `left` and `right` are remembered once it is done, and None where the sides are DataFrames.
+    `known` is the accuracy of the last result, as far as the join goes on from it.
+    """
+
+    kind: ClassVar[str] = NodeKind.KNN_JOIN.value
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    node: str
+    verb: Verb
+    reasons: tuple[Reason, ...]
+    work: JoinWork
+    sides: JoinSize
+    decision: Decision
+    stages: JoinStages
+    left: InputRecord | None = None
+    right: InputRecord | None = None
+    new_rows: int | None = None
+    known: Accuracy = UNMEASURED
+    notes: tuple[str, ...] = ()
+
+    __repr__ = action_summary
+
+    @property
+    def figures(self) -> JoinFigures:
+        """The counts that a plan shows."""
+        decision = self.decision
+        seconds = None if decision.seconds is None else round(decision.seconds, 1)
+        return JoinFigures(
+            strategy=decision.strategy.value,
+            scope=self.work.scope.value,
+            counts=JoinCounts(self.sides.left_rows, self.sides.right_rows, None, None),
+            pairs=decision.pairs,
+            accuracy=self.known,
+            why=decision.why,
+            estimated_seconds=seconds,
+            groups=None if self.sides.groups is None else self.sides.groups.groups,
+        )
+
+    @property
+    def reads(self) -> str:
+        """What is compared: `exact, 1,000 x 250,000 rows, about 3.1 s`."""
+        left, right = self.sides.left_rows, self.sides.right_rows
+        if self.work.scope is Scope.NEW_LEFT:
+            left = self.new_rows
+        elif self.work.scope is Scope.NEW_RIGHT:
+            right = self.new_rows
+        rows = " x ".join("?" if side is None else count(side) for side in (left, right)) + " rows"
+        if left is None or right is None:
+            rows += " (counted when it runs)"
+        parts = [self.decision.strategy.value, rows]
+        if self.decision.seconds is not None:
+            parts.append(f"about {duration(self.decision.seconds)}")
+        return ", ".join(parts)
+
+    @property
+    def choice(self) -> str:
+        """The strategy, and why it is chosen."""
+        return f"{self.decision.strategy.value}: {self.decision.why}"
+
+    @property
+    def shows_choice(self) -> bool:
+        """Whether the notes leave the choice unsaid; those on a narrowed scope have it."""
+        return self.work.scope is Scope.FULL or self.sides.groups is not None

@@ -1,0 +1,224 @@
+"""What a run does about a table: its stages, the version that is read, and the action."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, ClassVar
+
+from lancestat.formats import count, size
+from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
+from lancestat.lake.snapshot import Field, Pin
+from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Verb, action_summary
+from lancestat.runs.stages import Stage
+from lancestat.spec.model import NodeKind
+from lancestat.state.identity import quantile_key
+
+if TYPE_CHECKING:
+    # Spark's workers import this module.
+    from lancestat.tables.coverage import Coverage
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Columns of one fragment that must be read.
+
+    `rows` are its live rows, `size_bytes` estimates the bytes on disk of the columns.
+    """
+
+    fragment_id: int
+    fingerprint: Fingerprint
+    fields: frozenset[str]
+    rows: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReusePartials(Stage):
+    """Fetch the stored partials of content that is known, and sum up those of compacted content."""
+
+    name: ClassVar[str] = "reuse"
+    coverage: Coverage
+
+    @property
+    def words(self) -> str:
+        return _reused(self.coverage)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFragments(Stage):
+    """Read fragments, and store their partials."""
+
+    name: ClassVar[str] = "read"
+    scans: tuple[Scan, ...]
+    runs_on: RunsOn = RunsOn.SPARK
+
+    @property
+    def words(self) -> str:
+        fragments = _fragments(scan.fragment_id for scan in self.scans)
+        return f"{fragments}, {_WHERE[self.runs_on]}"
+
+
+@dataclass(frozen=True, slots=True)
+class MergePartials(Stage):
+    """Merge all partials into the statistics of the table, as those of a version."""
+
+    name: ClassVar[str] = "merge"
+    version: int
+
+    @property
+    def words(self) -> str:
+        return f"all partials, into the statistics of version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class RestampStatistics(Stage):
+    """Keep the statistics, which still hold, and give them the version that they now describe.
+
+    `values` are entries of the manifest, `bounds` and `kept` those that only the state holds.
+    """
+
+    name: ClassVar[str] = "restamp"
+    version: int
+    values: tuple[tuple[str, str], ...]
+    bounds: tuple[tuple[str, tuple[str, str]], ...] = ()
+    kept: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def words(self) -> str:
+        return f"the statistics stay as they are, for version {self.version}"
+
+
+@dataclass(frozen=True, slots=True)
+class PublishStatistics(Stage):
+    """Commit the statistics to the manifest, or keep them in the state alone (`publish: none`)."""
+
+    name: ClassVar[str] = "publish"
+    to_manifest: bool
+
+    @property
+    def words(self) -> str:
+        return "in the table's manifest" if self.to_manifest else "in the state alone"
+
+
+TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A table at one version, with the columns to keep statistics on.
+
+    `identity` is the state's name for the dataset, `fields` the analyzed columns, `live` their
+    fingerprints at that version and `groups` where they belong; `config` is the manifest's.
+    `histograms` names the columns whose partials need quantiles, and `newest_fragment` is that of
+    the snapshot.
+    """
+
+    pin: Pin
+    identity: str
+    config: Mapping[str, str]
+    fields: tuple[Field, ...]
+    schema_hash: str
+    content_digest: str
+    rows: int
+    fragments: int
+    live: frozenset[Fingerprint]
+    histograms: frozenset[str] = frozenset()
+    groups: tuple[ColumnGroup, ...] = ()
+    newest_fragment: str = ""
+
+    @property
+    def uri(self) -> str:
+        """The URI by which the project names the dataset."""
+        return self.pin.uri
+
+    @property
+    def version(self) -> int:
+        """The version that is read."""
+        return self.pin.version
+
+    def stored_key(self, field: Field) -> str:
+        """Return the key of the partials that a column needs (`state.identity`)."""
+        key = field_key(field)
+        return quantile_key(key) if field.name in self.histograms else key
+
+
+@dataclass(frozen=True, slots=True)
+class TableAction(NodeAction):
+    """Bring the statistics of a table up to date.
+
+    The verb is `analyze` where there is nothing usable yet, `refresh` where some fragments or
+    columns are new or what is published must be written again, and `restamp` where the rows are
+    those that the statistics describe and only the version moved.
+    """
+
+    kind: ClassVar[str] = NodeKind.TABLE.value
+    dependencies: ClassVar[tuple[str, ...]] = ()
+    error: ClassVar[None] = None
+    node: str
+    verb: Verb
+    reasons: tuple[Reason, ...]
+    figures: Figures
+    table: TableVersion
+    stages: tuple[TableStage, ...]
+    notes: tuple[str, ...] = ()
+
+    __repr__ = action_summary
+
+    @property
+    def reading(self) -> ReadFragments | None:
+        """The stage that reads fragments, None where nothing has to be read."""
+        return next((stage for stage in self.stages if isinstance(stage, ReadFragments)), None)
+
+    @property
+    def scans(self) -> tuple[Scan, ...]:
+        """The fragments that are read."""
+        return self.reading.scans if self.reading else ()
+
+    @property
+    def runs_on(self) -> RunsOn | None:
+        """Where fragments are read, None where nothing has to be read."""
+        return self.reading.runs_on if self.reading else None
+
+    @property
+    def reads(self) -> str:
+        """What is read: `1 of 17 fragments, 250,000 rows, 12 MB, on Spark`."""
+        if self.reading is None:
+            return "nothing to read"
+        total = count(self.figures.fragments_total, "fragment")
+        part = f"{count(self.figures.fragments_scanned)} of {total}{self._columns_read()}"
+        rows, size_read = count(self.figures.rows_scanned, "row"), size(self.figures.bytes_scanned)
+        return f"{part}, {rows}, {size_read}, {_WHERE[self.reading.runs_on]}"
+
+    def _columns_read(self) -> str:
+        """How many columns are read, where not all of them are."""
+        read = len(frozenset[str]().union(*{scan.fields for scan in self.scans}))
+        total = self.figures.columns
+        return f" ({count(read)} of {count(total, 'column')})" if read < total else ""
+
+
+_WHERE = {RunsOn.PROCESS: "in this process", RunsOn.SPARK: "on Spark"}
+# Runs of consecutive fragments that are named; there may be thousands.
+_RUNS_NAMED = 4
+
+
+def _fragments(ids: Iterable[int]) -> str:
+    """Return the ids of fragments: `fragment 3`, or `fragments 0 to 2, 5, 7, 9 and 120 more`."""
+    numbers = sorted(set(ids))
+    # Consecutive numbers are as far from their places.
+    runs = [list(run) for _, run in groupby(numbers, lambda n: n - bisect_left(numbers, n))]
+    named = [f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs]
+    rest = sum(map(len, runs[_RUNS_NAMED:]))
+    listed = ", ".join(named[:_RUNS_NAMED]) + (f" and {count(rest)} more" if rest else "")
+    return f"{'fragment' if len(numbers) == 1 else 'fragments'} {listed}"
+
+
+def _reused(coverage: Coverage) -> str:
+    """Return how much is reused: `240 stored partials, and 32 of fragments since compacted`."""
+    as_they_are = sum(len(item.fields) for item in coverage.reuse)
+    summed_up = sum(len(carry.fields) * len(carry.sources) for carry in coverage.carries)
+    parts = [count(as_they_are, "stored partial")] if as_they_are else []
+    parts += [f"{count(summed_up)} of fragments since compacted"] if summed_up else []
+    return ", and ".join(parts)
