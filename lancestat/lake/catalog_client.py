@@ -65,14 +65,10 @@ def is_unreadable(error: BaseException) -> bool:
 
 
 def names_in(answer: Any, kind: str) -> list[str]:
-    """Return the names in one page of a list.
-
-    Args:
-        answer: What the catalog's client returned.
-        kind: `tables` or `namespaces`.
+    """Return the names on one page of a list of `tables` or `namespaces`.
 
     Raises:
-        AnswerError: it is no list of names.
+        AnswerError: it is not a list of names.
     """
     names = getattr(answer, kind, None)
     if names is None and answer is not None:
@@ -89,10 +85,10 @@ def names_in(answer: Any, kind: str) -> list[str]:
 
 
 def token_in(answer: Any) -> str | None:
-    """Return the token of the next page, None or nothing where there is none.
+    """Return the token of the next page, None or "" on the last one.
 
     Raises:
-        AnswerError: it is no text.
+        AnswerError: it is not a string.
     """
     token = getattr(answer, "page_token", None)
     if token is not None and not isinstance(token, str):
@@ -101,10 +97,10 @@ def token_in(answer: Any) -> str | None:
 
 
 def check_description(answer: Any) -> None:
-    """Check where a table is said to be, and what is said to open it.
+    """Check the location of a table and the options that open it.
 
     Raises:
-        AnswerError: no dataset can be there, or the options are none.
+        AnswerError: they cannot be those of a dataset.
     """
     location = getattr(answer, "location", None)
     if location is not None:
@@ -488,14 +484,14 @@ class CatalogClient:
         most: int | None = None,
         listing: _Listing | None = None,
     ) -> list[str]:
-        """Return the sorted names of the tables or namespaces in a namespace.
+        """Return the sorted names of the `tables` or `namespaces` of a namespace.
 
-        They are those of all pages, or of as many as have `most` names. A list of its own has
-        `BOUNDS`, several have those of their `listing`.
+        Reads all pages, or as many as hold `most` names, within `BOUNDS` or what is left of
+        `listing`.
 
         Raises:
             BaseException: what the catalog raises.
-            LimitError: there is more than there is room for.
+            LimitError: a bound is exceeded.
             AnswerError: an answer makes no sense.
         """
         from lance_namespace import ListNamespacesRequest, ListTablesRequest

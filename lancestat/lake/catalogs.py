@@ -115,16 +115,15 @@ def locate(
     base: Callable[[TableName], Mapping[str, str]],
     threads: int = THREADS,
 ) -> dict[TableName, LocatedTable | LakeError]:
-    """Ask catalogs where tables are; what cannot be located becomes its error.
+    """Ask catalogs for the locations of tables; a table that cannot be located becomes its error.
 
-    A catalog that does not answer for one table is not asked for others, nor is one that has
-    taken more time than `BOUNDS` has.
+    A catalog that does not answer, or takes longer than `BOUNDS` allows, is not asked again.
 
     Args:
         tables: Tables of any of the catalogs.
         catalogs: By name.
-        base: The declared storage options of a table, under those that the catalog gives.
-        threads: How many tables are asked for at once.
+        base: The declared storage options of a table; those that the catalog gives override them.
+        threads: How many requests run concurrently.
     """
     located: dict[TableName, LocatedTable | LakeError] = {}
     silent: dict[str, LakeError] = {}
@@ -158,7 +157,7 @@ def locate(
 
 
 def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> LocatedTable:
-    """Return where a table is, which its catalog takes on if it does not have it yet.
+    """Return the location of a table, which is created in its catalog unless it exists.
 
     Raises:
         LakeError: the catalog has no such namespace, refuses the table or does not answer.
@@ -173,8 +172,8 @@ def declare(catalog: Catalog, table: TableName, base: Mapping[str, str]) -> Loca
 def tables_at(uri: str, catalogs: Mapping[str, Catalog]) -> Iterator[tuple[TableName, bool]]:
     """Yield the tables of catalogs that are the dataset at a URI, and whether the catalog owns it.
 
-    It does where it owns the versions of the table. Catalogs usually name folders by tables: the
-    others are asked for only where no table at the URI has its name in the last folder's.
+    Owning means owning its versions. Tables whose names occur in the last folder of the URI are
+    asked for first, and the others only where none of those matches.
 
     Raises:
         LakeError: a catalog cannot be listed, or does not answer.

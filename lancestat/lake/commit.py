@@ -1,9 +1,9 @@
-"""Commits to Lance datasets: a change, what it requires of the dataset, and how it ended.
+"""Commits to Lance datasets: an operation, its preconditions, and its outcome.
 
-Lance commits to whatever dataset is at a URI by then, and moves a change behind compatible commits
-that came in between. What else must hold is stated as requirements, apart from the change
-(as in pyiceberg's `table/update`), and is looked at right before the commit. What can still change
-between that look and the commit is looked at afterwards, and such a commit is undone.
+Lance commits to whatever dataset is at a URI by then, and rebases the operation onto compatible
+concurrent commits. Other preconditions are requirements (as in pyiceberg's `table/update`), which
+are checked right before the commit. What can still change in between is checked afterwards, and
+such a commit is reverted.
 """
 
 from __future__ import annotations
@@ -174,22 +174,21 @@ def commit(
     storage_options: Mapping[str, str] | None = None,
     undo: Callable[[LanceDataset], object] | None = None,
 ) -> CommitOutcome:
-    """Commit a change if its requirements hold.
+    """Commit an operation if its requirements hold.
 
-    Lance moves the change behind compatible commits of others, some twenty times if need be. It is
-    not moved if it requires one version, nor if it is an Overwrite, which Lance takes for
-    compatible with commits that the writer has not seen.
+    Lance rebases it onto compatible commits, up to 20 times. It is not rebased if it requires one
+    version, nor if it is an Overwrite, which Lance considers compatible with any commit.
 
     Args:
         change: What to commit.
-        requirements: What must hold, in the order in which it is looked at.
+        requirements: Preconditions, checked in this order.
         storage_options: For an object store.
-        undo: Takes the change out of the dataset that got it, which is open at the version that
-            the change made. Needed with `SameDataset`.
+        undo: Reverts the change in the dataset that got it, opened at the version that the change
+            made. Needed with `SameDataset`.
 
     Raises:
-        LakeError: A requirement could not be looked at.
-        BaseException: What Lance raised for any failure but a conflict.
+        LakeError: A requirement cannot be checked.
+        BaseException: What Lance raises for any failure but a conflict.
     """
     for requirement in requirements:
         detail = requirement.violation(storage_options)

@@ -263,7 +263,7 @@ def lake_error(
     Args:
         error: What Lance raised.
         uri: The dataset, as declared.
-        version: The version that was asked for, None for the latest.
+        version: The requested version, None for the latest.
         secrets: Values that must not be shown.
     """
     cause = cause_of(error, uri)

@@ -54,13 +54,13 @@ class ColumnGroup:
 
 
 def column_groups(snapshot: Snapshot, fields: Sequence[Field]) -> list[ColumnGroup]:
-    """Return the content of `fields` in every fragment of the snapshot, in fragment order.
+    """Return the fingerprints of `fields` in every fragment of the snapshot, in fragment order.
 
-    A fingerprint digests what decides the values of its columns in a fragment: every data file and
-    overlay that holds one of the fields, the deletion file and the number of physical rows. Equal
-    fingerprints mean equal values, also for a column that no file holds: it is null in every row.
-    `fields` are leaves (every analyzable column is one); a column occurs in exactly one group of
-    each fragment.
+    A fingerprint digests what decides the values of its columns in a fragment: the data files and
+    overlays that hold one of the fields, the deletion file and the number of physical rows. Equal
+    fingerprints mean equal values, also for a column that no file holds, which is all null.
+    `fields` are leaves (every analyzable column is one), and each is in exactly one group of a
+    fragment.
     """
     layout = _Layout(fields)
     return [
@@ -156,10 +156,8 @@ def _digest(*parts: str) -> bytes:
 def schema_hash(fields: Iterable[Field]) -> str:
     """Return the SHA-256, as 64 hex digits, of all names, Spark types and nullabilities, in order.
 
-    The types are those that the connector for Spark gives the columns: it computes the same and
-    refuses statistics whose hash differs. A table that has a column without a Spark type it cannot
-    read at all; such a column enters the hash under its Arrow type, so that the hash still follows
-    every change of schema.
+    The types are those of the Lance connector for Spark, which computes the same hash and refuses
+    statistics with another. A column without a Spark type enters the hash under its Arrow type.
     """
     digest = hashlib.sha256()
     for field in fields:
@@ -251,7 +249,7 @@ def rows_digest(contents: Sequence[FragmentContent]) -> str:
 def column_bytes(dataset: lance.LanceDataset) -> dict[int, int]:
     """Return bytes on disk by field id, also of nested fields, from the footers of all data files.
 
-    Opens every data file, so it is not for planning; `estimated_bytes` is.
+    Opens every data file; planning uses `estimated_bytes`.
 
     Raises:
         LakeError: When a data file cannot be opened.
@@ -269,13 +267,13 @@ def estimated_bytes(
 ) -> int:
     """Estimate the bytes on disk that reading some columns of a fragment touches.
 
-    A file's size, which the manifest knows, is shared out over its columns: fixed-width columns
-    weigh their decoded width, and columns of variable width weigh what is then left, but at least
-    16 bytes a value. A file of unknown size counts as not compressed. Overlays count as files.
+    The size of a file is shared among its columns: fixed-width columns weigh their decoded width,
+    and the others what remains, but at least 16 bytes per value. A file of unknown size counts as
+    uncompressed. Overlays count as files.
 
     Args:
         fragment: The fragment to be read.
-        fields: Field keys (`fingerprint.field_key`) of the columns to be read.
+        fields: Field keys (`field_key`) of the columns to be read.
         all_fields: All columns of the snapshot; pass the same object for every fragment.
     """
     field_keys = fields if isinstance(fields, frozenset) else frozenset(fields)

@@ -113,17 +113,16 @@ def commits_since(
     limit: int = 500,
     threads: int = 8,
 ) -> History:
-    """Read what happened to a dataset after `version`, from its transactions.
+    """Read the commits of a dataset after `version` from its transactions.
 
-    A commit whose transaction is missing, unreadable or of a kind not known here is UNKNOWN, which
-    is an answer and not an error.
+    A commit whose transaction is missing, unreadable or of an unknown kind is UNKNOWN.
 
     Args:
         dataset: Open, at any version.
         version: The version that is known already.
-        until: The last version to judge; the dataset's own when None.
-        limit: How many commits are read at most, the newest first.
-        threads: How many transactions are read at once.
+        until: The last version to read; the dataset's own when None.
+        limit: Read at most this many commits, the newest.
+        threads: Read this many transactions concurrently.
     """
     last = dataset.version if until is None else until
     versions = range(max(version + 1, last + 1 - limit), last + 1)
@@ -298,12 +297,8 @@ def rows_changed_at(dataset: lance.LanceDataset, *, limit: int = 200) -> datetim
     """Return the time of the newest commit that changed rows, by the clock of its writer.
 
     Commits that only moved rows or changed settings are skipped. An unknown commit counts as a
-    change; where it is gone, the time of the next commit is returned. Where
-    none of the `limit` newest commits changed rows, the time is that of the oldest of them.
-
-    Args:
-        dataset: Open, at the version that is of interest.
-        limit: The number of commits to look at.
+    change; if its version is gone, the time of the next one is returned. If none of the `limit`
+    newest commits changed rows, the time is that of the oldest of them.
     """
     oldest = max(1, dataset.version - limit + 1)
     for commit in _commits(dataset, oldest):
@@ -341,16 +336,13 @@ def rows_changed_between(
 ) -> float:
     """Return the share of rows that changed from `old` to `new`, of the rows of `new`: 0.0 to 1.0.
 
-    Changed are the rows of `new` that `old` did not hold with the same values, plus the rows of
-    `old` that `new` does not hold any more: an appended or a deleted row counts once, an updated
-    row twice, since it left the table and came back. Where manifests do not tell, the answer errs
-    upwards, so that a bound on it is never exceeded unnoticed. Values are compared in the columns
-    that are the same in both snapshots, fragment by fragment: one replaced cell makes a fragment
-    count whole.
+    Rows of either snapshot that the other does not hold with the same values count: an appended or
+    a deleted row once, an updated row twice. Where manifests leave doubt, the share errs upwards,
+    so that a bound on it is never exceeded unnoticed. Values are compared fragment by fragment, in
+    the columns that both snapshots have: one replaced cell makes a whole fragment count.
 
-    Statistics describe columns by name, and a name may pass to another column: the column is
-    dropped and added again, another one is renamed, or the type is altered. If that happened to one
-    of `columns`, all rows count as changed.
+    All rows count as changed where one of `columns` is another column than before under the same
+    name: dropped and added again, replaced by renaming, or with another type.
 
     Args:
         old: The snapshot that statistics describe.

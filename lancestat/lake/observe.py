@@ -40,13 +40,12 @@ def observe_snapshots(
 ) -> dict[str, Snapshot | LakeError]:
     """Open datasets in parallel; one that cannot be read becomes its error.
 
-    Every object store is asked once whether it answers; all tables of one that does not get that
-    error at once.
+    Every object store is probed once. If it does not answer, all its tables get that error.
 
     Args:
         requests: Pairs of a name, which becomes the key of the result, and a URI.
         storage_options: For all of them, or for each by its URI.
-        threads: How many are opened at once.
+        threads: How many are opened concurrently.
     """
     uris = dict(requests)
     if not uris:
@@ -97,7 +96,7 @@ def snapshot(
         storage_options: The secrets in them are kept out of errors.
 
     Raises:
-        LakeError: When the manifest holds what cannot be read.
+        LakeError: When the manifest cannot be read.
     """
     uri = dataset.uri if uri is None else uri
     with readable(uri, storage_options=storage_options):
@@ -145,19 +144,13 @@ def observe_at(
     tag: str | None,
     storage_options: Mapping[str, str] | None = None,
 ) -> lance.LanceDataset:
-    """Open a dataset for a first look, at the version that a number or a tag means.
-
-    Args:
-        uri: A path or an object-store URI.
-        version: A manifest version.
-        tag: A tag of the dataset. Without one and without a version, the latest version is opened.
-        storage_options: For opening the dataset.
+    """Open a dataset for the first time, at a version, at a tag, or at the latest version.
 
     Raises:
         VersionAndTag: Both were given.
         InvalidVersion: The version cannot be one.
         UnknownTag: There is no such tag.
-        LakeError: The dataset has been replaced since the tag was looked up, or as
+        LakeError: The dataset was replaced since the tag was looked up, or as
             `lake.open.observe_dataset`.
     """
     if version is not None and tag is not None:

@@ -42,19 +42,18 @@ _CLOUDS = ("aws_", "azure_", "google_")
 def observe_dataset(
     uri: str, *, version: int | None = None, storage_options: Mapping[str, str] | None = None
 ) -> lance.LanceDataset:
-    """Open a dataset for a first look, at its latest version or at `version`.
+    """Open a dataset for the first time, at its latest version or at `version`.
 
-    A caller that keeps anything of the dataset keeps its pin, too (`Snapshot.pin`, `pin_of`),
-    and opens the dataset with `open_pinned` from then on.
+    Whoever keeps anything of it also keeps its pin (`Snapshot.pin`, `pin_of`) and opens it with
+    `open_pinned` from then on.
 
     Args:
         uri: A path or an object-store URI.
         version: A manifest version, None for the latest.
-        storage_options: Used for object stores only; timeouts they leave open are kept short.
+        storage_options: Used for object stores only; unset timeouts are kept short.
 
     Raises:
-        LakeError: The dataset cannot be opened, for any of the reasons in `lancestat.errors.lake`;
-            no message holds a secret.
+        LakeError: The dataset cannot be opened. The message holds no secret.
     """
     return _open(uri, version, storage_options, None)
 
@@ -65,13 +64,13 @@ def open_pinned(
     storage_options: Mapping[str, str] | None = None,
     session: lance.Session | None = None,
 ) -> lance.LanceDataset:
-    """Open the very dataset and version that was observed.
+    """Open the dataset and version that a pin names.
 
     Args:
         pin: What was observed.
         storage_options: As for `observe_dataset`.
         session: The caches to use. No other pin of the same URI may have used it, since Lance
-            takes a manifest from the cache without asking whether it is still there.
+            takes a manifest from the cache without checking that it still exists.
 
     Raises:
         DatasetReplaced: another dataset has taken its place.
@@ -113,15 +112,9 @@ def pinned_reads(pin: Pin, storage_options: Mapping[str, str] | None = None) -> 
 def read_failure(
     error: BaseException, pin: Pin, storage_options: Mapping[str, str] | None = None
 ) -> LakeError:
-    """Return the error for a pinned dataset that was open and could not be read.
+    """Return the error for a pinned dataset that was opened and could not be read.
 
-    A dataset that is dropped takes its files with it, so what looks like damage may be that: the
-    pin is checked once more.
-
-    Args:
-        error: What Lance raised.
-        pin: What was read.
-        storage_options: As for opening.
+    The pin is checked again: the files of a dataset that was dropped look damaged.
     """
     replaced = replacement(pin, storage_options)
     if replaced is not None:
@@ -216,11 +209,11 @@ def probe(store: str, storage_options: Mapping[str, str] | None = None) -> None:
     Opening a dataset in an unreachable store takes minutes, because Lance retries its requests.
 
     Args:
-        store: Scheme and bucket, as `files.store_of` gives them.
+        store: Scheme and bucket, as `files.store_of` returns them.
         storage_options: As for opening.
 
     Raises:
-        StoreUnreachable: unreachable. Whatever else is wrong is for opening to say.
+        StoreUnreachable: it does not answer. Any other problem is left to opening.
     """
     from lance.file import LanceFileSession
 

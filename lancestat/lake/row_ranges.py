@@ -34,11 +34,9 @@ ScanPartition = tuple[RowRange, ...]
 class TaskSizes:
     """The sizes of the tasks of a job; weights are bytes read, or work that takes as long.
 
-    A job has `per_core` tasks for each core, fewer where they would be lighter than `lightest`:
-    then a task costs more than what it reads. It has more where they would be heavier than
-    `heaviest`: then too much is lost when one fails, and cores wait for the last one.
-    `per_fragment` is what opening a fragment costs. A task may end with a fragment instead of
-    where it should end, if that is not further off than the share `slack` of a task.
+    A job has `per_core` tasks for each core: fewer where they would be lighter than `lightest`,
+    more where they would be heavier than `heaviest`. Opening a fragment weighs `per_fragment`. A
+    task may end at a fragment's end if that is off by no more than the share `slack` of a task.
     """
 
     per_core: int
@@ -84,12 +82,13 @@ def split(
 
     Args:
         spans: What is to be read, in order.
-        cores: How many tasks run at once.
+        cores: How many tasks run concurrently.
         sizes: How large the tasks are to be.
 
     Returns:
-        The ranges of each task, each with the index of its span. They follow the order of the
-        spans and hold every row once; a span without rows is in one range.
+        The ranges of each task, each with the index of its span, in the order of the spans. Every
+            row
+        is in one range; a span without rows is in one, too.
     """
     if not spans:
         return []
@@ -112,9 +111,9 @@ def split_fragments(
     Args:
         fragments: What is to be read.
         row_bytes: Decoded bytes per row of the projected columns.
-        cores: How many tasks run at once.
+        cores: How many tasks run concurrently.
         is_filtered: Whether a filter is pushed into the scan; ranges are then of physical rows.
-        limit: Read no more rows than this in all, where no filter is pushed.
+        limit: Read no more rows than this in total, unless a filter is pushed.
     """
     live = [fragment for fragment in fragments if fragment.rows > 0]
     counts = [

@@ -40,10 +40,9 @@ def spark_type(arrow_type: pa.DataType) -> str | None:
 def connector_type(arrow_type: pa.DataType) -> str | None:
     """Return the catalog string of the type that the Lance connector for Spark gives a column.
 
-    It is `spark_type` but for two kinds of columns: the connector gives a column of blobs as their
-    descriptors, and JSON, at any depth, as binary (Lance's JSONB). Those types are in the schema
-    hash of published statistics. Tables with dictionaries, and with what `spark_type` has no type
-    for, the connector does not read at all.
+    It differs from `spark_type` for blobs, which are structs of descriptors there, and for JSON,
+    which is binary at any depth. The schema hash of published statistics has these types. The
+    connector cannot read tables with dictionaries or with types that `spark_type` lacks.
     """
     import pyarrow as pa
 
@@ -212,9 +211,8 @@ class Snapshot:
     def newest_fragment(self) -> str:
         """A digest of the fragment with the highest id: 32 hex digits.
 
-        It digests the names of the fragment's files, which are random, so that a dataset which was
-        created anew has another one. A commit that changes no rows leaves it as it was, and so does
-        a clone.
+        It covers the names of the fragment's files, which are random: a dataset that was created
+        again has another digest. Clones and commits that change no rows have the same one.
         """
         return _digest(_files(self._newest, with_bases=False))
 
@@ -239,12 +237,12 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A version of a dataset, told apart from every other dataset that was or will be at its URI.
+    """A version of a dataset, distinct from every other dataset that was or will be at its URI.
 
-    Version numbers alone do not do that: a dataset that is dropped and created again counts from 1,
-    and a restored backup counts on from where it was taken. `manifest` identifies the manifest
-    (`manifest_identity`). A pin is made when a dataset is observed, and checked whenever it is
-    opened again (`lake.open.open_pinned`).
+    Version numbers do not suffice: a dataset that is dropped and created again counts from 1, and a
+    restored backup counts on from an earlier version. `manifest` is the `manifest_identity`. A pin
+    is made when a dataset is observed, and checked whenever it is opened again
+    (`lake.open.open_pinned`).
     """
 
     uri: str
@@ -253,16 +251,11 @@ class Pin:
 
 
 def manifest_identity(committed_at: datetime | None, newest: Fragment | None) -> str:
-    """Return a digest that tells two manifests of the same version number apart: 32 hex digits.
+    """Return a digest that distinguishes manifests of the same version number: 32 hex digits.
 
-    These are the commit time, which Lance records in microseconds, and the files of the fragment
-    with the highest id, whose names are random. The second tells histories apart whose
-    commit times agree, as those of frozen or coarse clocks do. Both are in memory once a manifest
-    has been read.
-
-    Args:
-        committed_at: The time of the commit, as the manifest has it.
-        newest: The fragment with the highest id, None where there is no fragment.
+    It covers the commit time, in microseconds, and the files of the fragment with the highest id,
+    whose names are random. The latter distinguishes histories with equal commit times, as of coarse
+    clocks.
     """
     instant = None if committed_at is None else committed_at.astimezone(timezone.utc).isoformat()
     return _digest([instant, _files(newest)])

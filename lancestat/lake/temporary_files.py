@@ -1,9 +1,8 @@
 """Temporary folders and drafts of files, and leases: which process owns something on disk.
 
-A process can be killed between making a file and removing it. So whatever is there only for a
-while says who made it: in its name (`Process.tag`) or in a small file beside it
-(`Process.to_json`), in one case renewed by a heartbeat. Garbage collection removes what has
-a lease that has ended, and nothing else.
+A process can be killed between making a file and removing it. So anything temporary names its
+owner: in its own name (`Process.tag`), in a small file beside it (`Process.to_json`) or by a
+heartbeat. Garbage collection removes what has an expired lease, and nothing else.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told apart from any that gets its number later or has it on another host.
+    """A process, distinct from later ones with its number and from those of other hosts.
 
-    `host` is where process numbers mean the same: a host since it was booted, or a container there.
-    `started` is in clock ticks since then, None where the system does not tell.
+    `host` is where process numbers are unique: a boot of a host, or a container there. `started` is
+    in clock ticks since then, None where the system does not report it.
     """
 
     host: str
@@ -70,9 +69,7 @@ class Process:
         """Read the stored form.
 
         Raises:
-            KeyError: A part of it is missing.
-            TypeError: It is not an object.
-            ValueError: A part of it is malformed.
+            KeyError, TypeError, ValueError: It is malformed.
         """
         started = stored["started"]
         return cls(
@@ -97,11 +94,11 @@ def process_of(tag: str) -> Process | None:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The claim of a process on something that lies on disk.
+    """The claim of a process on something on disk.
 
-    It ends when its owner does. Where it is not known whether the owner runs, it ends `duration`
-    after `renewed_at`, the last sign of life; without such a sign, never. `owner` is None where
-    only the owner's tag is known and belongs to another host.
+    It ends with its owner. Where the owner's host is another, it ends `duration` after
+    `renewed_at`, the last sign of life, or never without one. `owner` is None where only the tag of
+    a process on another host is known.
     """
 
     owner: Process | None

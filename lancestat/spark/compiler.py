@@ -44,7 +44,7 @@ def relation_classes(spark: SparkSession) -> Any:
     """Return an instance of the Java class `lancestat.relation.LanceRelation`, through py4j.
 
     The first session of this process compiles the sources into a jar, and the first of each Spark
-    context hands that to the context's executors; all others share what is loaded.
+    context gives that to the executors.
 
     Raises:
         JavaSourcesRefused: the sources do not compile.
@@ -155,7 +155,7 @@ def sources() -> dict[str, str]:
 def compile_jar(spark: SparkSession, texts: Mapping[str, str]) -> Path:
     """Compile Java sources, given by file name, into a jar that lives as long as this process.
 
-    They name Spark 4's classes, which are replaced by those that the running Spark has.
+    Names of Spark 4's classes are replaced by those of the running Spark.
 
     Raises:
         JavaSourcesRefused: the sources do not compile.
@@ -228,13 +228,7 @@ def _jvm_message(error: Exception) -> str:
 
 
 def write_extension_jar(path: Path, *, is_replaced: bool = False) -> tuple[int, str]:
-    """Write the jar for the Spark that is installed here, or that runs in this process.
-
-    Returns its size in bytes, and the version of Spark that it is for.
-
-    Args:
-        path: Ends with `.jar`.
-        is_replaced: Whether a file that is there is replaced.
+    """Write the jar for the installed or running Spark; return its bytes and the version of Spark.
 
     Raises:
         JarNotWritten: it cannot be written, something is in the way, or Spark has no NEAREST BY.

@@ -80,9 +80,9 @@ def job_error(
 
     Args:
         error: What was raised on the driver.
-        doing: What the job was for, to go on with "was cancelled" or "failed".
+        doing: What the job was for, followed by "was cancelled" or "failed".
         secrets: Values that must not be shown.
-        job: What failed, where that is not what it was doing.
+        job: What failed, where that is not `doing`.
     """
     if isinstance(error, LancestatError):
         return error

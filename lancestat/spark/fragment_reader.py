@@ -68,15 +68,15 @@ def read_range(
 
     Args:
         dataset: The table at the version to read.
-        rows: Of live rows without a filter, else of physical ones.
-        columns: Names; for none of them, batches have one row, the number of rows as an int64.
+        rows: Live rows without a filter, else physical ones.
+        columns: Names; without any, batches have one row, the number of rows as an int64.
         storage_options: The secrets in them are kept out of messages.
         filter: In Lance's SQL.
         limit: Without a filter, read no more rows than this; with one, the caller stops.
-        row_bytes: An estimate of the bytes of a row, which makes the first batch small enough.
+        row_bytes: An estimate of the bytes of a row, which bounds the first batch.
 
     Raises:
-        LakeError: a column's name, the fragment or its files cannot be read; says which.
+        LakeError: the name of a column, the fragment or its files cannot be read.
     """
     unreadable = [name for name in columns if not is_readable_name(name)]
     if unreadable:

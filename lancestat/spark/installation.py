@@ -37,10 +37,10 @@ class Java:
 
 
 def find_java() -> Java:
-    """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` picks it.
+    """Return the Java of JAVA_HOME, else of PATH, as Spark's `bin/spark-class` does.
 
-    Where PATH has none that Spark accepts, it is the oldest that Spark accepts in the places where
-    this system's installers put Java.
+    If PATH has none that Spark accepts, return the oldest one that it accepts in the usual
+    locations of this system.
 
     Raises:
         JavaMissing: there is none.

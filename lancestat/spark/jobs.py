@@ -87,12 +87,10 @@ class ListAccumulatorParam(AccumulatorParam[list[T]], Generic[T]):  # type: igno
 
 @dataclass(frozen=True, slots=True)
 class Merging(Generic[Value, Result, Report]):
-    """A second step of a job, over values with a number each that a first step returned.
+    """A second step of a job, over the numbered values that the first step returned.
 
-    Args:
-        groups: How many numbers there are, from 0.
-        merge: Merges two values of one number; the order does not matter.
-        task: What is done with the merged values.
+    `merge` combines two values of one of the numbers below `groups`, in any order; `task` then runs
+    on each merged value.
     """
 
     groups: int

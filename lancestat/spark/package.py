@@ -50,17 +50,13 @@ class Package:
 
 
 def write_package(path: Path, *, is_replaced: bool = False) -> Package:
-    """Write lancestat and what it needs to run, as installed here, into an archive.
+    """Write the installed lancestat and its dependencies into an archive ending with `.tar.gz`.
 
     The same packages give the same bytes. Nothing is downloaded.
 
-    Args:
-        path: Ends with `.tar.gz`, by which Spark knows what to do with it.
-        is_replaced: Whether a file that is there is replaced.
-
     Raises:
-        PackageNotWritten: it cannot be written, something is in the way, or a package is not
-            installed in a way that lets its files be found.
+        PackageNotWritten: it cannot be written, something is in the way, or the files of a package
+            are not known.
     """
     require_free_place(path, is_replaced=is_replaced)
     distributions = _distributions()
@@ -91,11 +87,11 @@ def require_free_place(
     verb: str = "unpack",
     refusal: type[UsageError] = PackageNotWritten,
 ) -> None:
-    """Refuse a path at which `write_package`, or what writes a jar, would not write.
+    """Refuse a path at which an archive or a jar would not be written.
 
     Raises:
-        PackageNotWritten: its name is a wrong one, its folder is missing, or something is in the
-            way; or another `refusal`.
+        PackageNotWritten: its name is wrong, its folder is missing, or something is in the way; or
+            another `refusal`.
     """
     if not path.name.endswith(ending):
         raise refusal(f"Spark would not {verb} {path}: its name must end with {ending}")
@@ -108,11 +104,10 @@ def require_free_place(
 
 
 def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
-    """Return Spark settings with which executors take their modules from a package.
+    """Return Spark settings with which executors import modules from a package.
 
-    Args:
-        path: Of the package: a local path, or a URI that Spark can read.
-        conf: What is configured; archives and module paths in it are kept.
+    `path` is a local path or a URI that Spark can read; archives and module paths in `conf` are
+    kept.
     """
     archives = [conf.get("spark.archives"), f"{path}#{FOLDER}"]
     modules = [conf.get("spark.executorEnv.PYTHONPATH"), FOLDER]
@@ -123,11 +118,7 @@ def package_settings(path: str, conf: Mapping[str, str]) -> dict[str, str]:
 
 
 def require_package(path: str, location: Location | None = None) -> None:
-    """Refuse a path at which there is no package; a URI is taken as it is.
-
-    Args:
-        path: Of the package.
-        location: Where it is declared, for the error.
+    """Refuse a local path without a package, declared at `location`.
 
     Raises:
         PackageUnreadable: there is no package at `path`.
@@ -137,17 +128,11 @@ def require_package(path: str, location: Location | None = None) -> None:
 
 
 def require_same_versions(path: str, location: Location | None = None) -> None:
-    """Refuse a package that was written where other versions were installed.
-
-    A URI is taken as it is, and so are changes of the sources of one version.
-
-    Args:
-        path: Of the package.
-        location: Where it is declared, for errors.
+    """Refuse a local package that was written with other versions than those installed.
 
     Raises:
         PackageUnreadable: there is no package at `path`.
-        PackageOfOtherVersions: it was written where other versions were installed.
+        PackageOfOtherVersions: it was written with other versions.
     """
     if "://" in path:
         return

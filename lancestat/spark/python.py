@@ -68,15 +68,12 @@ def _preferred(context: SparkContext) -> str:
 
 
 def python_error(what: str, reason: str, text: str) -> LancestatError | None:
-    """Return the error of a job whose workers run a Python that lancestat's functions cannot use.
+    """Return the error of a job whose workers run an unsuitable Python, None for other failures.
 
     Args:
         what: What failed.
         reason: What a worker raised, or the driver.
         text: All that Spark says of the failure.
-
-    Returns:
-        None where the Python is not what is wrong.
     """
     missing = _MISSING_MODULE.search(reason)
     other = _OTHER_MINOR.search(text) if "PYTHON_VERSION_MISMATCH" in text else None

@@ -62,17 +62,16 @@ _FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
 def start_jvm(
     master: str | None, conf: Mapping[str, str], *, quiet: bool, is_short_lived: bool
 ) -> None:
-    """Start the JVM that PySpark's next session will use, unless spark-submit started it.
+    """Start the JVM for PySpark's next session, unless spark-submit started it.
 
     Args:
         master: As configured, None when spark-submit's own configuration decides.
-        conf: What the target configures. It reaches the JVM in a file that only its owner may read,
-            since everyone can list command lines.
+        conf: The target's. It reaches the JVM in a private file, since command lines are public.
         quiet: Keep what the JVM prints.
         is_short_lived: Do not optimise code for a long life; local masters only.
 
     Raises:
-        RunError: there is no Java, it is too old, or the JVM ended at once.
+        RunError: there is no Java, it is too old, or the JVM ended immediately.
     """
     from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
@@ -195,20 +194,19 @@ def start_session(
 ) -> SparkSession:
     """Return the Spark session of a target, started unless this process has one.
 
-    Where the target names a server of Spark Connect, the session is a new one there. Else the
-    target's configuration is final; around it, lancestat turns off the console's progress bar,
-    the user interface of a local session, and threads beyond a task's cores in its workers, which
-    also keep the memory they free. Global temporary views are in the schema `lancestat`, and times
-    of day are turned on. Storage options never become Spark properties.
+    With a Spark Connect server, it is a new session there. Else the target's configuration takes
+    precedence over lancestat's defaults: no progress bar, no user interface of a local session,
+    threads and memory of workers limited, the schema `lancestat` for global temporary views, and
+    times of day turned on. Storage options never become Spark properties.
 
     Args:
         target: Server, or master (None: spark-submit's, else `local[*]`), and configuration.
         app_name: As Spark shows it.
-        quiet: Keep what the JVM prints to itself, unless it fails to start.
+        quiet: Show what the JVM prints only if it fails to start.
         is_short_lived: The session is for scans only, and the JVM need not optimise its code.
 
     Raises:
-        RunError: there is no Java, it is too old, or the JVM did not start; or the server cannot be
+        RunError: there is no Java, it is too old, the JVM did not start, or the server cannot be
             reached.
     """
     running = running_session()
@@ -256,12 +254,10 @@ _RECORDERS = (
 
 
 def stop_session(session: SparkSession, *, ends_process: bool) -> None:
-    """Stop a session that `start_session` started.
+    """Stop a session that `start_session` started and that runs no job.
 
-    Args:
-        session: No job of it runs.
-        ends_process: Nothing comes after. A local Spark that writes no event log and has no
-            listeners is not waited for: its JVM stops it and removes its files after this process.
+    With `ends_process`, a local Spark without event log and listeners is not waited for: its JVM
+    stops it and removes its files after this process.
     """
     if is_connect(session):
         if has_gone(session):
@@ -446,9 +442,9 @@ def connect(
 
     Args:
         remote: Its URL; the value may hold a token.
-        conf: Settings of the session; Spark ignores those that only a server can have.
+        conf: Settings of the session; Spark ignores those of the server.
         app_name: As Spark shows it.
-        timeout: For how long a server that does not answer is tried from then on.
+        timeout: For how long a server that stops answering is retried.
 
     Raises:
         SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or

@@ -79,15 +79,10 @@ def _has_classic(spark: SparkSession) -> bool:
 
 
 def map_in_arrow(rows: DataFrame, function: ArrowFunction, schema: str) -> DataFrame:
-    """Apply a function to the batches of each partition.
+    """Apply a pickled function to the batches of each partition; `schema` is DDL.
 
-    PySpark asks for pandas in `mapInArrow`, which neither its workers nor the function use; this
-    builds the same plan without asking.
-
-    Args:
-        rows: A DataFrame; one of Spark Connect has no plan here to build.
-        function: Pickled, and called once for each partition.
-        schema: What it yields, as DDL.
+    PySpark's own `mapInArrow` requires pandas, which neither its workers nor the function use; this
+    builds the same plan without it.
     """
     from pyspark.sql import DataFrame
     from pyspark.sql.udf import UserDefinedFunction
