@@ -47,8 +47,8 @@ class Estimate:
     """The estimate of one scan for the optimizer.
 
     `size_bytes` is the decoded size of the projected columns. `fragment_ids` are the fragments to
-    scan, None for all of them. `sampled_share` is that of the rows which pass the filters that
-    Spark does not estimate, None where there are none; `rows` are those that are left then.
+    scan, None for all of them. `rows` are those that remain after the filters that Spark does not
+    estimate; `sampled_share` is the share of rows that pass these, None without any.
     """
 
     rows: int
@@ -70,11 +70,11 @@ def estimate(
 ) -> Estimate:
     """Estimate a scan for the optimizer, which applies the filters to these figures itself.
 
-    Filters that rule out whole fragments narrow everything alike: rows, bounds, nulls and distinct
-    counts are those of the fragments that are left. Where the bounds of a filtered column are not
-    known in all of them, the figures stay those of the whole table, since a filter estimated
-    against the whole table's bounds would otherwise count twice. Filters that Spark takes for true
-    of every row are counted in a sample, unless the statistics are refused.
+    Filters that rule out whole fragments narrow rows, bounds, nulls and distinct counts to those of
+    the remaining fragments. Where the bounds of a filtered column are not known in all of these,
+    the figures stay those of the whole table, since the filter would otherwise count twice. The
+    selectivity of filters that Spark does not estimate is sampled, unless the statistics are
+    refused.
 
     Args:
         table: The table at its version.
@@ -82,8 +82,7 @@ def estimate(
         filters: A conjunction.
         settings: Of the session and the scan.
         now: An aware instant.
-        is_covered: Every row that the filters leave is known to pass them, and Spark does not apply
-            them.
+        is_covered: Every remaining row is known to pass the filters, and Spark does not apply them.
     """
     verdict = table.verdict(settings, now)
     left = remaining_fragments(table, filters)
@@ -210,10 +209,10 @@ def _share(column: PublishedColumn, range: ColumnRange, type: ColumnType) -> flo
 def _with_histogram(
     estimated: ColumnEstimate, partial: ColumnPartial, type: ColumnType
 ) -> ColumnEstimate:
-    """Add the histogram of a column, if it has one between the estimated bounds.
+    """Add the histogram of a column if its bounds are the estimated ones.
 
-    Spark's `FilterEstimation` asserts that the bounds lie inside of the histogram; stale ones that
-    a policy accepts need not.
+    Spark's `FilterEstimation` asserts that the bounds lie inside the histogram; stale ones that a
+    policy accepts may not.
     """
     own = published_column(type, column_statistics_of(partial, type))
     if estimated.minimum is None or (own.minimum, own.maximum) != (
@@ -310,13 +309,12 @@ class Pruning:
 class Explanation:
     """One answer to the optimizer: the verdict on the statistics, and the estimates.
 
-    `rows` and `size_bytes` are the estimates: the rows of the `fragments_scanned` of all
-    `fragments`, and the decoded size of their projected columns. `columns` holds the estimate of
-    each column, none where the verdict refuses. `filters` are the conditions on the source, for
-    people, and `other_filters` those that Spark alone knows; `is_covered` is set where every row
-    that is left is proven to pass all filters, so that Spark does not apply them. `table_rows` is
-    the live row count of the version as a whole, None when it was not counted. `pruning` and
-    `aggregates` are None where the question did not come up.
+    `rows` and `size_bytes` are estimates for the `fragments_scanned` of all `fragments`; `columns`
+    are empty where the verdict refuses. `filters` are the pushed conditions as text, and
+    `other_filters` those that only Spark knows; `is_covered` means that every remaining row is
+    known to pass all of them, so that Spark does not apply them. `table_rows` is the live row count
+    of the version, None when it was not counted. `pruning` and `aggregates` are None where they
+    were not considered.
     """
 
     table: str
@@ -346,8 +344,8 @@ def pruning_of(
     Args:
         table: The table at its version.
         filters: A conjunction.
-        others: Filters that are not known, in Spark's SQL.
-        left: The fragments that the filters leave, None for all of them.
+        others: Filters that lancestat does not know, in Spark's SQL.
+        left: The remaining fragments, None for all of them.
     """
     if left is not None:
         fragments = len(table.snapshot.fragments)
@@ -403,11 +401,11 @@ class PushDownReason(StringEnum):
 
 @dataclass(frozen=True, slots=True)
 class PushDown:
-    """The decision on the aggregates of a scan; `functions` shows them, empty where not known.
+    """The decision on the aggregates of a scan; `functions` are their names, empty where not known.
 
-    `values` are the answers in the order of the aggregates, empty where they are left to Spark.
-    They have the forms of bounds: dates in days, timestamps and times of day in microseconds,
-    unscaled decimals, strings and binary as bytes; None is null.
+    `values` are the answers in the order of the aggregates, empty where Spark computes them. They
+    are stored as bounds are: dates in days, timestamps and times of day in microseconds, unscaled
+    decimals, strings and binary as bytes; None is null.
     """
 
     reason: PushDownReason
@@ -436,13 +434,9 @@ def push_down(
     filters: Sequence[Filter],
     settings: ReadSettings,
 ) -> PushDown:
-    """Answer all aggregates over the rows that pass some filters, or none of them.
+    """Answer all aggregates over the rows that pass a conjunction of filters, or none of them.
 
-    Args:
-        table: The table at its version.
-        aggregates: At least one, of columns that the table has.
-        filters: A conjunction.
-        settings: Of the session and the scan.
+    `aggregates` is not empty, and the table has their columns.
     """
     functions = tuple(map(str, aggregates))
     try:

@@ -28,9 +28,9 @@ _log = logging.getLogger("lancestat.read")
 
 
 def load_groups(state: StateReader, identity: str, snapshot: Snapshot) -> FragmentStatistics:
-    """Return the state's statistics of the fragments of `snapshot`, each column read when needed.
+    """Return the state's statistics of the fragments of `snapshot`; columns are read on demand.
 
-    Only content that the snapshot has is trusted. Without a reachable state there are none.
+    Only partials of content that the snapshot has are used. An unreachable state has none.
     """
     try:
         summary = state.summary(identity)

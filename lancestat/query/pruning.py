@@ -210,7 +210,7 @@ class ColumnRange:
 def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:
     """Return a literal in the form of a column's bounds, exactly; None for another type.
 
-    A fraction is a decimal with more digits than the column has. A float is NaN for NaN.
+    A fraction is a decimal with more digits than the column has. A float may be NaN.
     """
     match type.kind, literal:
         case Kind.BOOLEAN, bool():
@@ -271,12 +271,9 @@ _Outcomes = tuple[Mask, Mask]
 
 
 def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
-    """Return the groups that may hold a row for which all filters are true.
+    """Return the groups that may hold a row for which a conjunction of filters is true.
 
-    Args:
-        filters: A conjunction.
-        bounds_of: Returns the bounds of a column, None where they are unknown.
-        groups: The number of groups.
+    `bounds_of` returns the bounds of a column by group, None where they are unknown.
     """
     outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)
@@ -286,12 +283,9 @@ def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Ma
 
 
 def must_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
-    """Return the groups of which every row is known to pass all filters.
+    """Return the groups of which every row is known to pass a conjunction of filters.
 
-    Args:
-        filters: A conjunction.
-        bounds_of: Returns the bounds of a column, None where they are unknown.
-        groups: The number of groups.
+    `bounds_of` returns the bounds of a column by group, None where they are unknown.
     """
     outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)

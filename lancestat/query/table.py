@@ -1,8 +1,8 @@
 """A Lance table as Spark's optimizer sees it, with the settings of the session.
 
-Spark's `FilterEstimation` takes conditions such as `contains` for true of every row, and all of
-columns whose statistics it does not get (`ColumnType.is_published`). Joins are then ordered as if
-the filter were not there. These conditions are counted in a sample instead (`Sampler`).
+Spark's `FilterEstimation` assumes that conditions such as `contains` hold for every row, and so do
+all conditions on columns without statistics (`ColumnType.is_published`). Joins are then ordered as
+if the filter were absent. Their selectivity is measured in a sample instead (`Sampler`).
 """
 
 from __future__ import annotations
@@ -78,10 +78,8 @@ _SampleKey = tuple[tuple[Filter, ...], tuple[int, ...] | None]
 class Sampler:
     """Counts matches in a sample of one table at one version; answers are cached.
 
-    Args:
-        open: Opens the dataset at that version.
-        rows: Its live rows.
-        unreported: The columns of which Spark knows nothing (`conditions`).
+    `open` opens the dataset at that version, which has `rows` live rows. `unreported` are the
+    columns of which Spark knows nothing (`conditions`).
     """
 
     open: Callable[[], lance.LanceDataset]
@@ -93,15 +91,11 @@ class Sampler:
     def share(
         self, filters: Sequence[Filter], fragment_ids: Sequence[int] | None = None
     ) -> float | None:
-        """Return the share of rows that pass those filters which Spark does not estimate.
+        """Return the share of rows that pass those of a conjunction that Spark does not estimate.
 
-        It is of the rows in which the filtered texts are not null, since Spark estimates
+        It is the share of the rows in which the matched strings are not null, since Spark estimates
         those nulls. None when there are no such filters, when the table is small, or when it cannot
-        be read.
-
-        Args:
-            filters: A conjunction.
-            fragment_ids: The fragments whose rows are meant, all when None.
+        be read. `fragment_ids` are the fragments to sample, None for all.
         """
         unestimated = tuple(sorted(conditions(filters, self.unreported), key=repr))
         if not unestimated or self.rows < LEAST_ROWS:
@@ -131,11 +125,9 @@ class Sampler:
 
 
 def conditions(filters: Sequence[Filter], unreported: Collection[str] = ()) -> list[Filter]:
-    """Return the conditions of a conjunction that Spark takes for true of every row.
+    """Return the conditions of a conjunction that Spark assumes to hold for every row.
 
-    Args:
-        filters: The conjunction.
-        unreported: The columns of which it knows nothing: of types that are not published.
+    `unreported` are the columns of types that are not published.
     """
     unestimated: list[Filter] = []
     waiting = list(filters)
@@ -284,9 +276,9 @@ _log = logging.getLogger("lancestat.read")
 class ReadSettings:
     """The settings of a scan for the use of statistics.
 
-    `enabled` switches column statistics, `allow_stale` accepts any staleness or none, where None
-    leaves that to the policy; `samples` asks for samples where Spark cannot estimate; `pushdown`
-    lets aggregates be answered from exact statistics.
+    `enabled` switches column statistics; `allow_stale` accepts any staleness or none, None leaves
+    that to the policy; `samples` enables samples where Spark cannot estimate; `pushdown` enables
+    aggregates from exact statistics.
     """
 
     enabled: bool = True
@@ -299,11 +291,7 @@ def read_settings(conf: Mapping[str, str], options: Mapping[str, str]) -> ReadSe
     """Read the settings of a scan; Spark's configuration overrides the scan's own options.
 
     A value that is neither true nor false counts as the cautious one: off, and nothing stale.
-
-    Args:
-        conf: The session's `spark.lance.cbo.column.stats.*` entries, that of aggregates, and
-            whether its cost-based optimizer is on.
-        options: The scan's options, their keys in lower case.
+    `options` have keys in lower case.
     """
     enabled = _flag(conf, options, ENABLED)
     return ReadSettings(
@@ -347,8 +335,8 @@ class QueryScan:
     """The parameters of a scan that all its tasks share, without storage options.
 
     `columns` are the projected columns in the order of Spark's schema, `filter` is in Lance's SQL,
-    `limit` stops each task. With `narrow_decimals`, decimals of up to 18 digits travel as their
-    unscaled 64-bit integers (the columnar path of the relation reads them so).
+    `limit` stops each task. With `narrow_decimals`, decimals of up to 18 digits travel as unscaled
+    64-bit integers.
     """
 
     pin: Pin
@@ -363,7 +351,7 @@ class ReadTable:
     """A dataset at one version as its readers see it.
 
     Args:
-        name: The name in messages: its declared name, else its URI.
+        name: Its declared name, else its URI.
         statistics: Its statistics, and with them the dataset at the version that is read.
         storage_options: How workers reach it.
         histogram: Whether histograms are declared.
@@ -421,12 +409,6 @@ def open_table(
     storage_options: Mapping[str, str] | None = None,
 ) -> ReadTable:
     """Open a table that no project declares, with the statistics of its manifest alone.
-
-    Args:
-        uri: A path or an object-store URI.
-        version: A manifest version, the latest when None.
-        tag: A tag of the dataset, instead of a version.
-        storage_options: How to reach it.
 
     Raises:
         UsageError: both a version and a tag, or a version that cannot be one.

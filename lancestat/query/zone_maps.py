@@ -1,11 +1,11 @@
 """Statistics of a table's fragments from Lance's own zone maps, where there is no state.
 
-A zone map is a scalar index (`create_scalar_index(column, "ZONEMAP")`): the file `zonemap.lance`
-in the folder of each of its segments has a row per zone, a range of rows of one fragment: `min` and
-`max` in the column's type, `null_count`, `nan_count`, `fragment_id`, `zone_start` and
-`zone_length`. With NaN in a zone, `max` is NaN. The manifest tells which fragments a segment still
-covers: Lance takes those out whose values of the column were replaced. Later deletions only
-make rows fewer, so bounds still rule out the same fragments.
+A zone map is a scalar index (`create_scalar_index(column, "ZONEMAP")`): the file `zonemap.lance` in
+the folder of each of its segments has a row per zone, a range of rows of one fragment, with `min`
+and `max` in the column's type, `null_count`, `nan_count`, `fragment_id`, `zone_start` and
+`zone_length`. With NaN in a zone, `max` is NaN. The manifest lists the fragments that a segment
+still covers, which excludes those whose values of the column were replaced. Later deletions only
+remove rows, so bounds still rule out the same fragments.
 """
 
 from __future__ import annotations
@@ -54,10 +54,7 @@ def load_zone_maps(
 ) -> FragmentStatistics:
     """Return zone maps of the fragments of `snapshot`, read when a filter needs a column.
 
-    Args:
-        dataset: Open at the snapshot's version.
-        snapshot: The fragments.
-        storage_options: How to reach the index files.
+    `dataset` is open at the snapshot's version.
     """
     try:
         described = dataset.describe_indices()

@@ -23,12 +23,12 @@ _OF_COMMITS = ("data/", "_deletions/")
 
 @dataclass(frozen=True, slots=True)
 class GarbageReport:
-    """The garbage that was dropped, or would be. It prints as `lancestat gc` does.
+    """The garbage that was removed, or would be. It prints as `lancestat gc` does.
 
     `partials_dropped` and `runs_dropped` count rows: sets of partials and parts of summaries, and
-    nodes of runs. `generations_dropped` counts datasets. `bytes` is what they occupy, of rows by
-    their share; on object stores it leaves out whole datasets. `scratch_dropped` counts folders of
-    killed joins, `scratch_left` those that carry scratch's marker but could not be dropped, and
+    nodes of runs. `generations_dropped` counts datasets. `bytes` is their size, of rows by their
+    share; on object stores it excludes whole datasets. `scratch_dropped` counts folders of killed
+    joins, `scratch_left` those with scratch's marker that could not be removed, and
     `layouts_dropped` kept layouts of right sides.
     """
 
@@ -78,13 +78,13 @@ def collect_state_garbage(
     dry_run: bool,
     nodes: DeclaredNodes | None = None,
 ) -> GarbageReport:
-    """Drop what the state holds of tables other than `declared`, and superseded datasets.
+    """Remove what the state holds of tables that are not declared, and superseded datasets.
 
     Args:
         state: The state.
-        declared: Identities (`state.identity`) of all tables and joins that the project declares.
+        declared: Identities (`state.identity`) of all declared tables and joins.
         dry_run: Change nothing, only count.
-        nodes: Of other nodes, runs that made nothing of a table are dropped, too; None keeps them.
+        nodes: Also remove the outcomes of other nodes that recorded nothing; None keeps them.
     """
     undeclared = [(stored, _undeclared(stored, declared, nodes)) for stored in state.tables]
     dropped = {stored.kind: len(rows.ids) for stored, rows in undeclared}
@@ -116,11 +116,11 @@ def collect_state_garbage(
 
 
 def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
-    """Remove the files of a dataset that were there when no writer ran, and that no version has.
+    """Remove the files of a dataset that existed when no writer ran, and that no version names.
 
-    The order matters. The files are listed first, so that those of later writers are not in the
-    list. Then the writers are looked at, and nothing is removed while one of them is running. Then
-    the versions are read, which name the files of writers that have ended since.
+    The order matters: files are listed first, which excludes those of later writers; then nothing
+    is removed while a writer runs; then versions are read, which name the files of writers that
+    ended since.
     """
     location = stored.location()
     if location is None:

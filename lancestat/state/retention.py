@@ -34,12 +34,11 @@ FieldsOf = Callable[[Sequence[int]], Mapping[int, frozenset[str]]]
 def expired_rows(
     rows: Sequence[StoredRow], live: frozenset[Fingerprint], fields_of: FieldsOf
 ) -> list[int]:
-    """Ids of one table's rows to drop; `rows` newest first.
+    """Return the ids of one table's rows to remove; `rows` are newest first.
 
-    Dropped are rows whose fields newer rows of the same fingerprints hold all, rows whose
-    fingerprints are malformed, and of those with a fingerprint that is not live all but the newest,
-    as many as are live but at least 64.
-    `fields_of` is called only for rows that share their fingerprints with others.
+    These are rows whose fields newer rows with the same fingerprints all hold, rows with malformed
+    fingerprints, and of those with a fingerprint that is not live all but the newest: as many as
+    are live, but at least 64. `fields_of` is called only for rows that share their fingerprints.
     """
     superseded_kept = max(SUPERSEDED_KEPT, len(live))
     duplicates = _duplicates(rows, fields_of)

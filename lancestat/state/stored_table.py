@@ -1,10 +1,10 @@
-"""Stored tables: the newest sound generation of a dataset of the state, and its appends.
+"""Stored tables: the newest sound generation of a dataset of the state, and appends to it.
 
-Ids of rows give the order in which the rows were committed. Positions do not: a compaction
-that races with an append moves older rows behind newer ones. Times do not either, because clocks
-differ. So an id begins with the version of the dataset that its writer saw: whoever saw a row has
-seen a later version than the row's writer. Rows whose writers saw the same version were written at
-the same time, and of them the one that is stored later counts as newer.
+Ids of rows give the order in which rows were committed. Positions do not: a compaction that races
+with an append moves older rows behind newer ones. Times do not either, since clocks differ. So an
+id begins with the version of the dataset that its writer saw: a writer that saw a row has seen a
+later version than that row's writer. Rows whose writers saw the same version were written
+concurrently, and of these the one that is stored later counts as newer.
 """
 
 from __future__ import annotations

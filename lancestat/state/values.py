@@ -97,11 +97,12 @@ class NodeOutcome:
 
 @dataclass(frozen=True, slots=True)
 class TableSummary:
-    """A table's fragments in groups, and what identifies the content whose sums are stored.
+    """A table's fragments in groups, and the identity of the content whose merged partials are
+    stored.
 
-    It was made for `version`, whose manifest `manifest` identifies (`lake.pin`): for that very
-    manifest it holds without further proof, for any other where digests agree. `groups` are the ids
-    of the fragments in each, ascending; `blocks` count the consecutive groups that are stored
+    It was made for `version`, whose manifest `manifest` identifies (`lake.pin`): it holds for that
+    manifest without further proof, and for any other where digests agree. `groups` are the ids of
+    the fragments in each, ascending; `blocks` count the consecutive groups that are stored
     together. `contents` has, by field key, one digest per group over the fingerprints of its
     fragments (`state.grouping.group_digest`), empty where nothing is stored.
     """

@@ -175,16 +175,20 @@ class _Unknown(Exception):  # noqa: N818 - no error: the filter is `Unread`
 
 
 def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[Filter]:
-    """Convert filters to values, each to one: to `Unread` where a part of it is not known.
+    """Convert each filter to a value: `Unread` where a part of it is not known.
 
     Args:
         objects: `{"op": "=", "column": "c", "type": "int", "value": "1"}`, op one of `=`, `<=>`,
             `<`, `<=`, `>`, `>=`; `in` with `values`; `isnull`, `isnotnull`; `startswith`,
-            `endswith` and `contains` with `value`; `and`, `or` with a list of `operands`; `not`
-            with `child`; no more than `DEEPEST` of these three inside each other. `type` is the
-            Spark catalog string of the column. A value is null or a string: numbers as Java prints
-            them, a float as the double that equals it, binary in hex, dates in days and timestamps
-            in microseconds since 1970-01-01, those without zone as if they were UTC.
+                `endswith` and
+            `contains` with `value`; `and`, `or` with a list of `operands`; `not` with `child`;
+                these
+            three nested at most `DEEPEST` times. `type` is the Spark catalog string of the column.
+                A
+            value is null or a string: numbers as Java prints them, a float as the equal double,
+            binary in hex, dates in days and timestamps in microseconds since 1970-01-01, those
+                without
+            zone as if they were UTC.
         fields: The columns of the table by name.
     """
     return [_read(filter_object, fields) for filter_object in objects]

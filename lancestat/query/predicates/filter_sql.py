@@ -1,10 +1,10 @@
-"""Filters in Lance's SQL, selecting exactly the rows that Spark would, or nothing at all.
+"""Filters in Lance's SQL that select exactly the rows that Spark would, or none at all.
 
-An expression is built for where a filter is true and, under a negation, for where it is false. In
-both, what is unknown counts as not selected, so that nulls need no logic of three values in Lance.
-Lance brings a literal to the column's type before it compares, and cuts off what does not fit: so
-literals are spelled in the column's own unit, and what lies between two of its values is rounded
-here, to the side that keeps the meaning.
+An expression is built for where a filter is true and, under a negation, for where it is false.
+Unknown counts as not selected in both, so Lance needs no three-valued logic. Lance casts a literal
+to the column's type before comparing, and truncates: so literals are written in the column's own
+unit, and what lies between two of its values is rounded here, in the direction that keeps the
+meaning.
 """
 
 from __future__ import annotations
@@ -62,13 +62,15 @@ def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
     """Return a filter in Lance's SQL that is true for exactly the rows where Spark's is true.
 
     Args:
-        filter: A literal has the Spark type of its column.
+        filter: Literals have the Spark types of their columns.
         fields: The columns of the table by name.
 
     Returns:
-        A boolean expression that is false or null for all other rows, or None where that cannot be
-        expressed: of types that Lance compares otherwise, of literals that the column cannot hold
-        exactly, and of filters too large to be parsed for every fragment.
+        A boolean expression, false or null for all other rows. None where there is no exact one:
+            for
+        types that Lance compares differently, literals that the column cannot hold exactly, and
+            filters
+        that are too large to be parsed for every fragment.
     """
     if sum(1 for _ in _literals(filter, 0)) > _LITERALS:
         return None
@@ -81,12 +83,9 @@ def to_lance(filter: Filter, fields: Mapping[str, Field]) -> str | None:
 def exact_conjuncts(
     filters: Sequence[Filter], fields: Mapping[str, Field]
 ) -> tuple[str | None, list[Filter]]:
-    """Split a conjunction into what Lance can express exactly and the other filters.
+    """Split a conjunction into an expression of what Lance applies exactly, and the other filters.
 
-    Both sides of a filter that is itself a conjunction are split, too.
-
-    Returns:
-        An expression of all exact filters, None without any; and the other filters.
+    Nested conjunctions are split, too. The expression is None where Lance applies nothing.
     """
     expressions: list[str] = []
     left: list[Filter] = []
@@ -317,8 +316,8 @@ def _holds(value: bool, sign: str, literal: bool) -> bool:
 class _Discrete(Domain):
     """Types whose values are integers of some unit, from `low` to `high`.
 
-    `units` is a literal in that unit, exact, None for a literal of another type; `spell` writes an
-    integer of the unit as Lance reads it.
+    `units` converts a literal to that unit, exactly, None for a literal of another type; `spell`
+    writes an integer of the unit in Lance's SQL.
     """
 
     low: int

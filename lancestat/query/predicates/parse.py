@@ -62,20 +62,16 @@ class UnknownColumnError(FilterSyntaxError):
 
 
 def parse_filter(text: str, fields: Mapping[str, Field]) -> Filter:
-    """Read a filter that compares columns with literals.
+    """Parse a filter that compares columns with literals.
 
-    It understands AND, OR, NOT and parentheses over `=`, `<=>`, `<>`, `!=`, `<`, `<=`, `>`, `>=`,
-    BETWEEN, IN, IS NULL, LIKE with `%` at its ends only, and columns of booleans; literals are
-    numbers, 'text', true, false, null, X'00', DATE '...' and TIMESTAMP '...'. They mean what they
-    mean in Spark.
-
-    Args:
-        text: The filter.
-        fields: The columns of the table by name.
+    Supports AND, OR, NOT and parentheses over `=`, `<=>`, `<>`, `!=`, `<`, `<=`, `>`, `>=`,
+    BETWEEN, IN, IS NULL, LIKE with `%` at its ends only, and boolean columns; literals are numbers,
+    'text', true, false, null, X'00', DATE '...' and TIMESTAMP '...'. They mean what they mean in
+    Spark.
 
     Raises:
-        UnknownColumnError: it names a column that is not among them.
-        FilterSyntaxError: it is no such filter, or a literal does not suit its column.
+        UnknownColumnError: it names a column that is not among `fields`.
+        FilterSyntaxError: it has another form, or a literal does not suit its column.
     """
     parser = _Parser(_tokens(text), fields)
     filter = parser.disjunction(0)

@@ -38,12 +38,12 @@ Convert = Callable[[pa.Array], pa.Array]
 def for_spark(batch: pa.RecordBatch, *, narrow_decimals: bool) -> pa.RecordBatch:
     """Return the columns of a batch in Spark's Arrow types, named by their positions.
 
-    Unsigned integers are widened, half floats too; finer times are floored to microseconds; lists
-    of any kind are lists, dictionaries and extensions what they stand for. With `narrow_decimals`,
-    decimals of up to 18 digits are their unscaled 64-bit integers, nested ones excepted.
+    Unsigned integers and half floats are widened; finer times are floored to microseconds; lists of
+    any kind become lists, dictionaries and extensions their values. With `narrow_decimals`,
+    top-level decimals of up to 18 digits become their unscaled 64-bit integers.
 
     Raises:
-        OverflowError: a value does not fit Spark's type, as an unsigned integer of 2**63.
+        OverflowError: a value does not fit Spark's type, such as an unsigned integer of 2**63.
     """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -291,7 +291,7 @@ class ReadTask:
     threads: int = 1
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the part that the one binary value in `batches` names.
+        """Yield the rows of the parts that the binary values in `batches` name.
 
         Raises:
             WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.

@@ -47,13 +47,13 @@ _log = logging.getLogger("lancestat.read")
 class PlanningService:
     """Answers questions about the tables of relations, which have handles; thread-safe.
 
-    Questions and answers are JSON objects: `covers` is asked where a scan has filters, `aggregate`
-    where Spark would leave aggregates to it, `estimate` once per planned scan, `parts` once per
-    executed one, or `verify` where nothing is read or another source reads it, `forget` when the
-    JVM has let go of a relation.
+    Questions and answers are JSON objects: `covers` where a scan has filters, `aggregate` where
+    Spark would push aggregates down, `estimate` once per planned scan, `parts` once per executed
+    one, or `verify` where another source reads or nothing is read, `forget` when the JVM drops a
+    relation.
 
-    Only what cannot be read fails a query, in `parts` and `verify`. Where anything else fails, a
-    scan is planned as if nothing were known of its table, and the log says so.
+    A query fails only for what cannot be read, in `parts` and `verify`. After any other failure, a
+    scan is planned as if nothing were known of its table, and the failure is logged.
     """
 
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)) -> None:
@@ -82,7 +82,7 @@ class PlanningService:
         """Answer one question of the JVM, both as JSON text.
 
         A failure is an answer too, `{"error": ...}`: the JVM goes on without statistics, or fails
-        the query with that error.
+        the query.
         """
         message: Message = {}
         try:

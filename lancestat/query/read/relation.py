@@ -52,10 +52,10 @@ _starting = threading.Lock()
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """A table to relate, and the temporary view to make of it, if any.
+    """A table to relate, and the name of its temporary view, if any.
 
     `options` are those of its scans, such as `cbo.column.stats.enabled`. `inner` is the JVM's table
-    of another data source, which reads it instead of lancestat's own workers.
+    of another data source that reads it instead of lancestat's workers.
     """
 
     table: ReadTable
@@ -65,17 +65,11 @@ class Relation:
 
 
 def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame]:
-    """Make temporary views, or DataFrames where none is named, of tables that workers read.
+    """Make temporary views of tables, or DataFrames where no view is named; return the DataFrames.
 
-    Scans are planned here. Each table stays at its version; every scan reports the statistics that
-    the guard accepts. All tables are related in one call to the JVM.
-
-    Args:
-        spark: A classic session.
-        relations: The tables.
-
-    Returns:
-        The DataFrames of those that become no view, in their order.
+    Scans are planned in this process and read by workers. Each table stays at its version; every
+    scan reports the statistics that the guard accepts. All tables are related in one call to the
+    JVM.
 
     Raises:
         RunError: the session is one of Spark Connect, or the relation's Java source cannot be
@@ -169,10 +163,7 @@ class ReaderFunctions:
 def declared_relation(spark: SparkSession, relation: Relation, reader: int) -> dict[str, Any]:
     """Register the table of a relation with the planning service, and describe it for the JVM.
 
-    Args:
-        spark: The session that is to have it.
-        relation: What is to be made of the table.
-        reader: Which of the `ReaderFunctions` reads it.
+    `reader` is the index of the `ReaderFunctions` that read it.
     """
     table = relation.table
     without = unreadable(table.snapshot.fields)
@@ -335,13 +326,13 @@ def attach_views(
 
     Args:
         spark: A classic session.
-        tables: The tables, or why they could not be opened, by name.
+        tables: The tables, or the errors of those that could not be opened, by name.
         reader: What reads the rows.
         options: Of all scans, as for `read_table`.
 
     Raises:
         InvalidReadOption: there is no such option.
-        RunError: the session cannot be used, or the connector is not there.
+        RunError: the session cannot be used, or the connector is missing.
     """
     require_classic(spark)
     given = _scan_options(options, reader)
@@ -391,18 +382,11 @@ _CATALOG = "org.apache.spark.sql.connector.catalog"
 
 
 def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mapping[str, str]) -> Any:
-    """Open a table with the connector: the same version and columns, held by the JVM.
+    """Open the same version and columns of a table with the connector, as a DSv2 `Table` of the
+    JVM.
 
-    The connector's data source is found by its name, `lance`, and asked directly, not through a
-    catalog. It is given the dataset as `path`, the version as `version`, and the storage options.
-
-    Args:
-        spark: A classic session.
-        snapshot: The dataset at the version to read.
-        storage_options: How to reach it.
-
-    Returns:
-        A DSv2 `Table`, for `LanceRelation.attach`.
+    The connector's data source `lance` is asked directly, not through a catalog. It gets the
+    dataset as `path`, the version as `version`, and the storage options.
 
     Raises:
         ConnectorMissing: the connector is not on the class path.

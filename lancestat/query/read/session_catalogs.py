@@ -54,11 +54,10 @@ _Question = dict[str, Any]
 def attach_catalogs(
     spark: SparkSession, declared: DeclaredTables, names: Collection[str]
 ) -> dict[str, LancestatError | None]:
-    """Make catalogs of a target catalogs of a session; no catalog is asked for anything yet.
+    """Make catalogs of a target catalogs of a session, without asking them for anything yet.
 
-    Where the session has a catalog of the name, that one goes on answering, and declared tables
-    that it has are planned with their statistics. What was attached by the name before, by this
-    project or another, is replaced.
+    A catalog of that name in the session goes on answering, and declared tables in it are planned
+    with their statistics. An earlier attachment of the name is replaced.
 
     Args:
         spark: A classic session.
@@ -66,7 +65,7 @@ def attach_catalogs(
         names: Catalogs of the project's target.
 
     Returns:
-        None for each that is attached, else the reason why it is not.
+        None for each that is attached, else the error.
 
     Raises:
         RunError: the session cannot be used.
@@ -214,8 +213,8 @@ def _version(table: ReadTable) -> dict[str, str]:
 class NamedTables:
     """The tables of one catalog of a project's target, declared or not.
 
-    A declared table is one that the project names by this catalog, or whose dataset it names by the
-    URI. It has its policy, and what the state knows of it; any other has its manifest alone.
+    A table is declared if the project names it by this catalog, or its dataset by the URI. It has
+    its policy, and the statistics in the state; any other has its manifest alone.
     """
 
     catalog: str
@@ -252,8 +251,8 @@ class NamedTables:
 
         Args:
             identifier: The table; None is returned where the catalog has no such table.
-            version: A version's number, or a tag.
-            moment: In place of `version`: the version that was the latest then.
+            version: The number of a version, or a tag.
+            moment: Instead of `version`: the version that was the latest at that time.
 
         Raises:
             LancestatError: as `open`; or there is no such version.
@@ -273,11 +272,7 @@ class NamedTables:
         return replace(opened, name=str(name))
 
     def open_as(self, identifier: tuple[str, ...], uri: str) -> ReadTable | None:
-        """Open the declared table whose dataset another reader has found under a name.
-
-        Args:
-            identifier: The name in that reader's catalog.
-            uri: The dataset that it reads.
+        """Open the declared table whose dataset another reader has at `uri` under a name.
 
         Returns:
             None where the project does not declare that dataset.
@@ -315,7 +310,7 @@ class NamedTables:
         return True
 
     def names(self, namespace: tuple[str, ...], kind: str) -> list[str] | None:
-        """Return the `tables` or `namespaces` in a namespace, None where there is no such one.
+        """Return the `tables` or `namespaces` in a namespace, None where it does not exist.
 
         Raises:
             LakeError: the catalog cannot be asked.

@@ -35,10 +35,10 @@ class PhysicalJoin:
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """A line of the physical plan; its inputs follow it, one deeper.
+    """An operator of the physical plan; its inputs follow it, one deeper.
 
-    `rows` and `size_bytes` are Spark's estimate of what comes out, None where it makes none. `scan`
-    counts the scans from 1.
+    `rows` and `size_bytes` are Spark's estimate of its output, None without one. `scan` counts the
+    scans from 1.
     """
 
     text: str
@@ -185,11 +185,6 @@ def explain_query(
 ) -> PlanExplanation:
     """Return the physical plan of a statement with Spark's estimates; not even a command is run.
 
-    Args:
-        spark: The session with what the statement names.
-        statement: From `parse` with the same session.
-        query_context: The tables and views that errors may name.
-
     Raises:
         LancestatError: Spark refuses the query (see `explain_failure`).
     """
@@ -201,9 +196,8 @@ def explain_query(
 
 
 def explain_frame(frame: DataFrame) -> PlanExplanation:
-    """Return the physical plan of a DataFrame with Spark's estimates; nothing is run.
-
-    It is the plan that the DataFrame's own actions run.
+    """Return the physical plan that a DataFrame's actions run, with Spark's estimates; nothing is
+    run.
 
     Raises:
         SparkConnectSession: the DataFrame is one of Spark Connect.
@@ -257,12 +251,9 @@ class _Reader:
             self._nearest_by.append(NearestByLine(join, "spark", reason))
 
     def _read(self, plan: Any, depth: int, refusal: PushDown | None) -> None:
-        """Add a line for an operator, then those of its inputs and subqueries.
+        """Add a line for an operator at a depth, then those of its inputs and subqueries.
 
-        Args:
-            plan: The operator.
-            depth: How many operators are above it.
-            refusal: Why the scan below answers no aggregates, should Spark not ask it for them.
+        `refusal` is why the scan below answers no aggregates, should Spark not ask it for them.
         """
         name = plan.nodeName()
         inputs = _sequence(plan.children())

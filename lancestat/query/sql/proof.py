@@ -243,15 +243,10 @@ _ROWS = {
 
 
 def unproven(text: str, parsed: Facts, analyzed: Facts, declared: Iterable[str]) -> tuple[str, ...]:
-    """Return the reasons why it is not proven, in words that follow "its query"; empty if it is.
+    """Return why a query is not proven, in words that follow "its query"; empty if it is.
 
-    The reasons, which are stored and shown, hold no text of the query.
-
-    Args:
-        text: The query.
-        parsed: The facts about the parsed plan.
-        analyzed: The facts about the analyzed plan.
-        declared: The names of the declared tables that are there for the query, as views.
+    The reasons, which are stored and shown, hold no text of the query. `declared` are the names of
+    the declared tables, which are views for the query.
     """
     names = {name.lower() for name in declared} | {name.lower() for name in parsed.about("cte")}
     reasons = [

@@ -44,11 +44,8 @@ def shape_of(type: DataType) -> Shape:
 def exact_column(column: Column, type: DataType, *, local_time: bool) -> Column:
     """Return an expression that gives a column's values in a form that PySpark does not change.
 
-    Args:
-        column: Of the type.
-        type: Spark's type.
-        local_time: Timestamps as the session's time zone shows them, else as microseconds since
-            the epoch.
+    With `local_time`, timestamps are formatted in the session's time zone, else they are
+    microseconds since the epoch.
     """
     shape = shape_of(type)
     if not isinstance(shape, Scalar):
@@ -175,10 +172,9 @@ Shape = Scalar | Array | Struct | Map
 
 @dataclass(frozen=True, slots=True)
 class QueryResult:
-    """Columns and rows; rows come as Spark finds them and can be read once.
+    """Columns and rows; rows are streamed and can be read once.
 
-    There are `limit` rows at most, None where all were asked for, and one more where there are more
-    than that.
+    There is one row more than `limit`, unless it is None, if there are more rows than that.
     """
 
     columns: tuple[ResultColumn, ...]
@@ -224,8 +220,8 @@ APP_NAME = "lancestat sql"
 def query_session(target: Target) -> Iterator[SparkSession]:
     """A session for queries, with the cost-based optimizer on unless the target decides otherwise.
 
-    Where the process has a session already, a new one beside it is used, so that neither sees the
-    other's views and settings, and Spark goes on running.
+    If the process has a session, a new one beside it is used, with its own views and settings, and
+    Spark goes on running.
 
     Raises:
         SparkConnectSession: the target or the process has a session without a JVM.
@@ -252,13 +248,13 @@ def run_query(
     limit: int | None = None,
     local_time: bool = False,
 ) -> QueryResult:
-    """Run a statement; rows are computed as they are asked for where no limit is given.
+    """Run a statement; without a limit, rows are computed as they are read.
 
     Args:
         spark: The session with what the statement names.
         statement: From `parse` with the same session.
         query_context: The tables and views that errors may name.
-        limit: Compute one row more than these, so that it is seen whether there are more.
+        limit: Compute one row more than this, which shows whether there are more.
         local_time: See `exact_column`.
 
     Raises:

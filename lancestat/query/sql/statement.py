@@ -108,9 +108,9 @@ def explain_failure(
 ) -> LancestatError:
     """Return the error that a user should see for a query at which Spark raised `error`.
 
-    What a worker raised comes back as it was. A query that names a table that is not there is an
-    `UnknownTable`, another one that Spark cannot parse or resolve an `InvalidQuery`; anything else
-    is `Cancelled` when it was cancelled, else `QueryFailed`.
+    An error of a worker is restored. A query that names a missing table is an `UnknownTable`,
+    another one that Spark cannot parse or resolve an `InvalidQuery`; anything else is `Cancelled`
+    or `QueryFailed`.
     """
     from pyspark.errors import AnalysisException, ParseException
 
@@ -211,9 +211,9 @@ _FORMS = (
 class AnalyzeStatement:
     """Compute statistics of one table.
 
-    `columns` are those that are named, empty where none are; `all_columns` means FOR ALL COLUMNS.
-    With neither, what is declared is meant. `objection` is why lancestat cannot do it, if it
-    cannot: a table of Spark's own catalog may still want it.
+    `columns` are the named ones; `all_columns` means FOR ALL COLUMNS. With neither, the declared
+    ones are meant. `objection` is why lancestat cannot do it, if it cannot: a table of Spark's own
+    catalog may still allow it.
     """
 
     name_parts: tuple[str, ...]

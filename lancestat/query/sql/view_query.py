@@ -1,8 +1,8 @@
-"""System views, and queries of one of them that are answered without Spark.
+"""System views, and queries of one of them that Polars answers without Spark.
 
-Such queries are of the simple form that scripts write: columns or aggregates of a view, a
-condition, groups, an order and a limit. They mean here what they mean in Spark, down to where nulls
-are sorted. Everything else, and whatever is wrong in a query, is left to Spark.
+These have the simple form that scripts use: columns or aggregates of a view, a condition, groups,
+an order and a limit. They mean what they mean in Spark, down to the order of nulls. Any other
+query, and any error in one, is left to Spark.
 """
 
 from __future__ import annotations
@@ -101,13 +101,7 @@ def answer(
 ) -> QueryResult | None:
     """Return the result of a query of one system view, None where it is for Spark.
 
-    Args:
-        text: The query.
-        views: The views that there are.
-        tables: Gathers views by their names.
-        schema: Of the views.
-        limit: As of `run_query`.
-        local_time: As of `run_query`.
+    `tables` gathers views by their names. `limit` and `local_time` are as for `run_query`.
 
     Raises:
         StateError: the state cannot be reached.
