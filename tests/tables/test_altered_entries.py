@@ -10,6 +10,7 @@ import pytest
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy
 from lancestat.spec.model import Refresh as RefreshWhen
+from lancestat.tables.action import RestampStatistics, TableAction
 from lancestat.tables.manifest.wire import (
     COMPUTED_AT_VERSION,
     NEWEST_FRAGMENT,
