@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from lancestat.query.read.planning_service import PlanningService
 from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
+from tests.integration.planned import with_cbo
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -39,3 +42,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = start_session(target, "lancestat tests", is_short_lived=True)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module")
+def session(spark: SparkSession) -> SparkSession:
+    """A session of the module's own, whose optimizer uses column statistics."""
+    return with_cbo(spark)
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The requests of the JVM, but for those to forget what other tests have left."""
+    requests: list[dict[str, Any]] = []
+    answer = PlanningService.answer
+
+    def spy(self: PlanningService, question: str) -> str:
+        request = json.loads(question)
+        if request["op"] != "forget":
+            requests.append(request)
+        return answer(self, question)
+
+    monkeypatch.setattr(PlanningService, "answer", spy)
+    return requests

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
-from tests.integration.test_survived_planning import opened, relation
+from tests.integration.planned import related
 from tests.interpreted import INTERPRETED
 from tests.runs.world import World
 
@@ -82,7 +82,7 @@ def main(lance: str, parquet: str, levels: int) -> None:
     world = World(Path(lance))
     world.run()
     result = {
-        "lance": answers(relation(spark, opened(world)), levels),
+        "lance": answers(related(spark, world), levels),
         "parquet": answers(spark.read.parquet(parquet), levels),
     }
     sys.stdout.write(json.dumps(result))

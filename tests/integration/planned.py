@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from lancestat.query.read.relation import Relation, relate
+from lancestat.query.table import DeclaredTables, ReadTable
 from lancestat.spark.versions import session_class
 from tests.interpreted import interpreted
+from tests.runs.world import World
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -57,3 +60,22 @@ def with_cbo(spark: SparkSession) -> SparkSession:
     session = interpreted(spark)
     session.conf.set(CBO, "true")
     return session
+
+
+def executed(frame: DataFrame) -> str:
+    """Return Spark's physical plan of a query as text."""
+    return str(frame._jdf.queryExecution().executedPlan().toString())
+
+
+def opened(world: World) -> ReadTable:
+    """Return the table of a world as its project opens it, with its state."""
+    spec = world.observer.spec
+    [table] = DeclaredTables(spec, world.state, world.clock).open([world.table]).values()
+    assert isinstance(table, ReadTable), table
+    return table
+
+
+def related(spark: SparkSession, world: World) -> DataFrame:
+    """Return the table of a world as a DataFrame with the statistics of its state."""
+    [frame] = relate(spark, [Relation(opened(world))])
+    return frame

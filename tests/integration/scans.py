@@ -19,8 +19,7 @@ from lancestat.runs.scanner import SparkScanner
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.analyze.work import TableScan
-from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
-from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
 TARGET = Target(name="test", state="state")
@@ -88,17 +87,6 @@ def merged(
         )
         for field in work.table.fields
     }
-
-
-def statistics(work: TableScan) -> dict[str, tuple[ColumnType, ColumnStatistics]]:
-    """The statistics of whole columns by column name, from one scan on Spark."""
-    partials = merged(work, scanned(work))
-    by_column = {}
-    for field in work.table.fields:
-        type = column_type(field.type)
-        assert type is not None
-        by_column[field.name] = (type, column_statistics_of(partials[field.name], type))
-    return by_column
 
 
 def as_spark_reads(table: pa.Table) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,7 @@ from functools import reduce
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import lance
 import pyarrow as pa
@@ -18,12 +17,11 @@ import pytest
 
 import lancestat
 from lancestat.lake.snapshot import spark_type
-from lancestat.query.read.planning_service import PlanningService
 from lancestat.query.read.relation import Relation, relate
-from lancestat.query.table import PUSHDOWN, DeclaredTables, ReadTable
+from lancestat.query.table import PUSHDOWN
 from lancestat.spec.model import Policy
 from tests.examples import examples, sample
-from tests.integration.planned import planned, with_cbo
+from tests.integration.planned import opened, planned
 from tests.lake import awkward
 from tests.runs.world import World, orders, write_project
 
@@ -35,18 +33,6 @@ pytestmark = pytest.mark.spark
 CONF = f"spark.lancestat.{PUSHDOWN}"
 OFF = {PUSHDOWN: "false"}
 FILTER = "Filter ("
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    return with_cbo(spark)
-
-
-def opened(world: World) -> ReadTable:
-    spec = world.observer.spec
-    [table] = DeclaredTables(spec, world.state, world.clock).open([world.table]).values()
-    assert isinstance(table, ReadTable), table
-    return table
 
 
 def both(session: SparkSession, world: World) -> tuple[DataFrame, DataFrame]:
@@ -327,31 +313,17 @@ def test_dataframes_are_answered(session: SparkSession, world: World) -> None:
     session.catalog.clearCache()
 
 
-class Questions:
-    """What the JVM asks while the block runs."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self.asked: list[str] = []
-        answer = PlanningService.answer
-
-        def spy(service: PlanningService, question: str) -> str:
-            self.asked.append(json.loads(question)["op"])
-            return answer(service, question)
-
-        patch.setattr(PlanningService, "answer", spy)
-
-
-def test_no_row_is_read(
-    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_row_is_read(session: SparkSession, world: World, asked: list[dict[str, Any]]) -> None:
     on, off = both(session, world)
-    questions = Questions(monkeypatch)
+
+    def count(op: str) -> int:
+        return [request["op"] for request in asked].count(op)
+
     assert on.selectExpr("count(*)", "max(o_id)").collect() == [(297, 298)]
     assert on.where("part = 2").selectExpr("min(`Na me`)").collect() == [("n0",)]
-    assert "parts" not in questions.asked
-    assert questions.asked.count("aggregate") == questions.asked.count("verify") == 2
+    assert (count("parts"), count("aggregate"), count("verify")) == (0, 2, 2)
     assert off.selectExpr("max(o_id)").collect() == [(298,)]
-    assert questions.asked.count("parts") == 1
+    assert count("parts") == 1
 
 
 def test_a_table_without_its_data_files_is_answered(session: SparkSession, tmp_path: Path) -> None:
@@ -400,40 +372,6 @@ def test_the_pinned_version_is_answered(session: SparkSession, tmp_path: Path) -
     assert first.count() == 50
 
 
-def test_one_that_lancestat_cannot_answer_is_left_to_spark(
-    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*arguments: object) -> None:
-        raise KeyError("x")
-
-    on, _ = both(session, world)
-    monkeypatch.setattr("lancestat.query.read.planning_service.push_down", fail)
-    asked = on.selectExpr("count(*)", "max(o_id)")
-    assert answered(asked) == 0
-    assert asked.collect() == [(297, 298)]
-
-
-def test_a_filter_that_cannot_be_proven_stays(
-    session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    on, _ = both(session, world)
-    filtered = on.where("part = 1").select("o_id")
-    assert FILTER not in _explained(filtered)
-    assert filtered.count() == 100
-    assert planned(on.where("part = 1")).rows == 100
-
-    def fail(*arguments: object) -> None:
-        raise KeyError("x")
-
-    monkeypatch.setattr(PlanningService, "_covers", fail)
-    monkeypatch.setattr("lancestat.query.groups.GroupedStatistics.covers", fail)
-    unproven = on.where("part = 1").select("o_id")
-    assert FILTER in _explained(unproven)
-    assert sorted(unproven.collect()) == sorted(
-        on.where("part = 1 or part is null").select("o_id").collect()
-    )
-
-
 def test_a_proof_is_that_of_the_plan_until_the_query_runs(
     session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -447,6 +385,7 @@ def test_a_proof_is_that_of_the_plan_until_the_query_runs(
 
 def test_rows_under_proven_filters_and_limits(session: SparkSession, world: World) -> None:
     on, off = both(session, world)
+    assert planned(on.where("part = 1")).rows == 100
     for condition in ("part = 1", "part >= 1 and o_id >= 100", "part = 9", "part < 9"):
         mine, theirs = (frame.where(condition).drop("s", "tags") for frame in (on, off))
         assert FILTER not in _explained(mine)

@@ -14,10 +14,9 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.errors import DatasetDamaged, JavaSourcesRefused, LakeError, RunError, UsageError
-from lancestat.query.read.relation import Relation, planning_service, relate
-from lancestat.spark import compiler
-from tests.integration.planned import planned, with_cbo
+from lancestat.errors import DatasetDamaged, LakeError, UsageError
+from lancestat.query.read.relation import planning_service
+from tests.integration.planned import planned
 from tests.interpreted import INTERPRETED
 from tests.runs.world import World, orders, write_project
 
@@ -25,11 +24,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    return with_cbo(spark)
 
 
 @pytest.fixture
@@ -141,19 +135,6 @@ def test_attached_views_are_ordinary_temporary_views(
     assert "orders" not in {table.name for table in session.catalog.listTables()}
 
 
-def test_sources_that_do_not_compile_fail_when_tables_are_attached(
-    session: SparkSession, project: lancestat.Project, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*arguments: object) -> None:
-        raise JavaSourcesRefused("Spark's Java compiler refuses X.java")
-
-    monkeypatch.setattr(compiler, "_compiled", [])
-    monkeypatch.setattr(compiler, "compile_jar", refuse)
-    monkeypatch.delattr(session.sparkContext, "_lancestat_relation", raising=False)
-    with pytest.raises(RunError, match=r"refuses X\.java"):
-        project.attach(session)
-
-
 def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: Path) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(orders(0, 10), uri)
@@ -168,13 +149,6 @@ def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: 
         lancestat.read_table(session, uri, tag="frist")
     with pytest.raises(LakeError, match="version 9"):
         lancestat.read_table(session, uri, version=9)
-
-
-def test_without_a_project_statistics_come_from_the_manifest(
-    session: SparkSession, project: lancestat.Project, tmp_path: Path
-) -> None:
-    statistics = planned(lancestat.read_table(session, str(tmp_path / "orders.lance")))
-    assert (statistics.rows, statistics.columns["o_total"].max().get()) == (300, 74.75)
 
 
 def test_with_a_project_statistics_come_from_the_state(
@@ -276,42 +250,6 @@ def test_a_garbage_collected_relation_is_released(session: SparkSession, tmp_pat
         session._jvm.System.gc()  # type: ignore[union-attr]
         time.sleep(0.2)
     assert handle not in planning_service().handles()
-
-
-def test_a_range_is_estimated_and_read_from_its_fragments(
-    session: SparkSession, project: lancestat.Project
-) -> None:
-    project.attach(session)
-    rows = session.sql("select * from orders where o_id >= 250")
-    assert planned(rows).rows == pytest.approx(50, rel=0.1)
-    assert rows.count() == 50
-    explanation = planning_service().explanations()[-1]
-    assert (explanation.table, explanation.fragments, explanation.fragments_scanned) == (
-        "orders",
-        3,
-        1,
-    )
-    assert explanation.rows == 100
-    assert (explanation.columns["o_id"].minimum, explanation.columns["o_id"].maximum) == (
-        "200",
-        "299",
-    )
-
-
-def test_a_session_without_a_jvm_is_refused() -> None:
-    class Remote:
-        """Stands for a Spark Connect session."""
-
-        createDataFrame = None  # noqa: N815 - PySpark's name
-
-    with pytest.raises(RunError, match="Spark Connect") as refused:
-        relate(Remote(), [])  # type: ignore[arg-type]
-    assert refused.value.code == "LS523"
-
-
-def test_attaching_no_tables_does_nothing(session: SparkSession) -> None:
-    none: list[Relation] = []
-    assert relate(session, none) == []
 
 
 def test_a_filter_that_spark_does_not_estimate_is_counted_in_a_sample(

@@ -20,7 +20,7 @@ from lancestat.query.read.relation import Relation, planning_service, relate
 from lancestat.query.table import open_table
 from tests.examples import sample
 from tests.integration.fakes import SHORT_NAME, Fakes
-from tests.integration.planned import planned, with_cbo
+from tests.integration.planned import executed, planned
 from tests.runs.world import World
 
 if TYPE_CHECKING:
@@ -47,14 +47,9 @@ def orders(rows: int = ROWS) -> pa.Table:
     )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fakes(spark: SparkSession) -> Fakes:
     return Fakes(spark)
-
-
-@pytest.fixture(scope="session")
-def session(spark: SparkSession) -> SparkSession:
-    return with_cbo(spark)
 
 
 class Held:
@@ -76,7 +71,7 @@ class Held:
         return lancestat.read_table(self.session, str(self.path), reader="connector", **options)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def held(session: SparkSession, fakes: Fakes, tmp_path_factory: pytest.TempPathFactory) -> Held:
     return Held(session, fakes, tmp_path_factory.mktemp("connector"))
 
@@ -148,14 +143,14 @@ def test_the_estimate_receives_the_filters_of_any_source(held: Held, source: str
 def test_aggregates_are_answered_and_the_source_is_not_asked(held: Held, source: str) -> None:
     table = held.read()
     counted = table.selectExpr("count(*)", "count(distinct 1)")
-    plan = counted._jdf.queryExecution().executedPlan().toString()
+    plan = executed(counted)
     assert "PushedAggregates: [COUNT(*), COUNT(*)]" in plan
     assert counted.collect() == [(ROWS, 1)]
     filtered = table.where("id >= 500").selectExpr("count(*)")
-    assert "PushedAggregates" not in filtered._jdf.queryExecution().executedPlan().toString()
+    assert "PushedAggregates" not in executed(filtered)
     assert filtered.collect() == [(500,)]
     off = held.read(options={"aggregate.pushdown.enabled": "false"}).selectExpr("count(*)")
-    assert "PushedAggregates" not in off._jdf.queryExecution().executedPlan().toString()
+    assert "PushedAggregates" not in executed(off)
     assert off.collect() == [(ROWS,)]
 
 
@@ -227,7 +222,7 @@ def test_equal_scans_are_read_once(held: Held, monkeypatch: pytest.MonkeyPatch) 
     use(monkeypatch, "V1")
     held.session.conf.set("spark.sql.adaptive.enabled", "false")
     sums = held.read().groupBy("part").sum("price")
-    plan = sums.union(sums)._jdf.queryExecution().executedPlan().toString()
+    plan = executed(sums.union(sums))
     held.session.conf.unset("spark.sql.adaptive.enabled")
     assert plan.count("ReusedExchange") == 1
 
@@ -266,7 +261,7 @@ def test_sparks_own_parquet_source_takes_lancestats_statistics(held: Held, tmp_p
         held.parquet.where("id >= 500 and note like 'ß1%'").select("id", "price").collect()
     )
     assert planned(table.where("id >= 500")).rows == pytest.approx(500, rel=0.01)
-    assert "GreaterThanOrEqual(id,500)" in query._jdf.queryExecution().executedPlan().toString()
+    assert "GreaterThanOrEqual(id,500)" in executed(query)
     assert table.groupBy().count().collect()[0][0] == ROWS
 
 
@@ -398,7 +393,7 @@ def test_a_target_has_its_tables_read_by_the_connector(
     assert attachment.views == ("orders",)
     assert {name: error.code for name, error in attachment.failed.items()} == {"other": "LS541"}
     query = held.session.sql("select * from orders where id < 100")
-    assert "fake scan" in query._jdf.queryExecution().executedPlan().toString()
+    assert "fake scan" in executed(query)
     assert planned(query).rows == pytest.approx(100, rel=0.02)
     assert query.count() == 100
 

@@ -22,7 +22,7 @@ from lancestat.query.read.session_catalogs import NamedTables
 from lancestat.spark.failure import carried_by
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, Shop, rows
-from tests.integration.planned import planned, with_cbo
+from tests.integration.planned import executed, planned, with_cbo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -185,7 +185,7 @@ def test_a_cached_table_is_served_from_the_cache(shop: Shop, session: SparkSessi
     session.sql("cache table lake.sales.orders")
     try:
         plan = session.table("lake.sales.orders").filter("id > 3")
-        assert "InMemoryRelation" in plan._jdf.queryExecution().executedPlan().toString()
+        assert "InMemoryRelation" in executed(plan)
         assert plan.count() == 36
     finally:
         session.catalog.clearCache()

@@ -1,12 +1,10 @@
-"""Statistics of a scan of Lance tables equal those that Spark computes over the same rows."""
+"""Published statistics equal those that Spark computes over the same rows."""
 
 from __future__ import annotations
 
 import math
 import random
-import subprocess
-import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -19,33 +17,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.tables.statistics.bound_text import format_bound
-from lancestat.tables.statistics.column_statistics import ColumnStatistics
-from lancestat.tables.statistics.column_type import ColumnType, Kind
+import lancestat
+from lancestat.tables.manifest.wire import COLUMN_PREFIX
 from tests.examples import sample
-from tests.integration.catalyst import Catalyst, entries_of
-from tests.integration.scans import as_spark_reads, statistics, whole_table
-from tests.interpreted import interpreted
+from tests.integration.catalyst import Catalyst
+from tests.integration.odd_numbers import CONDITIONS
+from tests.integration.planned import optional, planned, with_cbo
+from tests.integration.scans import as_spark_reads
+from tests.runs.world import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
 ROWS = 4_000
 DAY_MICROS = 86_400_000_000
-
-EXACT_SUFFIXES = ("version", "min", "max", "nullCount", "avgLen", "maxLen")
-
-
-@dataclass(frozen=True)
-class Compared:
-    """One column's entries, without its name, from both sides; `distinct` is exact."""
-
-    ours: dict[str, str]
-    theirs: dict[str, str]
-    distinct: int
-    rows: int
+NAN, INFINITY = math.nan, math.inf
+Entries = Mapping[str, str]
 
 
 def pick(draw: random.Random, edges: Sequence[Any], other: Any) -> list[Any]:
@@ -129,139 +118,243 @@ def awkward_table() -> pa.Table:
 
 AWKWARD = awkward_table()
 
+# Columns with NaN, infinities and zeros of both signs.
+NAN_ROWS, NAN_FRAGMENT_ROWS = 400, 90
+Draw = Callable[[random.Random], float | None]
+
+
+def number(draw: random.Random) -> float:
+    return draw.choice([draw.uniform(-100, 100), float(draw.randint(-5, 5)), 0.0, -0.0])
+
+
+def some(share: float, special: Sequence[float | None], otherwise: Draw = number) -> Draw:
+    """Return what gives one of some special values now and then."""
+    return lambda draw: draw.choice(special) if draw.random() < share else otherwise(draw)
+
+
+SHAPES: dict[str, Draw] = {
+    "numbers": number,
+    "numbers_and_nulls": some(0.3, [None]),
+    "a_few_nan": some(0.02, [NAN]),
+    "half_nan": some(0.5, [NAN]),
+    "nan_and_nulls": some(0.4, [NAN, None]),
+    "all_nan": lambda draw: NAN,
+    "nan_or_null": lambda draw: draw.choice([NAN, None]),
+    "infinity": some(0.1, [INFINITY]),
+    "both_infinities": some(0.1, [INFINITY, -INFINITY]),
+    "all_infinite": lambda draw: INFINITY,
+    "infinities_and_nan": some(0.2, [INFINITY, -INFINITY, NAN]),
+    "zeros": lambda draw: draw.choice([0.0, -0.0]),
+    "negative_zeros": lambda draw: -0.0,
+    "zeros_and_nan": lambda draw: draw.choice([0.0, -0.0, NAN]),
+    "nulls": lambda draw: None,
+}
+TYPES = {"float": pa.float32(), "double": pa.float64()}
+
+
+def rows_of(seed: int, count: int = NAN_ROWS, shapes: dict[str, Draw] = SHAPES) -> pa.Table:
+    draw = random.Random(seed)
+    columns = {
+        f"{shape}_{name}": pa.array([value(draw) for _ in range(count)], type)
+        for shape, value in shapes.items()
+        for name, type in TYPES.items()
+    }
+    return pa.table({"id": range(count), **columns})
+
+
+NAN_COLUMNS = rows_of(0, 1).column_names[1:]
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A published table, and by column its entries, Spark's own, and the exact distinct count."""
+
+    path: Path
+    session: SparkSession
+    plain: DataFrame
+    ours: Mapping[str, Entries]
+    theirs: Mapping[str, Entries]
+    stats: Mapping[str, Any]
+    distinct: Mapping[str, int]
+
+    def read(self) -> DataFrame:
+        return lancestat.read_table(self.session, str(self.path))
+
+
+def compare(session: SparkSession, world: World) -> Compared:
+    assert world.run().status == "success"
+    rows = as_spark_reads(world.dataset.to_table())
+    parquet = world.path.parent / f"rows{world.dataset.version}.parquet"
+    pq.write_table(rows, parquet)
+    plain = session.read.parquet(str(parquet))
+    computed = Catalyst(session).computed(f"select * from parquet.`{parquet}`")
+    return Compared(
+        world.path,
+        session,
+        plain,
+        published_entries(world.dataset),
+        {name: named(entries, f"{name}.") for name, (_, _, entries) in computed.items()},
+        {name: stat for name, (_, stat, _) in computed.items()},
+        {name: exact_distinct(rows[name]) for name in rows.column_names},
+    )
+
+
+def named(entries: Entries, prefix: str) -> dict[str, str]:
+    return {k.removeprefix(prefix): v for k, v in entries.items() if k.startswith(prefix)}
+
+
+def published_entries(dataset: lance.LanceDataset) -> dict[str, Entries]:
+    config = dataset.config()
+    return {name: named(config, f"{COLUMN_PREFIX}{name}.") for name in dataset.schema.names}
+
+
+def exact_distinct(column: pa.ChunkedArray) -> int:
+    values = column.drop_null()
+    if pa.types.is_floating(values.type):
+        # Zeros of both signs are one value, and so is every NaN.
+        return len(np.unique(values.to_numpy() + 0.0))
+    return len(values.unique())
+
+
+def assert_as_spark(compared: Compared, name: str, bound: Callable[[str], object] = str) -> None:
+    """Check that entries are Spark's own, less those by which it cannot estimate."""
+    ours, theirs = compared.ours[name], compared.theirs[name]
+    for suffix in ("version", "nullCount", "avgLen", "maxLen"):
+        assert ours[suffix] == theirs[suffix], suffix
+    bounds = [theirs[suffix] for suffix in ("min", "max") if suffix in theirs]
+    if any(text in ("NaN", "Infinity", "-Infinity") for text in bounds):
+        assert ours.keys() == theirs.keys() - {"min", "max", "distinctCount"}
+        return
+    assert ours.keys() == theirs.keys() | ({"distinctCount"} if not bounds else set())
+    for suffix in theirs.keys() & {"min", "max"}:
+        assert bound(ours[suffix]) == bound(theirs[suffix]), suffix
+    assert int(ours["distinctCount"]) == pytest.approx(compared.distinct[name], rel=0.05)
+
 
 @pytest.fixture(scope="module")
-def spark(spark: SparkSession) -> SparkSession:
-    return interpreted(spark)
+def awkward(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    path = tmp_path_factory.mktemp("awkward") / "t.lance"
+    lance.write_dataset(AWKWARD, path, max_rows_per_file=700).delete("int32 % 7 = 3")
+    return compare(session, World(path))
 
 
-def compare(spark: SparkSession, uri: Path, scratch: Path) -> dict[str, Compared]:
-    """Return the statistics of both sides over the rows that Lance reads."""
-    rows = as_spark_reads(lance.dataset(uri).to_table())
-    pq.write_table(rows, scratch / "rows.parquet")
-    catalyst = Catalyst(spark)
-    computed = catalyst.computed(f"select * from parquet.`{scratch / 'rows.parquet'}`")
-    ours = statistics(whole_table(str(uri)))
-    assert ours.keys() == computed.keys()
-    compared = {}
-    for name, (type, column_statistics) in ours.items():
-        spark_type, _, theirs = computed[name]
-        entries = entries_of(name, type, column_statistics)
-        assert catalyst.decoded(name, entries, spark_type) is not None
-        compared[name] = Compared(
-            {**_unpublished(type, column_statistics), **_without_name(name, entries)},
-            _without_name(name, theirs),
-            len(rows[name].drop_null().unique()),
-            rows.num_rows,
-        )
-    return compared
+@pytest.mark.parametrize("name", AWKWARD.column_names)
+def test_a_column_of_awkward_values_equals_sparks(awkward: Compared, name: str) -> None:
+    assert_as_spark(awkward, name)
 
 
-def _unpublished(type: ColumnType, column_statistics: ColumnStatistics) -> dict[str, str]:
-    # Bounds that are infinite, or too far apart, make Spark's planning fail. They are held back,
-    # and with them the distinct count.
-    if (
-        type.kind is not Kind.FLOAT
-        or column_statistics.minimum is None
-        or column_statistics.maximum is None
-    ):
-        return {}
-    texts = (
-        format_bound(column_statistics.minimum, type),
-        format_bound(column_statistics.maximum, type),
-    )
-    return {
-        "min": str(texts[0]),
-        "max": str(texts[1]),
-        "distinctCount": str(column_statistics.distinct),
-    }
-
-
-def _without_name(name: str, entries: dict[str, str]) -> dict[str, str]:
-    return {key.removeprefix(f"{name}."): text for key, text in entries.items()}
-
-
-def assert_equal(column: Compared) -> None:
-    assert column.ours.keys() == column.theirs.keys()
-    for suffix in EXACT_SUFFIXES:
-        assert column.ours.get(suffix) == column.theirs.get(suffix), suffix
-    distinct = int(column.ours["distinctCount"])
-    assert abs(distinct - column.distinct) <= 0.05 * column.distinct
-    assert distinct <= column.rows - int(column.ours["nullCount"])
-
-
-def share_within(columns: Sequence[Compared], error: float) -> float:
+def share_within(compared: Compared, error: float) -> float:
     """Return the share of columns whose distinct count has at most that error."""
     near = [
-        abs(int(column.ours["distinctCount"]) - column.distinct) <= error * column.distinct
-        for column in columns
+        int(entries["distinctCount"]) == pytest.approx(compared.distinct[name], rel=error)
+        for name, entries in compared.ours.items()
+        if "distinctCount" in entries
     ]
     return sum(near) / len(near)
 
 
-@pytest.fixture(scope="module")
-def awkward(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Compared]:
-    folder = tmp_path_factory.mktemp("awkward")
-    dataset = lance.write_dataset(AWKWARD, folder / "t.lance", max_rows_per_file=700)
-    dataset.delete("int32 % 7 = 3")
-    return compare(spark, folder / "t.lance", folder)
+def test_distinct_counts_are_mostly_within_three_percent(awkward: Compared) -> None:
+    assert share_within(awkward, 0.03) >= 0.8
 
 
-@pytest.mark.parametrize("name", AWKWARD.column_names)
-def test_a_column_of_awkward_values_equals_sparks(awkward: dict[str, Compared], name: str) -> None:
-    assert_equal(awkward[name])
+def test_the_optimizer_has_the_published_statistics(awkward: Compared) -> None:
+    """But for columns whose bounds are not published, by which Spark would not estimate."""
+    catalyst, frame = Catalyst(awkward.session), awkward.read()
+    reported = planned(frame).columns
+    assert AWKWARD.schema.names == frame.columns
+    assert set(frame.columns) - reported.keys() == {"float32", "float64"}
+    # Of columns of nulls alone less is reported: test_reported_statistics.
+    for name in reported.keys() - {"no_number", "no_text"}:
+        stat = reported[name]
+        type = catalyst.types.fromDDL(frame.schema[name].dataType.simpleString())
+        assert stat.equals(catalyst.decoded(name, qualified(name, awkward.ours[name]), type)), name
+        for exact in ("min", "max", "nullCount", "avgLen", "maxLen"):
+            assert getattr(stat, exact)().equals(getattr(awkward.stats[name], exact)()), name
 
 
-def test_distinct_counts_are_mostly_within_three_percent(awkward: dict[str, Compared]) -> None:
-    assert share_within(list(awkward.values()), 0.03) >= 0.8
+def qualified(name: str, entries: Entries) -> dict[str, str]:
+    return {f"{name}.{suffix}": text for suffix, text in entries.items()}
 
 
-def test_a_table_without_rows_equals_spark(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_size_is_that_of_the_projected_columns(awkward: Compared) -> None:
+    frame, rows = awkward.read(), awkward.plain.count()
+    known = [name for name in frame.columns if name not in ("float32", "float64")]
+    some = [["int32", "text"], ["flag", "shares", "large_blob"], known]
+    for columns in [*([name] for name in known), *some]:
+        statistics = planned(frame.select(*(f"`{name}`" for name in columns)))
+        widths = [optional(awkward.stats[name].avgLen()) for name in columns]
+        assert list(statistics.columns) == columns
+        assert (statistics.rows, statistics.size_bytes) == (rows, rows * (8 + sum(widths)))
+
+
+def test_a_table_without_rows_equals_spark(session: SparkSession, tmp_path: Path) -> None:
     lance.write_dataset(AWKWARD.slice(0, 0), tmp_path / "t.lance")
-    for column in compare(spark, tmp_path / "t.lance", tmp_path).values():
-        assert_equal(column)
-        assert int(column.ours["distinctCount"]) == 0
-
-
-def test_strings_and_binary_have_bounds(spark: SparkSession, tmp_path: Path) -> None:
-    lance.write_dataset(pa.table({"s": ["b", "", "a"], "b": [b"\xff", b"z", None]}), tmp_path)
-    by_column = statistics(whole_table(str(tmp_path)))
-    assert {name: (column.minimum, column.maximum) for name, (_, column) in by_column.items()} == {
-        "s": (b"", b"b"),
-        "b": (b"z", b"\xff"),
-    }
-    assert {type.kind for type, _ in by_column.values()} == {Kind.STRING, Kind.BINARY}
-
-
-TABLES = ("lineitem", "customer", "orders", "nation", "part", "partsupp", "region", "supplier")
+    compared = compare(session, World(tmp_path / "t.lance"))
+    for name in AWKWARD.column_names:
+        assert_as_spark(compared, name)
+    assert planned(compared.read()).rows == 0
+    assert compared.read().where("int32 > 3 and text = 'a'").collect() == []
 
 
 @pytest.fixture(scope="module")
-def tpch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("tpch")
-    generator = Path(sys.executable).parent / "tpchgen-cli"
-    subprocess.run(
-        [generator, "parquet", "-s", "0.01", "--output-dir", folder],
-        check=True,
-        capture_output=True,
-    )
-    return folder
+def odd(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Compared:
+    path = tmp_path_factory.mktemp("nan") / "t.lance"
+    lance.write_dataset(rows_of(5), path, max_rows_per_file=NAN_FRAGMENT_ROWS)
+    session = with_cbo(spark)
+    # Parquet's own statistics leave NaN out, so that its pages are skipped though they hold some.
+    session.conf.set("spark.sql.parquet.filterPushdown", "false")
+    return compare(session, World(path))
 
 
-@pytest.mark.parametrize("table", sample(TABLES, 4))
-def test_tpch_equals_spark(spark: SparkSession, tpch: Path, tmp_path: Path, table: str) -> None:
-    rows = pq.read_table(tpch / f"{table}.parquet")
-    stored = pa.schema(
-        [
-            pa.field(f.name, pa.string() if pa.types.is_string_view(f.type) else f.type, f.nullable)
-            for f in rows.schema
-        ]
-    )
-    uri = tmp_path / f"{table}.lance"
-    lance.write_dataset(rows.cast(stored), uri, max_rows_per_file=max(2, rows.num_rows // 5))
-    compared = compare(spark, uri, tmp_path)
+@pytest.mark.parametrize("name", NAN_COLUMNS)
+def test_entries_are_sparks_less_bounds_that_are_not_finite(odd: Compared, name: str) -> None:
+    # Spark's zero has either sign.
+    assert_as_spark(odd, name, float)
 
-    assert len(compared) == rows.num_columns
-    for column in compared.values():
-        assert_equal(column)
-    assert share_within(list(compared.values()), 0.03) >= 0.8
+
+def test_spark_itself_takes_nan_for_the_largest_value(odd: Compared) -> None:
+    assert odd.theirs["a_few_nan_double"]["max"] == "NaN"
+    assert odd.theirs["all_nan_float"]["min"] == "NaN"
+
+
+@pytest.mark.parametrize("name", NAN_COLUMNS)
+def test_no_rows_are_estimated_only_where_there_are_none(odd: Compared, name: str) -> None:
+    """`tests/filters` compares the rows that such conditions select."""
+    texts = [condition.format(c=name) for condition in sample(CONDITIONS, 10)]
+    [counts] = odd.plain.selectExpr(*(f"count_if({text})" for text in texts)).collect()
+    for text, count in zip(texts, counts, strict=True):
+        estimated = planned(odd.read().where(text).select("id")).rows
+        assert estimated is not None
+        assert estimated > 0 or not count, text
+
+
+def test_nan_above_the_largest_number_is_estimated(odd: Compared) -> None:
+    above = odd.read().where("half_nan_double > 1e30")
+    assert above.count() > NAN_ROWS / 3
+    assert planned(above).rows == NAN_ROWS
+    without = odd.read().where("numbers_double > 1e30")
+    assert (planned(without).rows, without.count()) == (0, 0)
+
+
+def test_bounds_go_and_come_as_fragments_with_nan_do(session: SparkSession, tmp_path: Path) -> None:
+    few = {"mixed": SHAPES["numbers"], "steady": SHAPES["numbers_and_nulls"]}
+    path = tmp_path / "t.lance"
+    world = World(path)
+    lance.write_dataset(rows_of(1, shapes=few), path, max_rows_per_file=NAN_FRAGMENT_ROWS)
+    published = compare(session, world).ours["mixed_double"]
+    assert "max" in published
+
+    nan = {"mixed": SHAPES["a_few_nan"], "steady": SHAPES["numbers"]}
+    lance.write_dataset(rows_of(2, 200, nan), path, mode="append")
+    world.reads.clear()
+    appended = compare(session, world)
+    for name in ("mixed_double", "mixed_float", "steady_double", "steady_float"):
+        assert_as_spark(appended, name, float)
+    assert "max" not in appended.ours["mixed_double"]
+    assert len(world.reads) == 1
+
+    world.dataset.delete("isnan(mixed_double) or isnan(mixed_float)")
+    deleted = compare(session, world)
+    for name in ("mixed_double", "mixed_float"):
+        assert_as_spark(deleted, name, float)
+    assert "max" in deleted.ours["mixed_double"]

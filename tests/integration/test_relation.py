@@ -20,13 +20,12 @@ import pytest
 
 import lancestat
 from lancestat.errors import InvalidReadOption, RunError
-from lancestat.query.read.planning_service import PlanningService
 from lancestat.query.read.relation import attach_views
 from lancestat.spark import compiler, versions
 from lancestat.spark.compiler import compile_jar, relation_classes
 from lancestat.spark.failure import carried_error
 from tests.examples import sample
-from tests.integration.planned import planned
+from tests.integration.planned import executed, planned
 from tests.query.read.arrow_values import CASES, plain
 
 if TYPE_CHECKING:
@@ -67,17 +66,6 @@ def view(spark: SparkSession, uri: str) -> Iterator[DataFrame]:
     frame.createOrReplaceTempView("t")
     yield frame
     spark.catalog.dropTempView("t")
-
-
-@pytest.fixture(params=["true", "false"], ids=["adaptive", "not adaptive"])
-def adaptive(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(ADAPTIVE, request.param)
-    yield
-    spark.conf.unset(ADAPTIVE)
-
-
-def plan(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().executedPlan().toString())
 
 
 def expected(value: Any, spark_type: str) -> Any:
@@ -160,26 +148,22 @@ def test_names_that_differ_only_by_case_are_read(spark: SparkSession, tmp_path: 
     assert frame.where("A > 30").select("A", "a").collect() == [(40, 2)]
 
 
-def test_deleted_rows_are_gone(view: DataFrame) -> None:
-    assert [row.id for row in view.select("id").collect()] == LIVE
-
-
 def test_rows_without_columns_are_counted(spark: SparkSession, view: DataFrame) -> None:
     assert view.count() == len(LIVE)
     assert view.where("k = 2").count() == sum(id % 5 == 2 for id in LIVE)
     assert spark.sql("select 1 from t limit 7").collect() == [(1,)] * 7
     assert spark.sql("select count(*) from (select * from t limit 300)").collect() == [(300,)]
     counted = view.groupBy().count()
-    assert "[]" in plan(counted), "no column is read"
+    assert "[]" in executed(counted), "no column is read"
 
 
 def test_only_the_columns_and_filters_of_a_query_are_passed_to_the_scan(view: DataFrame) -> None:
     query = view.where("k = 2 and s like 'row 1%' and id + 1 > 5").select("d")
-    scan = next(line for line in plan(query).splitlines() if "BatchScan" in line)
+    scan = next(line for line in executed(query).splitlines() if "BatchScan" in line)
     assert "[id#" in scan and "k#" in scan and "s#" in scan and "d#" in scan
     assert "n#" not in scan and "l#" not in scan
     assert "EqualTo(k,2), StringStartsWith(s,row 1)" in scan
-    assert "Filter" in plan(query), "Spark applies them once more"
+    assert "Filter" in executed(query), "Spark applies them once more"
     assert [row.d for row in query.collect()] == [
         Decimal(id).scaleb(-2) for id in LIVE if id % 5 == 2 and str(id)[0] == "1" and id > 4
     ]
@@ -192,66 +176,14 @@ def test_members_of_structs_are_read(view: DataFrame) -> None:
 
 def test_a_limit_reaches_the_scan(spark: SparkSession, view: DataFrame) -> None:
     assert [row.id for row in view.limit(4).collect()] == [0, 1, 2, 4]
-    assert "PushedLimit: 4" in plan(view.limit(4))
+    assert "PushedLimit: 4" in executed(view.limit(4))
     assert view.limit(0).collect() == []
     assert view.limit(10_000).count() == len(LIVE)
     few = spark.sql("select * from (select id from t limit 600) where id < 10")
     assert {row.id for row in few.collect()} <= set(LIVE)
     filtered = spark.sql("select id from t where k = 1 limit 3")
     assert [row.id for row in filtered.collect()] == [1, 6, 11]
-    assert "PushedLimit" not in plan(filtered), "it counts what the filter leaves"
-
-
-QUERIES = {
-    "self join": (
-        "select a.id from t a join t b on a.id = b.id + 1 where b.k = 0 order by 1",
-        [(id,) for id in LIVE if id % 5 == 1 and id - 1 in LIVE],
-    ),
-    "scalar subquery": (
-        "select max(id) from t where id < (select avg(id) from t)",
-        [(max(id for id in LIVE if id < sum(LIVE) / len(LIVE)),)],
-    ),
-    "in subquery": (
-        "select count(*) from t where id in (select id + 10 from t where k = 3)",
-        [(sum(id - 10 in LIVE and (id - 10) % 5 == 3 for id in LIVE),)],
-    ),
-    "exists": (
-        "select count(*) from t a where not exists (select 1 from t b where b.id = a.id + 1)",
-        [(sum(id + 1 not in LIVE for id in LIVE),)],
-    ),
-    "union": ("select count(*) from (select id from t union all select id from t)", [(1_800,)]),
-    "group": (
-        "select k, count(*), sum(d) from t group by k order by k",
-        [
-            (k, len(ids), Decimal(sum(ids)).scaleb(-2))
-            for k in range(5)
-            for ids in [[id for id in LIVE if id % 5 == k]]
-        ],
-    ),
-    "window": (
-        "select id from (select id, row_number() over (partition by k order by id desc) r from t) "
-        "where r = 1 order by id",
-        [(id,) for id in (995, 996, 997, 998, 999)],
-    ),
-}
-
-
-@pytest.mark.usefixtures("adaptive", "view")
-@pytest.mark.parametrize("query", QUERIES)
-def test_queries_return_the_expected_rows(spark: SparkSession, query: str) -> None:
-    text, rows = QUERIES[query]
-    assert spark.sql(text).collect() == rows
-
-
-@pytest.mark.usefixtures("view")
-def test_views_on_views_are_read(spark: SparkSession) -> None:
-    spark.sql("create or replace temp view evens as select id, k from t where id % 2 = 0")
-    spark.sql("create or replace temp view few as select * from evens where k < 2")
-    assert spark.sql("select count(*) from few").collect()[0][0] == sum(
-        id % 2 == 0 and id % 5 < 2 for id in LIVE
-    )
-    for name in ("evens", "few"):
-        spark.catalog.dropTempView(name)
+    assert "PushedLimit" not in executed(filtered), "it counts what the filter leaves"
 
 
 def test_a_cached_table_is_read_once(spark: SparkSession, uri: str) -> None:
@@ -262,8 +194,8 @@ def test_a_cached_table_is_read_once(spark: SparkSession, uri: str) -> None:
         query = spark.sql("select sum(id), count(d) from cached where k = 2")
         wanted = [id for id in LIVE if id % 5 == 2]
         assert query.collect() == [(sum(wanted), len(wanted))]
-        assert "InMemoryRelation" in plan(query)
-        assert "InMemoryRelation" in plan(frame.select("id")), "it is the same relation"
+        assert "InMemoryRelation" in executed(query)
+        assert "InMemoryRelation" in executed(frame.select("id")), "it is the same relation"
     finally:
         spark.catalog.uncacheTable("cached")
         spark.catalog.dropTempView("cached")
@@ -275,10 +207,10 @@ def test_equal_scans_are_exchanged_once(spark: SparkSession, view: DataFrame) ->
     try:
         grouped = view.where("k > 0").groupBy("id").count()
         joined = grouped.alias("a").join(grouped.alias("b"), "id")
-        assert plan(joined).count("ReusedExchange") == 1
+        assert executed(joined).count("ReusedExchange") == 1
         assert joined.count() == sum(id % 5 > 0 for id in LIVE)
         other = view.where("k > 1").groupBy("id").count()
-        assert "ReusedExchange" not in plan(grouped.alias("a").join(other.alias("b"), "id"))
+        assert "ReusedExchange" not in executed(grouped.alias("a").join(other.alias("b"), "id"))
     finally:
         spark.conf.unset(ADAPTIVE)
         spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
@@ -343,13 +275,6 @@ def test_an_unreadable_fragment_is_one_error(spark: SparkSession, tmp_path: Path
     assert frame.where("id < 50").limit(1).collect() in ([(0,)], [])
 
 
-def test_a_number_that_bigint_cannot_hold_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    lance.write_dataset(pa.table({"u": pa.array([1, 2**63], pa.uint64())}), tmp_path)
-    frame = lancestat.read_table(spark, str(tmp_path))
-    with pytest.raises(Exception, match=r"LS514  .*column 'u'.*9223372036854775808 does not fit"):
-        frame.collect()
-
-
 def test_secrets_are_only_in_pickled_functions(spark: SparkSession, uri: str) -> None:
     frame = lancestat.read_table(spark, uri, storage_options={"aws_secret_access_key": SECRET})
     frame.createOrReplaceTempView("secretive")
@@ -388,22 +313,6 @@ def test_a_limit_leaves_the_workers_alive(spark: SparkSession, view: DataFrame) 
         assert len(spark.sql("select * from t where k = 1 limit 2").collect()) == 2
         assert len(view.limit(3).collect()) == 3
     assert workers() == before
-
-
-@pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    """The requests of the JVM."""
-    questions: list[dict[str, Any]] = []
-    answer = PlanningService.answer
-
-    def spy(self: PlanningService, question: str) -> str:
-        asked = json.loads(question)
-        if asked["op"] != "forget":
-            questions.append(asked)
-        return answer(self, question)
-
-    monkeypatch.setattr(PlanningService, "answer", spy)
-    return questions
 
 
 def test_planning_makes_each_request_once(view: DataFrame, asked: list[dict[str, Any]]) -> None:

@@ -526,28 +526,11 @@ def test_explain_shows_the_basis_of_estimates(sql: Sql, shop: Path) -> None:
     )
 
 
-def test_explain_for_people_names_scans_and_reasons(sql: Sql) -> None:
-    result = sql(JOIN, "--explain")
-    assert result.exit_code == 0, result.output
-    assert "Scan Orders [1]" in result.stdout
-    assert "statistics  refused: absent, no statistics are published" in result.stdout
-    assert "#" not in result.stdout
-
-
 def test_explain_runs_nothing(sql: Sql) -> None:
     assert sql("select raise_error(note) from orders", "--explain").exit_code == 0
     wrong = sql("select idd from orders", "--explain")
     assert (wrong.exit_code, wrong.stdout) == (2, "")
     assert wrong.stderr.startswith("LS420 query:1:8  ")
-
-
-def test_scans_of_one_table_are_distinguished(sql: Sql) -> None:
-    assert sql("analyze table orders compute statistics").exit_code == 0
-    query = "select * from orders a join orders b on a.id = b.id and a.id < 100 and b.customer > 3"
-    explanation = payload(sql(query, "--explain", "--output", "json"))["explanation"]
-    assert [scan["fragments_scanned"] for scan in explanation["scans"]] == [1, 1]
-    filters = [set(scan["filters"]) for scan in explanation["scans"]]
-    assert any("customer > 3" in filter for filter in filters)
 
 
 def test_a_failed_process_prints_only_its_error(shop: Path) -> None:

@@ -19,15 +19,13 @@ from lancestat.query.groups import GroupedStatistics
 from lancestat.query.predicates import filter as predicates
 from lancestat.query.read import planning_service
 from lancestat.query.read.planning_service import PlanningService
-from lancestat.query.read.relation import Relation, relate
 from lancestat.query.sql.explain import explain_frame
-from lancestat.query.table import DeclaredTables, ReadTable
-from tests.integration.planned import with_cbo
+from tests.integration.planned import executed, related
 from tests.interpreted import short_lived
 from tests.runs.world import World, orders
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row, SparkSession
+    from pyspark.sql import Row, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -44,23 +42,6 @@ QUERIES = [
     "select count(*) from {t} where o_id < 0",
     "select a.o_id from {t} a join {t} b on a.o_id = b.o_id + 1 where b.o_id < 25 order by 1",
 ]
-
-
-def opened(world: World) -> ReadTable:
-    spec = world.observer.spec
-    [table] = DeclaredTables(spec, world.state, world.clock).open([world.table]).values()
-    assert isinstance(table, ReadTable), table
-    return table
-
-
-def relation(spark: SparkSession, table: ReadTable) -> DataFrame:
-    [frame] = relate(spark, [Relation(table)])
-    return frame
-
-
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    return with_cbo(spark)
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +68,7 @@ def expected(session: SparkSession, places: tuple[Path, Path]) -> list[list[Row]
 
 def check(session: SparkSession, world: World, expected: Sequence[list[Row]]) -> None:
     """Try all queries; the table is opened anew, so that nothing is known already."""
-    relation(session, opened(world)).createOrReplaceTempView("lance_rows")
+    related(session, world).createOrReplaceTempView("lance_rows")
     for query, rows in zip(QUERIES, expected, strict=True):
         assert session.sql(query.format(t="lance_rows")).collect() == rows, query
 
@@ -176,8 +157,8 @@ def test_a_proof_is_kept_until_the_parts_are_read(
     name: str,
 ) -> None:
     """Spark has let go of the filters when the parts cannot be planned any more."""
-    frame = relation(session, opened(world)).where("o_id < 50")
-    assert "Filter (" not in frame._jdf.queryExecution().executedPlan().toString()
+    frame = related(session, world).where("o_id < 50")
+    assert "Filter (" not in executed(frame)
     monkeypatch.setattr(planning_service, name, failing)
     with caplog.at_level(logging.WARNING, "lancestat.read"):
         assert sorted(row.o_id for row in frame.collect()) == list(range(50))
@@ -188,7 +169,7 @@ def test_the_explanation_says_that_a_scan_could_not_be_planned(
     session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(planning_service, "estimate", failing)
-    frame = relation(session, opened(world)).where("o_total < 5")
+    frame = related(session, world).where("o_total < 5")
     [scan] = explain_frame(frame).scans
     assert scan.note is not None
     assert "lancestat could not plan it" in scan.note
@@ -199,7 +180,7 @@ def test_filters_that_are_not_read_are_explained(
     session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     some_known(monkeypatch)
-    frame = relation(session, opened(world)).where("o_id < 25 and (o_total < 5 or o_id > 9)")
+    frame = related(session, world).where("o_id < 25 and (o_total < 5 or o_id > 9)")
     [scan] = explain_frame(frame).scans
     assert scan.explanation is not None
     assert scan.explanation.fragments_scanned == 1

@@ -14,6 +14,7 @@ import lancestat
 from examples.project.load import FRAGMENTS, generate, table_path, write
 from tests.examples import sample
 from tests.integration.planned import planned
+from tests.integration.test_oracle import assert_as_spark, compare, share_within
 from tests.interpreted import interpreted
 from tests.runs.world import World
 
@@ -32,6 +33,7 @@ class Sides:
 
     lance: SparkSession
     parquet: SparkSession
+    worlds: dict[str, World]
 
 
 @pytest.fixture(scope="module")
@@ -39,13 +41,14 @@ def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("tpch")
     generate(folder, SCALE)
     # The rows of Lance go through generated code, and those that they are compared with do not.
-    made = Sides(spark.newSession(), interpreted(spark))
+    made = Sides(spark.newSession(), interpreted(spark), {})
     for setting in ("spark.sql.cbo.enabled", "spark.sql.cbo.joinReorder.enabled"):
         made.lance.conf.set(setting, "true")
     for name in FRAGMENTS:
         parquet, path = folder / f"{name}.parquet", table_path(folder, name)
         write(parquet, path, name)
-        assert World(path, name).run().status == "success"
+        made.worlds[name] = World(path, name)
+        assert made.worlds[name].run().status == "success"
         lancestat.read_table(made.lance, str(path)).createOrReplaceTempView(name)
         made.parquet.read.parquet(str(parquet)).createOrReplaceTempView(name)
     yield made
@@ -64,6 +67,14 @@ def test_every_column_has_statistics_in_the_optimizer(sides: Sides, table: str) 
     assert statistics.rows == sides.parquet.table(table).count()
     assert list(statistics.columns) == frame.columns
     assert all(stat.distinctCount().isDefined() for stat in statistics.columns.values())
+
+
+@pytest.mark.parametrize("table", sample(list(FRAGMENTS), 4))
+def test_statistics_equal_those_that_spark_computes(sides: Sides, table: str) -> None:
+    compared = compare(sides.parquet, sides.worlds[table])
+    for name in compared.plain.columns:
+        assert_as_spark(compared, name)
+    assert share_within(compared, 0.03) >= 0.8
 
 
 @pytest.mark.parametrize("query", sample(QUERIES, 8), ids=lambda path: path.stem)

@@ -14,14 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.query.read.relation import Relation, relate
-from lancestat.query.table import DeclaredTables, ReadTable
 from lancestat.spark.versions import has_time_type
 from lancestat.tables.manifest.wire import COLUMN_PREFIX
 from lancestat.tables.statistics.column_type import KEPT_KINDS, ColumnType, Kind, column_type
 from tests.filters.columns import TIME_OF_MICROS
 from tests.integration.catalyst import Catalyst, PlannedTable
-from tests.integration.planned import planned, with_cbo
+from tests.integration.planned import executed, planned, related, with_cbo
 from tests.runs.world import World
 
 if TYPE_CHECKING:
@@ -137,11 +135,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 @pytest.fixture(scope="module")
 def views(session: SparkSession, world: World) -> Iterator[SparkSession]:
     """The views `t` over Lance and `p` over Parquet of the same rows."""
-    spec = world.observer.spec
-    [table] = DeclaredTables(spec, world.state, world.clock).open([world.table]).values()
-    assert isinstance(table, ReadTable)
-    [frame] = relate(session, [Relation(table)])
-    frame.createOrReplaceTempView("t")
+    related(session, world).createOrReplaceTempView("t")
     names = [name for name in rows().column_names if name != "clock" or has_time_type()]
     parquet = world.path.parent / "rows.parquet"
     written = rows().set_column(1, "local", rows()["local"].cast(pa.timestamp("us")))
@@ -261,7 +255,7 @@ def test_aggregates_are_those_of_the_rows(
     mine, theirs = (views.sql(f"{asked.format(view)} where {where}") for view in ("t", "p"))
     assert mine.collect() == theirs.collect()
     if condition == "true":
-        assert "PushedAggregates: [" in mine._jdf.queryExecution().executedPlan().toString()
+        assert "PushedAggregates: [" in executed(mine)
 
 
 def test_the_rows_are_of_these_types(world: World) -> None:

@@ -28,6 +28,7 @@ from lancestat.runs.actions import is_pending
 from lancestat.spark import compiler, versions
 from lancestat.spark.jobs import job_group
 from lancestat.spark.start import active, connect, defaults
+from tests.integration.planned import executed
 from tests.query.read.arrow_values import plain
 from tests.versions import needs
 
@@ -100,10 +101,10 @@ def test_a_table_is_read_with_every_type(spark: SparkSession, utc: None, table: 
 def test_columns_filters_and_limits_reach_the_scan(spark: SparkSession, table: str) -> None:
     rows = lancestat.read_table(spark, table)
     filtered = rows.where("i = 7 and d < date'2000-01-01'").select("s")
-    plan = filtered._jdf.queryExecution().executedPlan().toString()
+    plan = executed(filtered)
     assert "EqualTo(i,7), LessThan(d,2000-01-01)]" in plan
     assert filtered.collect() == [(VALUES["s"],)]
-    plan = rows.select("s").limit(1)._jdf.queryExecution().executedPlan().toString()
+    plan = executed(rows.select("s").limit(1))
     assert "PushedLimit: 1" in plan
 
 
