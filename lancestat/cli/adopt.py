@@ -19,7 +19,7 @@ from lancestat.scaffold.starter import project_of
 from lancestat.scaffold.writer import Scaffold
 from lancestat.spec.catalog import Catalog
 from lancestat.spec.names import PUNCTUATION, is_name
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 from lancestat.spec.template import is_template
 
 _CATALOG = "lake"

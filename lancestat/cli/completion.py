@@ -74,7 +74,7 @@ def complete_schema(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
     """Return kinds of YAML that have a schema."""
-    from lancestat.spec.resources import KINDS
+    from lancestat.spec.schema import KINDS
 
     return [_item(kind, about) for kind, about in KINDS.items() if kind.startswith(incomplete)]
 

@@ -28,10 +28,10 @@ from lancestat.errors import (
     UnreadableFile,
     did_you_mean,
 )
+from lancestat.formats import quoted
 from lancestat.redact import redact_line
 from lancestat.spec.document import MAX_BYTES
 from lancestat.spec.files import is_spec, work_tree
-from lancestat.spec.quoting import quoted
 
 # Of the caller's GIT_* variables only those that name its configuration are passed on, and one of
 # git's own tests. The others belong to another call, such as that of a hook, or change answers.

@@ -21,7 +21,7 @@ from lancestat.review.git import Repository, Revision
 from lancestat.spec.files import Files, Folder, resolved_inside, work_tree
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 
 WORK_TREE = "."
 MERGE_BASE = "..."

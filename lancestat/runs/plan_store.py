@@ -19,13 +19,12 @@ from lancestat.errors import (
     PlanOutOfDate,
     UsageError,
 )
-from lancestat.formats import visible
+from lancestat.formats import quoted, visible
 from lancestat.lake.temporary_files import write_whole
 from lancestat.runs.actions import Plan
 from lancestat.runs.drift import drift
 from lancestat.runs.saved import PlanOptions, SavedPlan, Saver
 from lancestat.spec.model import Node
-from lancestat.spec.quoting import quoted
 from lancestat.tables.observe import Observer
 
 # Nodes by what selects and what excludes them.

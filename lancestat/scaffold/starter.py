@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.scaffold.sample import orders, products
 from lancestat.scaffold.writer import Scaffold
-from lancestat.spec.resources import (
+from lancestat.spec.schema import (
     PROJECT_FILE,
     SCHEMA_FOLDER,
     editor_schemas,

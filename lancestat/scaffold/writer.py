@@ -11,7 +11,7 @@ from lancestat.errors import LakeError, NotWritten, PlaceOccupied
 from lancestat.lake.open import observe_dataset, readable
 from lancestat.lake.temporary_files import new_draft, remove, remove_drafts, write_new
 from lancestat.redact import redact_line
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 
 if TYPE_CHECKING:
     import pyarrow as pa

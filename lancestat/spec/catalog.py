@@ -12,8 +12,7 @@ from urllib.parse import quote, unquote
 
 from lancestat.errors import LakeError
 from lancestat.redact import is_secret_name
-from lancestat.spec.declaration import Resource, Text, key, resource
-from lancestat.spec.shapes import PUBLIC, SETTINGS
+from lancestat.spec.declaration import PUBLIC, SETTINGS, Resource, Text, key, resource
 
 SCHEME = "catalog://"
 """The scheme of what stands for a catalog's table before the catalog has told its URI."""

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from lancestat.errors import SpecError, UnknownColumn, UnsupportedColumn, did_you_mean
+from lancestat.formats import quoted
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
-from lancestat.spec.quoting import quoted
 
 
 @dataclass(frozen=True, slots=True)

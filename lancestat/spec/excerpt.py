@@ -12,8 +12,8 @@ from lancestat.errors import LancestatError, Location, SpecError, UnreadableFile
 from lancestat.formats import visible
 from lancestat.redact import Audience, Redactor, is_secret_name, redact_line
 from lancestat.spec.files import Files
+from lancestat.spec.schema_check import SECRET_KEYS
 from lancestat.spec.syntax import lines_of
-from lancestat.spec.wording import SECRET_KEYS
 
 _INDENT = " " * 6
 _WIDTH = 88

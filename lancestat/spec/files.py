@@ -12,11 +12,10 @@ from pathlib import Path, PurePath, PurePosixPath
 from typing import Protocol
 
 from lancestat.errors import InvalidProject, LancestatError, Location, SpecError, UnreadableFile
-from lancestat.formats import visible
+from lancestat.formats import quoted, visible
 from lancestat.redact import Origin
 from lancestat.spec.document import MAX_BYTES, Document, parse_document
-from lancestat.spec.quoting import quoted
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 
 # As many as Linux follows.
 _MAX_LINKS = 40

@@ -14,10 +14,21 @@ from lancestat.errors import Location
 from lancestat.formats import StringEnum
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
+    AT_LEAST_0,
     CHECK,
+    FILLED,
+    FILLED_PATH,
+    KEPT,
     LABEL,
     MEANING,
+    NAME,
+    NEIGHBOURS,
+    PUBLIC,
     REMARK,
+    SETTINGS,
+    TAGS,
+    TEXT,
+    TO_100000,
     Chosen,
     Either,
     Flag,
@@ -32,19 +43,6 @@ from lancestat.spec.declaration import (
     key,
     keys,
     resource,
-)
-from lancestat.spec.shapes import (
-    AT_LEAST_0,
-    FILLED,
-    FILLED_PATH,
-    KEPT,
-    NAME,
-    NEIGHBOURS,
-    PUBLIC,
-    SETTINGS,
-    TAGS,
-    TEXT,
-    TO_100000,
 )
 from lancestat.spec.table import NodeKind
 

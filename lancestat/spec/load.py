@@ -17,6 +17,7 @@ from lancestat.errors import (
     UnreadableFile,
     did_you_mean,
 )
+from lancestat.formats import quoted
 from lancestat.redact import Audience, KnownValue, Origin, Redactor, secret_environment
 from lancestat.spec.build import Builder
 from lancestat.spec.declaration import default_of
@@ -36,14 +37,11 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.names import Item, Namespace
 from lancestat.spec.project_file import Arguments, read_header
-from lancestat.spec.quoting import quoted
 from lancestat.spec.redaction import hidden_locations
-from lancestat.spec.resources import PROJECT_FILE
-from lancestat.spec.schema import SPECS_SCHEMA, keywords
-from lancestat.spec.schema_check import check
+from lancestat.spec.schema import PROJECT_FILE, SPECS_SCHEMA, keywords
+from lancestat.spec.schema_check import check, subject
 from lancestat.spec.template import Rendering
 from lancestat.spec.template_scope import TemplateScope
-from lancestat.spec.wording import subject
 
 _log = logging.getLogger("lancestat.spec")
 

@@ -18,6 +18,11 @@ from lancestat.formats import StringEnum, count
 from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
+    DURATION,
+    NAME,
+    SETTINGS,
+    START,
+    TEXT,
     ByName,
     Bytes,
     Declared,
@@ -33,7 +38,6 @@ from lancestat.spec.declaration import (
 )
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
-from lancestat.spec.shapes import DURATION, NAME, SETTINGS, START, TEXT
 from lancestat.spec.source import Source as Source
 from lancestat.spec.table import ColumnPattern as ColumnPattern
 from lancestat.spec.table import ColumnRule as ColumnRule

@@ -17,9 +17,9 @@ from lancestat.errors import (
     WrongValue,
     did_you_mean,
 )
+from lancestat.formats import quoted
 from lancestat.redact import Origin
 from lancestat.spec.document import Document, KeyPath
-from lancestat.spec.quoting import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from lancestat.errors import InvalidProject, LancestatError, Location
 from lancestat.spec.declaration import default_of
 from lancestat.spec.files import Folder, SpecFolder, read_file, spec_files
 from lancestat.spec.model import RESOURCES, KnnJoin, NodeKind, ProjectFile, Table
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 from lancestat.spec.template import is_template
 
 _SUFFIX = ".lance"

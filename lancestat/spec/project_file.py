@@ -17,6 +17,7 @@ from lancestat.errors import (
     did_you_mean,
     nearest,
 )
+from lancestat.formats import quoted
 from lancestat.redact import (
     KnownValue,
     Origin,
@@ -32,7 +33,6 @@ from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import SpecFolder
 from lancestat.spec.model import ProjectFile, Target
 from lancestat.spec.names import Item, Namespace
-from lancestat.spec.quoting import quoted
 from lancestat.spec.schema import PROJECT_SCHEMA
 from lancestat.spec.schema_check import check
 from lancestat.spec.spark_master import remote_secrets

@@ -21,8 +21,7 @@ from lancestat.spec.declaration import (
     key_fields,
 )
 from lancestat.spec.model import RESOURCES, KnnSide, ProjectFile, SpecFile, Target
-from lancestat.spec.resources import json_text
-from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema, schema_default
+from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, json_text, schema, schema_default
 
 _HEAD = """\
 # YAML keys

@@ -15,10 +15,10 @@ from pathlib import PurePosixPath
 
 from lancestat.arguments import check_selectors
 from lancestat.errors import InvalidSelector, NothingSelected, did_you_mean
+from lancestat.formats import quoted
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.names import composed
-from lancestat.spec.quoting import quoted
 
 STATES = ("new", "modified")
 

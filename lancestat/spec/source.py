@@ -16,6 +16,8 @@ from lancestat.spec.declaration import (
     CHECK,
     LABEL,
     MEANING,
+    NAME,
+    PUBLIC,
     Listed,
     Nested,
     PathOrUri,
@@ -27,7 +29,6 @@ from lancestat.spec.declaration import (
     resource,
 )
 from lancestat.spec.names import PUNCTUATION, is_name
-from lancestat.spec.shapes import NAME, PUBLIC
 from lancestat.spec.table import ColumnSelection, Freshness, Policy, Publish, Table
 from lancestat.spec.template import render
 from lancestat.spec.template_scope import TemplateScope

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import yaml
 
-from lancestat.spec.quoting import quoted
+from lancestat.formats import quoted
 
 # Line and column, counted from 0 as YAML libraries do.
 Mark = tuple[int, int]

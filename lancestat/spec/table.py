@@ -12,10 +12,20 @@ from lancestat.errors import Location
 from lancestat.formats import StringEnum, age, count
 from lancestat.spec.catalog import TABLE_NAME
 from lancestat.spec.declaration import (
+    AT_LEAST_0,
     CHECK,
+    DURATION,
+    FILLED_PATTERNS,
     LABEL,
     MEANING,
+    NAME,
+    PATTERNS,
+    PUBLIC,
     REMARK,
+    SETTINGS,
+    TAGS,
+    TEXT,
+    TYPES,
     Either,
     Flag,
     Key,
@@ -29,18 +39,6 @@ from lancestat.spec.declaration import (
     key,
     keys,
     resource,
-)
-from lancestat.spec.shapes import (
-    AT_LEAST_0,
-    DURATION,
-    FILLED_PATTERNS,
-    NAME,
-    PATTERNS,
-    PUBLIC,
-    SETTINGS,
-    TAGS,
-    TEXT,
-    TYPES,
 )
 
 

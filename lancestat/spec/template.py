@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from lancestat.errors import InvalidTemplate, Location, SpecError
+from lancestat.formats import quoted
 from lancestat.redact import KnownValue, Origin
 from lancestat.spec.document import Document, KeyPath
-from lancestat.spec.quoting import quoted
 from lancestat.spec.template_scope import (
     MAX_CHARACTERS,
     BadTemplateError,

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from lancestat.errors import did_you_mean
+from lancestat.formats import quoted
 from lancestat.redact import KnownValue, Origin, Variable
-from lancestat.spec.quoting import quoted
 
 MAX_CHARACTERS = 100_000
 MAX_BITS = 256

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.spec.resources import KINDS, editor_schema, editor_schemas
+from lancestat.spec.schema import KINDS, editor_schema, editor_schemas
 from tests.cli.conftest import Lancestat
 
 

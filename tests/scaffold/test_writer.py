@@ -8,7 +8,7 @@ import pytest
 from lancestat.errors import NotWritten, PlaceOccupied
 from lancestat.lake.open import observe_dataset
 from lancestat.scaffold.writer import Scaffold, write_scaffold
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 
 ROWS = pa.table({"x": [1, 2, 3]})
 

@@ -12,7 +12,7 @@ import pytest
 from lancestat.errors import InvalidProject
 from lancestat.spec.load import load_project
 from lancestat.spec.model import ProjectSpec
-from lancestat.spec.resources import PROJECT_FILE
+from lancestat.spec.schema import PROJECT_FILE
 
 PROJECT = """\
 name: shop

@@ -8,13 +8,14 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from lancestat.spec.document import read_document
-from lancestat.spec.resources import (
+from lancestat.spec.schema import (
     KINDS,
     PROJECT_FILE,
+    PROJECT_SCHEMA,
+    SPECS_SCHEMA,
     editor_schema,
     editor_schemas,
 )
-from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA
 
 ROOT = Path(__file__).parent.parent.parent
 EXAMPLES = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lancestat.spec.query import option_objection, query_objection
+from lancestat.spec.build import option_objection, query_objection
 
 NO_QUERY = "is not a query, which begins with SELECT, WITH, FROM, VALUES or TABLE"
 SEVERAL = "has more than one statement"

@@ -29,7 +29,7 @@ a template wherever one is allowed, while 'validate' checks what it results in."
 )
 def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
     """Print one, write them, or list them."""
-    from lancestat.spec.resources import KINDS, editor_schema, json_text
+    from lancestat.spec.schema import KINDS, editor_schema, json_text
 
     if kind is not None and out is not None:
         raise click.UsageError("Give either a KIND to print or --out to write files.")
@@ -53,7 +53,7 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
 
 def _write(folder: Path) -> list[str]:
     from lancestat.lake.temporary_files import write_whole
-    from lancestat.spec.resources import editor_schemas, json_text
+    from lancestat.spec.schema import editor_schemas, json_text
 
     schemas = editor_schemas()
     try:
