@@ -13,7 +13,7 @@ import yaml
 
 from lancestat.cli.command import Command
 from lancestat.cli.failure import ExitCode
-from lancestat.cli.main import COMMANDS
+from lancestat.cli.main import COMMANDS, load_command
 from lancestat.query.estimates import PruningReason, PushDownReason
 from lancestat.query.table import (
     ALLOW_STALE,
@@ -119,7 +119,7 @@ def test_commands_that_are_shown_have_these_options(page: str) -> None:
     for block in blocks(page, "console"):
         for line in re.findall(r"^\$ lancestat (.*)$", block, re.MULTILINE):
             words = line.split("  #")[0].split()
-            command = COMMANDS[words[0]].load()
+            command = load_command(words[0])
             assert isinstance(command, Command)
             known = {option for param in command.params for option in param.opts}
             assert {word.split("=")[0] for word in words if word.startswith("--")} <= known, line

@@ -93,7 +93,6 @@ class Place:
 
     @property
     def catalog(self) -> Catalog:
-        """The catalog that lists the tables."""
         return Catalog(self.impl or "dir", {self.key: self.address})
 
     @property
@@ -161,7 +160,6 @@ def adopted_project(text: str, root: Path) -> tuple[Scaffold, list[str]]:
 
 
 def address_of(place: Place) -> str:
-    """Return the place as the command line has it."""
     return place.address if place.impl is None else f"{place.impl}:{place.address}"
 
 

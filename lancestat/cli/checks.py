@@ -51,7 +51,6 @@ class Check(NamedTuple):
 
 
 def checks_answer(checks: Sequence[Check]) -> Answer:
-    """Return what `lancestat debug` prints."""
     status = "success" if all(check.passed for check in checks) else "error"
     members = {"status": status, "checks": [check._asdict() for check in checks]}
     return Answer("debug", members, lambda page: _checks_table(checks, page))
@@ -195,7 +194,6 @@ def check_class_archive(target: Target) -> Check:
 
 
 def make_class_archive() -> Check:
-    """Make the archive of Spark's classes."""
     try:
         archive = warm_up.make_class_archive()
     except LancestatError as error:
@@ -255,7 +253,6 @@ def check_python() -> Check:
 
 
 def check_java() -> Check:
-    """Check that the Java that Spark would start is there and new enough."""
     try:
         java = find_java()
     except LancestatError as error:

@@ -11,10 +11,9 @@ import click
 
 from lancestat.cli.completion import complete_selector, complete_target
 from lancestat.cli.failure import ExitCode
-from lancestat.cli.logging_setup import set_up_logging
 from lancestat.errors import InvalidProject
 from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
-from lancestat.presentation.terminal import CONSOLE, limit, width
+from lancestat.presentation.terminal import CONSOLE, limit, paint, width
 from lancestat.redact import Audience
 
 if TYPE_CHECKING:
@@ -53,7 +52,6 @@ class Invocation:
         return Path() if nearest == Path.cwd() else nearest
 
     def project(self) -> Project:
-        """Load the project that the options name."""
         import logging
 
         from lancestat.project import Project
@@ -65,13 +63,11 @@ class Invocation:
         return project
 
     def show(self, view: object) -> None:
-        """Print a view in the wanted format."""
         page = Page(self.verbose, width(), CONSOLE.audience, CONSOLE.redactor, limit())
         load_format(self.output).print(view, page)
 
     @property
     def is_for_people(self) -> bool:
-        """Whether people read the wanted format."""
         return load_format(self.output).is_for_people
 
     def require(self, view: type, subject: str) -> None:
@@ -83,7 +79,6 @@ class Invocation:
         _require(self.output, [view], subject)
 
     def say(self, text: str) -> None:
-        """Print a message to stderr, unless `--quiet` was given."""
         if not self.quiet:
             CONSOLE.err(text)
 
@@ -129,7 +124,6 @@ class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         self.views = views
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """The formats to choose from."""
         return f"[{'|'.join(formats_of(self.views))}]"
 
     def convert(
@@ -329,3 +323,19 @@ def execution_options(function: F) -> F:
 def any_of(selectors: tuple[str, ...]) -> list[str] | None:
     """Return selectors whose union is selected; None, which selects everything, for none."""
     return list(selectors) or None
+
+
+def set_up_logging(*, quiet: bool, verbose: bool) -> None:
+    """Print warnings to stderr; with `verbose` all that is logged, with `quiet` errors only."""
+    import logging
+
+    class ConsoleHandler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            word = f"{record.levelname.lower()}:"
+            word = paint(word, "refresh") if record.levelno >= logging.WARNING else word
+            CONSOLE.err(f"{word} {record.getMessage()}")
+
+    handler = ConsoleHandler(logging.ERROR if quiet else logging.NOTSET)
+    logger = logging.getLogger("lancestat")
+    logger.handlers = [handler]
+    logger.setLevel(logging.DEBUG if verbose else logging.WARNING)

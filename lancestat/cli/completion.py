@@ -73,7 +73,6 @@ def complete_target(
 def complete_schema(
     ctx: click.Context, param: click.Parameter, incomplete: str
 ) -> list[CompletionItem]:
-    """Return kinds of YAML that have a schema."""
     from lancestat.spec.schema import KINDS
 
     return [_item(kind, about) for kind, about in KINDS.items() if kind.startswith(incomplete)]
@@ -187,7 +186,6 @@ class BashCompletion(_WholeWords):
         return words[1:-1], words[-1][:-1]
 
     def format_completion(self, item: CompletionItem) -> str:
-        """Return one line: the item's type and its word."""
         return f"{item.type},{item.value}"
 
 

@@ -98,7 +98,6 @@ def print_document(command: str | None, error: BaseException) -> None:
 
 
 def describe(error: BaseException) -> list[str]:
-    """Return the lines of an error message."""
     if isinstance(error, InvalidProject):
         parts = zip(error.errors, error.excerpts, strict=True)
         lines = [line for part, excerpt in parts for line in painted(part, excerpt)]

@@ -87,29 +87,24 @@ class LineProgress(SilentProgress):
             self.print_working()
 
     def print_working(self) -> None:
-        """Print a line for each node that goes on."""
         with self._lock:
             for node, text in self._working.items():
                 self._print("INFO", f"{node}: {text}")
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
-        """Take in how much is to be read."""
         self._tables = {table.node: table for table in tables}
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        """Take in how far a table has been read."""
         table = self._tables.get(node)
         with self._lock:
             if table is not None and node in self._working:
                 self._working[node] = f"read, {_counts(table, fragments_done, bytes_done)}"
 
     def at_stage(self, node: str, progress: StageProgress) -> None:
-        """Take in the stage that a node has reached."""
         with self._lock:
             self._working[node] = stage_text(progress)
 
     def finished(self, result: NodeResult) -> None:
-        """Print what was done with a node."""
         with self._lock:
             self._working.pop(result.name, None)
             facts = node_run(result)
@@ -118,7 +113,6 @@ class LineProgress(SilentProgress):
                 self._print(_LEVELS.get(result.status, "INFO"), f"{result.name}: {text}")
 
     def cancelling(self) -> None:
-        """Print that the run is being cancelled."""
         with self._lock:
             self._print("WARNING", CANCELLING)
 
@@ -170,7 +164,6 @@ class TerminalProgress:
             )
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        """Move a table's bar."""
         table = self._tables.get(node)
         with self._lock:
             if table is None or node not in self._tasks:
@@ -221,7 +214,6 @@ class TerminalProgress:
             self._display.console.print(text, style="red", markup=False, highlight=False)
 
     def cancelling(self) -> None:
-        """Say that the run is being cancelled."""
         self._display.console.print(CANCELLING, style="yellow", markup=False, highlight=False)
 
     def _show(self) -> None:

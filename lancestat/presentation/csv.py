@@ -19,7 +19,6 @@ _NEEDS_QUOTES = frozenset('",\r\n')
 
 
 def _write(lines: Iterable[str]) -> None:
-    """Print lines as they come, many at once."""
     pending: list[str] = []
     for line in lines:
         pending.append(line)

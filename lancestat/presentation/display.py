@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 @singledispatch
 def view_of(value: object) -> object:
-    """Return the view by which the command line shows a value."""
     raise TypeError(f"nothing shows a {type(value).__name__}")
 
 
@@ -71,7 +70,6 @@ def html(value: object) -> str:
 
 
 def rows(value: object) -> pa.Table:
-    """Return the rows of a value as an Arrow table."""
     match value:
         case Plan():
             return RESULTS.table(map(result_row, map(planned, value.actions)))

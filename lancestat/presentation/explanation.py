@@ -32,7 +32,6 @@ class QueryExplanation:
     redactor: Redactor = field(repr=False, compare=False)
 
     def to_json(self) -> Mapping[str, object]:
-        """Return the object that `lancestat sql --explain --output json` prints."""
         payload = load_format("json").render(ExplanationView(self.plan), Page())
         redacted = self.redactor.json(payload, Audience.PERSON)
         assert isinstance(redacted, dict)

@@ -64,7 +64,6 @@ def explain_stages(action: Action) -> list[str]:
 
 
 def _total(actions: Sequence[Action]) -> str:
-    """Return what all actions read and compare, in a sentence or two."""
     figures = [table for table in map(table_figures, actions) if table is not None]
     scanned, sentences = sum(table.fragments_scanned for table in figures), []
     joins = [own for own in map(own_figures, filter(is_pending, actions)) if own is not None]

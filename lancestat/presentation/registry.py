@@ -86,7 +86,6 @@ class Format(Generic[T]):
 
 
 def load_format(name: str) -> Format[Any]:
-    """Import a format by its name."""
     loaded = import_module(FORMATS[name]).FORMAT
     assert isinstance(loaded, Format)
     return loaded
@@ -99,6 +98,5 @@ def can_render(name: str, views: Iterable[type]) -> bool:
 
 
 def formats_of(views: Iterable[type]) -> list[str]:
-    """Return the names of the formats that print at least one of some types of views."""
     types = tuple(views)
     return [name for name in FORMATS if can_render(name, types)]

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 def show_view(status: TableStatus) -> ShowView:
-    """Return the view of one table's statistics."""
     return ShowView(
         status,
         status_figures(status),
@@ -81,17 +80,14 @@ def run_view(result: RunResult) -> RunView:
 
 
 def runs_view(spec: ProjectSpec, runs: Sequence[PastRun]) -> RunsView:
-    """Return the view of past runs."""
     return RunsView(spec.name, spec.target.name, tuple(runs))
 
 
 def past_run_view(spec: ProjectSpec, run: PastRun) -> PastRunView:
-    """Return the view of the nodes of a past run."""
     return PastRunView(spec.name, run, tuple(map(node_run, run.nodes)))
 
 
 def garbage_answer(report: GarbageReport, project: str = "", target: str = "") -> Answer:
-    """Return what was removed as garbage, or would be."""
     counts = asdict(report)
     members = {"project": project, "target": target, "dry_run": counts.pop("is_dry_run"), **counts}
     return Answer("gc", members, lambda page: _garbage_lines(report))

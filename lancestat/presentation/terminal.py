@@ -63,12 +63,10 @@ def paint(text: str, tone: str) -> str:
 
 
 def unpainted(text: str) -> str:
-    """Text as it looks without colours."""
     return text.translate(_NOTHING)
 
 
 def colored(text: str) -> str:
-    """Painted text with a terminal's escape sequences."""
     return text.translate(_SEQUENCES)
 
 
@@ -121,11 +119,9 @@ class Console:
         self.redactor = redactor.merged(self.redactor)
 
     def redacted(self, text: str) -> str:
-        """Return a text without what the audience must not see."""
         return self.redactor.text(text, self.audience)
 
     def out(self, *lines: str) -> None:
-        """Print lines of a result."""
         for line in lines:
             click.echo(self._line(line, PAINT), color=wants_color())
 
@@ -146,7 +142,6 @@ class Console:
         click.echo(visible(text, keep="\n\t") if sys.stdout.isatty() else text, color=True)
 
     def err(self, *lines: str) -> None:
-        """Print lines to stderr."""
         for line in lines:
             click.echo(self._line(line, PAINT), err=True, color=wants_color())
 
@@ -268,7 +263,6 @@ def _padded(cell: str, width: int, is_right: bool) -> str:
 
 
 def cell_width(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
     bare = unpainted(text)
     if bare.isascii():
         return len(bare)

@@ -16,7 +16,6 @@ _NAMED = 30
 
 
 def diff_lines(view: DiffView, page: Page) -> list[str]:
-    """Return the page that `lancestat diff` prints."""
     diff, width = view.diff, max(page.width, 60)
     title = f"Diff of {diff.project}, target {diff.target}: {view.base} -> {view.head}"
     lines = [paint(title, "title"), ""]

@@ -41,7 +41,6 @@ _WIDEST = {0: 51}
 
 
 def plan_lines(view: PlanView, page: Page) -> list[str]:
-    """Return the page that `lancestat plan` prints."""
     if not view.actions:
         return ["No nodes selected.", *source_lines(view)]
     idle = sum(action.verb == "skip" for action in view.actions)
@@ -121,7 +120,6 @@ def plan_verdict(view: PlanView) -> str:
 
 
 def source_lines(view: PlanView) -> Iterator[str]:
-    """Yield sentences on what the sources have, of a plan or of none."""
     sources = view.sources
     if sources is None:
         return
@@ -157,7 +155,6 @@ def _arguments(tables: Sequence[str]) -> str:
 
 
 def run_lines(view: RunView, page: Page) -> list[str]:
-    """Return the page that `lancestat run` and `lancestat retry` print."""
     is_retry = view.command == "retry"
     if not view.nodes:
         return ["Nothing to retry." if is_retry else "No nodes selected.", *gone_lines(view, page)]
@@ -173,7 +170,6 @@ def run_lines(view: RunView, page: Page) -> list[str]:
 
 
 def gone_lines(view: RunView | StatusView, page: Page) -> list[str]:
-    """Return the lines of a warning about tables that are gone, none where there are none."""
     lines = wrapped(view.gone, max(page.width, 40), indent="")
     return [paint(line, "refresh") for line in lines]
 
@@ -249,7 +245,6 @@ def run_totals(view: RunView) -> Iterator[str]:
 
 
 def indented(text: str, width: int) -> list[str]:
-    """Return the lines of a message as they stand below a node's name."""
     return [
         part
         for line in message_lines(text)
@@ -273,7 +268,6 @@ _OF_PAST = {
 
 
 def runs_lines(view: RunsView, page: Page) -> list[str]:
-    """Return the page that `lancestat runs` prints."""
     if not view.runs:
         return [f"No run of target {view.target} is recorded."]
     lines = [paint(f"Runs of {view.project}, target {view.target}", "title"), ""]
@@ -295,7 +289,6 @@ def _time(run: PastRun) -> str:
 
 
 def past_run_lines(view: PastRunView, page: Page) -> Iterator[str]:
-    """Yield the page that `lancestat runs RUN` prints."""
     run = view.run
     title = f"{run.command.capitalize()} {run.run_id} of {view.project}, target {run.target}"
     yield paint(title, "title")
@@ -410,7 +403,6 @@ _KEPT_BECAUSE = {
 
 
 def unpublish_lines(view: UnpublishView, page: Page) -> list[str]:
-    """Return the page that `lancestat unpublish` prints."""
     result = view.result
     idle = sum(node.action == "skip" for node in result.nodes)
     is_folded = idle > SKIPS_LISTED and not page.verbose

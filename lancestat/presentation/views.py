@@ -116,7 +116,6 @@ class PlanView(NamedTuple):
 
     @property
     def pending(self) -> int:
-        """The number of nodes that a run would change."""
         return sum(action.is_pending for action in self.actions)
 
     @property

@@ -31,7 +31,6 @@ _TABLES = {"sample/orders.lance": orders, "sample/products.lance": products}
 
 
 def starter_project() -> Scaffold:
-    """Return a project that can be planned and run as it is."""
     return project_of({**starter_templates(), **_SAMPLE}, _TABLES)
 
 

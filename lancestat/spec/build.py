@@ -88,7 +88,6 @@ class Builder:
     policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
 
     def column_set(self, item: Item) -> ColumnSet:
-        """Return the column set that an item declares."""
         return ColumnSet(**self._values(ColumnSet, item))
 
     def policy(self, item: Item, *steps: str) -> Policy:
@@ -98,14 +97,12 @@ class Builder:
         return Policy(**values, template=template)
 
     def table(self, item: Item) -> Table:
-        """Return the table that an item declares."""
         values = self._values(Table, item)
         values["columns"] = self._columns(item, values["columns"], "columns")
         values["policy"] = self._policy(item, values["policy"], "policy")
         return Table(**values, location=item.location)
 
     def knn_join(self, item: Item) -> KnnJoin:
-        """Return the KNN join that an item declares."""
         self._check_mode(item)
         self._check_distance(item)
         self._check_output(item)
@@ -157,7 +154,6 @@ class Builder:
         return Source(**values, location=place, origins=origins, scope=scope)
 
     def target(self, item: Item, name: str) -> Target:
-        """Return the target that an item declares."""
         spark = item.value.get("spark", {})
         if "remote" in spark and ("master" in spark or "spark.master" in spark.get("conf", {})):
             message = "'remote' names a server, which has its own master: leave out one of them"

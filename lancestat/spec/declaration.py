@@ -102,7 +102,6 @@ class Words(Values):
 
     @property
     def words(self) -> list[str]:
-        """The words as the YAML spells them."""
         choices = self.choices
         return list(choices) if isinstance(choices, tuple) else [choice.value for choice in choices]
 
@@ -261,7 +260,6 @@ class Key:
 
     @property
     def diff_label(self) -> str:
-        """The name of the property in a diff."""
         return self.name if self.label is None else self.label
 
 
@@ -314,12 +312,10 @@ class KeyField:
 
     @property
     def spelled(self) -> tuple[Key, ...]:
-        """The keys as the YAML has them."""
         return tuple(key for key in self.keys if not isinstance(key.shape, Chosen))
 
     @property
     def is_required(self) -> bool:
-        """Whether a mapping without it is refused."""
         return self.default is MISSING or self.first.is_required
 
 

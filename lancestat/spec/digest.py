@@ -54,7 +54,6 @@ def _meaning(resource: Declared) -> Meaning:
 
 
 def _json_value(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
     if type(value) in _JSON_SCALARS:
         return value
     match value:

@@ -332,7 +332,6 @@ class Document:
         return self.at(path)
 
     def with_value(self, value: object) -> Document:
-        """The same places for other values, such as rendered ones."""
         return replace(self, value=value)
 
     def _locate(self, marks: Mapping[KeyPath, Mark], path: KeyPath) -> Location:

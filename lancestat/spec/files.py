@@ -113,9 +113,7 @@ class Files(Protocol):
     these functions has no place yet.
     """
 
-    def has(self, name: str) -> bool:
-        """Whether that is a file."""
-        ...
+    def has(self, name: str) -> bool: ...
 
     def read(self, name: str) -> bytes:
         """A file's content, of a file that is too large the beginning (`MAX_BYTES` and more).
@@ -151,7 +149,6 @@ class Folder:
         return os.path.lexists(path) and not path.is_dir()
 
     def read(self, name: str) -> bytes:
-        """A file's content."""
         # Opening a pipe would block until a writer opens it.
         flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
         with open(os.open(self._own(name), flags), "rb") as stream:  # noqa: PTH123
@@ -228,7 +225,6 @@ def read_file(files: Files, name: str) -> Document:
 
 
 def relative_name(root: Path, path: Path) -> str:
-    """Return the name of a file in messages and `path:` selectors."""
     return PurePath(os.path.relpath(path, root)).as_posix()
 
 

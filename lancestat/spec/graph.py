@@ -9,7 +9,6 @@ from lancestat.spec.model import Node, NodeKind, ProjectSpec, joins_of
 
 
 def dependencies(spec: ProjectSpec) -> Mapping[str, tuple[str, ...]]:
-    """The names of the nodes that each node reads, in the order of the nodes."""
     return node_dependencies(spec.nodes)
 
 

@@ -422,12 +422,10 @@ class KnnJoin:
 
     @property
     def dataset_format(self) -> str:
-        """The format of that dataset, `lance` or `parquet`."""
         return self.output_format
 
     @property
     def refs(self) -> tuple[str, ...]:
-        """The names of the nodes that the sides read."""
         return (*self.left.refs, *self.right.refs)
 
     @property
@@ -437,5 +435,4 @@ class KnnJoin:
 
     @property
     def written_uri(self) -> str:
-        """The dataset that a run of the node writes to."""
         return self.output_uri

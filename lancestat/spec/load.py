@@ -185,7 +185,6 @@ class _Declarations:
     nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
     def read(self, file: str, scope: TemplateScope, errors: list[LancestatError]) -> None:
-        """Declare all that a file holds."""
         try:
             document = read_file(self.files, file)
         except InvalidProject as invalid:

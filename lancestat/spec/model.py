@@ -55,12 +55,10 @@ Node = Table | KnnJoin
 
 
 def tables_of(nodes: Iterable[Node]) -> tuple[Table, ...]:
-    """Return the tables among nodes, in their order."""
     return tuple(node for node in nodes if isinstance(node, Table))
 
 
 def joins_of(nodes: Iterable[Node]) -> tuple[KnnJoin, ...]:
-    """Return the KNN joins among nodes, in their order."""
     return tuple(node for node in nodes if isinstance(node, KnnJoin))
 
 
@@ -366,5 +364,4 @@ class ProjectSpec:
         return joins_of(self.nodes)
 
     def node(self, name: str) -> Node | None:
-        """The node of that exact name."""
         return next((node for node in self.nodes if node.name == name), None)

@@ -37,11 +37,9 @@ class Item:
         return self.at("name")
 
     def at(self, *steps: str | int) -> Location:
-        """Return where a value inside the item is written."""
         return self.document.at((*self.path, *steps))
 
     def key_at(self, *steps: str | int) -> Location:
-        """Return where a key inside the item is written."""
         return self.document.key_at((*self.path, *steps))
 
     def origin(self, *steps: str | int) -> Origin | None:
@@ -65,7 +63,6 @@ class Item:
     def error(
         self, kind: type[SpecError], message: str, *steps: str | int, hint: str | None = None
     ) -> SpecError:
-        """An error about a value inside the item."""
         return kind(message, location=self.at(*steps), hint=hint)
 
     def settings(self, *steps: str) -> dict[str, str]:
@@ -121,7 +118,6 @@ def is_name(text: str, punctuation: str) -> bool:
 
 
 def composed(text: str) -> str:
-    """A text in the normal form of names."""
     return unicodedata.normalize("NFC", text)
 
 

@@ -117,6 +117,5 @@ def _is_any(name: str, patterns: Iterable[str]) -> bool:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """The texts of a list that need no rendering."""
     items = value if isinstance(value, list) else ()
     return tuple(text for text in items if isinstance(text, str) and text and not is_template(text))

@@ -59,7 +59,6 @@ def _redacted_value(shape: Shape, value: Any, hidden: Mapping[str, str], name: s
 
 
 def redacted_nodes(spec: ProjectSpec, nodes: Iterable[Node], audience: Audience) -> Iterator[Node]:
-    """Yield nodes of a project as an audience may see them."""
     for node in nodes:
         yield redacted_node(node, spec.origins.get(node.name, NO_ORIGINS), audience)
 
@@ -105,7 +104,6 @@ def hidden_locations(node: Node, origins: Origins) -> Iterator[KnownValue]:
 
 
 def _locations(resource: Declared) -> Iterator[str | None]:
-    """Yield the paths and URIs of a resource and of those in it."""
     for declared in key_fields(type(resource)):
         value = getattr(resource, declared.name)
         match declared.first.shape:

@@ -42,7 +42,6 @@ def generated_files() -> Mapping[str, str]:
 
 
 def reference() -> str:
-    """Return a page that lists the keys of all resources, in Markdown."""
     sections: dict[str, type[Declared]] = {
         "`lancestat_project.yml`": ProjectFile,
         "A target: one of `targets`": Target,

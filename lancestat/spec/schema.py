@@ -87,7 +87,6 @@ class _Writer:
     definitions: dict[str, Schema] = field(default_factory=dict)
 
     def mapping(self, resource: type[Declared], *, is_inline: bool = False) -> Schema:
-        """Return the schema of a resource."""
         declares = resource.declares
         if is_inline:
             declares = replace(declares, is_filled=True)
@@ -138,7 +137,6 @@ class _Writer:
         return {**head, **self._keywords(shape)}
 
     def _keywords(self, shape: Shape) -> Schema:
-        """Return the keywords that a value is judged by."""
         match shape:
             case Text(limits=limits):
                 return {"type": "string", **limits}
@@ -211,7 +209,6 @@ PROJECT_FILE = "lancestat_project.yml"
 
 
 def json_text(value: object) -> str:
-    """JSON for people to read, with a line's end."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -114,7 +114,6 @@ class SchemaViolation:
 
     @classmethod
     def of(cls, error: ValidationError) -> SchemaViolation:
-        """Return the violation that a validator's error stands for."""
         path, keyword = tuple(error.absolute_path), str(error.validator)
         topic = keyword if keyword in _ABOUT_PARTS else "value"
         if "propertyNames" in error.absolute_schema_path:
@@ -241,7 +240,6 @@ SECRET_KEYS = frozenset(
 
 
 def may_be_secret(path: KeyPath, origins: Container[KeyPath]) -> bool:
-    """Return whether the value at `path` must not be shown."""
     return path in origins or bool(SECRET_KEYS.intersection(path))
 
 
@@ -283,7 +281,6 @@ def describe(value: object, *, is_secret: bool = False, origin: Origin | None = 
 
 
 def value_at(root: object, path: KeyPath) -> object:
-    """Return the value that a path leads to, None when there is none."""
     for step in path:
         if isinstance(root, dict) and step in root:
             root = root[step]

@@ -151,7 +151,6 @@ class Source:
         return self.catalog or (self.uri or "").rstrip("/")
 
     def matches(self, table: TableName) -> bool:
-        """Whether a table is one of the source's."""
         if table.catalog != self.catalog_name:
             return False
         text = ".".join(table.identifier)
@@ -184,7 +183,6 @@ class Source:
         return text
 
     def node(self, name: str, table: TableName) -> Table:
-        """Return the node of a table that is found."""
         given = self.defaults
         return Table(
             name,

@@ -15,7 +15,6 @@ _LOCAL = re.compile(r"local(?:\[([^\],]+)(?:,\s*(\d+))?\])?")
 
 
 def is_local(master: str) -> bool:
-    """Whether a master runs Spark in this process."""
     return _LOCAL.fullmatch(master) is not None
 
 
@@ -40,7 +39,6 @@ DEFAULT_REMOTE_PORT = 15002
 
 
 def remote_address(remote: str) -> tuple[str, int]:
-    """Return the host and the port of a Spark Connect server."""
     url = urlsplit(remote.partition(";")[0])
     return url.hostname or "localhost", url.port or DEFAULT_REMOTE_PORT
 

@@ -81,12 +81,10 @@ class _Problem:
 
     @property
     def before(self) -> str:
-        """What the line has before the mark."""
         return self.line(self.mark[0])[: self.mark[1]]
 
     @property
     def rest(self) -> str:
-        """What the line has from the mark on."""
         return self.line(self.mark[0])[self.mark[1] :]
 
     @property
@@ -95,7 +93,6 @@ class _Problem:
 
     @property
     def is_at_end(self) -> bool:
-        """Whether there is nothing more in the file."""
         return not self.rest.strip() and not any(map(str.strip, self.lines[self.mark[0] + 1 :]))
 
     def has_tab(self) -> bool:

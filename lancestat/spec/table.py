@@ -102,7 +102,6 @@ class StaleBounds:
 
 
 def staleness_words(allowed: bool | StaleBounds) -> str:
-    """Return the staleness that readers accept, in words."""
     if isinstance(allowed, StaleBounds):
         return str(allowed)
     return "any staleness" if allowed else "never stale"
@@ -158,7 +157,6 @@ class Policy:
 
     @property
     def accepted_staleness(self) -> str:
-        """The staleness that readers accept, in words."""
         return staleness_words(self.allow_stale)
 
 

@@ -81,7 +81,6 @@ class TemplateNames:
     pieces: list[KnownValue] = field(default_factory=list)
 
     def var(self, name: object, default: object = _MISSING) -> object:
-        """A variable of the project or of `--vars`."""
         text = self._word("var", name)
         if self.scope.vars is None:
             raise BadTemplateError("var() cannot be used here; only env_var() and target.name can")
@@ -126,7 +125,6 @@ class TemplateNames:
         return "`" + text.replace("`", "``") + "`"
 
     def target_name(self) -> str:
-        """The name of the target that the project was loaded with."""
         if self.scope.target is None:
             raise BadTemplateError("target.name cannot be used here")
         if self.scope.target_origin is not None:
@@ -134,7 +132,6 @@ class TemplateNames:
         return self.scope.target
 
     def allowed(self) -> str:
-        """Return the names that a template may use, for messages."""
         words = ["env_var('NAME')", "target.name", *self.scope.words]
         if self.scope.vars is not None:
             words.insert(0, "var('name')")

@@ -114,40 +114,12 @@ def test_under_strict_a_read_only_token_is_an_error(
     assert "pull-requests: write" in result.stderr
 
 
-@pytest.mark.parametrize(
-    ("without", "message"),
-    [
-        ("GITHUB_TOKEN", "LS610  GITHUB_TOKEN is not set"),
-        ("GITHUB_REPOSITORY", "LS610  GITHUB_REPOSITORY is not set; expected OWNER/NAME"),
-        ("GITHUB_EVENT_PATH", "LS610  the event (this job's) is not about a pull request"),
-    ],
-)
-def test_a_missing_variable_of_the_job_is_named(
-    without: str,
-    message: str,
-    lancestat: Lancestat,
-    job: dict[str, str],
-    stub: GitHubStub,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.delenv("GITHUB_EVENT_NAME", raising=False)
-    result = lancestat("comment", "--body-file", "diff.md", **{**job, without: ""})
-    assert (result.exit_code, result.stderr.splitlines()[0]) == (1, message)
-    assert stub.seen == []
-
-
 def test_a_missing_body_file_is_wrong_usage(
     lancestat: Lancestat, job: dict[str, str], stub: GitHubStub
 ) -> None:
     result = lancestat("comment", "--body-file", "nowhere.md", **job)
     assert (result.exit_code, stub.seen) == (2, [])
     assert result.stderr == "LS616  cannot read nowhere.md: No such file or directory\n"
-
-
-def test_the_token_cannot_be_given_as_an_option(lancestat: Lancestat, job: dict[str, str]) -> None:
-    result = lancestat("comment", "--body-file", "diff.md", "--token", TOKEN, **job)
-    assert result.exit_code == 2
-    assert "--token" not in lancestat("comment", "--help").stdout
 
 
 def test_the_token_is_never_shown(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.cli.completion import BashCompletion, ZshCompletion
+from lancestat.cli.completion import ZshCompletion
 from lancestat.cli.main import cli
 from tests.cli.conftest import Lancestat
 
@@ -184,28 +184,6 @@ def test_an_unknown_shell_is_wrong_usage(lancestat: Lancestat) -> None:
     result = lancestat("completion", "tcsh")
     assert result.exit_code == 2
     assert "bash" in result.stderr
-
-
-@pytest.mark.parametrize(
-    ("line", "words", "incomplete"),
-    [
-        ("lancestat ", [], ""),
-        ("lancestat sh", [], "sh"),
-        ("lancestat plan -s tag:n", ["plan", "-s"], "tag:n"),
-        ("lancestat plan --target=pr", ["plan"], "--target=pr"),
-        ('lancestat plan -s "a b', ["plan", "-s"], "a b"),
-        ('lancestat plan -s "a ', ["plan", "-s"], "a "),
-        ("lancestat plan -s 'a b' ", ["plan", "-s", "a b"], ""),
-        ("lancestat plan -s a\\ b", ["plan", "-s"], "a b"),
-        ("", [], ""),
-    ],
-)
-def test_a_bash_line_is_split_into_words(
-    line: str, words: list[str], incomplete: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("COMP_LINE", line)
-    shell = BashCompletion(cli, {}, "lancestat", "_LANCESTAT_COMPLETE")
-    assert shell.get_completion_args() == (words, incomplete)
 
 
 class Terminal:

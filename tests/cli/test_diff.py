@@ -75,22 +75,6 @@ def test_exit_codes_of_missing_sides(lancestat: Lancestat, project: Path) -> Non
     assert "specs/shop.yml:1:9" in result.stderr
 
 
-def test_nodes_are_selected_on_either_side(lancestat: Lancestat, project: Path) -> None:
-    more = LOOSE + "  - {name: parts, uri: parts.lance, tags: [x]}\n"
-    write(project, {"specs/shop.yml": more})
-
-    def changed(*args: str) -> list[str]:
-        result = lancestat("diff", *args, "--no-datasets", "--output", "json")
-        return [node["name"] for node in json.loads(result.stdout)["nodes"]]
-
-    assert changed("main") == ["orders", "parts"]
-    assert changed("main", "-s", "tag:x") == ["parts"]
-    assert changed(".", "main", "-s", "tag:x") == ["parts"]
-    assert changed("main", "--exclude", "orders") == ["parts"]
-    refused = lancestat("diff", "main", "-s", "nothing")
-    assert (refused.exit_code, refused.stdout) == (2, "")
-
-
 def test_no_secret_is_shown(lancestat: Lancestat, project: Path) -> None:
     header = (
         "name: shop\nvars: {}\ndefault_target: dev\ntargets:\n  dev:\n"

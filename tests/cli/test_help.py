@@ -21,13 +21,5 @@ def test_help_of_every_command(name: str, lancestat: Lancestat, golden: Golden) 
     golden(f"cli/help_{name}.txt", result.stdout)
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_summary_in_the_list_is_the_beginning_of_the_commands_own_help(name: str) -> None:
-    entry = COMMANDS[name]
-    own = entry.load().help
-    assert own is not None
-    assert own.startswith(entry.summary.rstrip("."))
-
-
 def test_the_version(lancestat: Lancestat) -> None:
     assert lancestat("--version").stdout == f"lancestat {__version__}\n"

@@ -2,10 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import click
 import pytest
 
-from lancestat.cli.main import COMMANDS
 from tests.cli.conftest import FakeProject, Lancestat
 
 
@@ -104,14 +102,6 @@ def test_quiet_and_verbose_may_come_from_the_environment(
     project.failure = ZeroDivisionError("by zero")
     assert "Traceback" in lancestat("plan", LANCESTAT_VERBOSE="1").stderr
     assert "Traceback" not in lancestat("plan", LANCESTAT_VERBOSE="0").stderr
-
-
-def test_no_option_of_a_command_hides_a_global_one() -> None:
-    shared = {"project_dir", "target", "vars", "output", "quiet", "verbose", "version", "help"}
-    for entry in COMMANDS.values():
-        names = [param.name for param in entry.load().params if isinstance(param, click.Option)]
-        assert len(names) == len(set(names))
-        assert shared.intersection(names) == shared - {"version", "help"}
 
 
 def test_several_selects_are_one_union(lancestat: Lancestat, project: FakeProject) -> None:

@@ -45,12 +45,6 @@ def test_a_plan_is_written_and_printed(folder: Path, lancestat: Lancestat) -> No
     assert [node["plan"] for node in stored["nodes"]] == printed["nodes"]
 
 
-def test_a_written_plan_may_be_checked_and_quiet(folder: Path, lancestat: Lancestat) -> None:
-    append(folder)
-    result = lancestat("--quiet", "plan", "--check", "--out", "plan.json")
-    assert (result.exit_code, result.stderr) == (3, "")
-
-
 def test_a_blocked_plan_is_written_and_fails(folder: Path, lancestat: Lancestat) -> None:
     lance.LanceDataset.drop(str(folder / "orders.lance"), {})
     assert lancestat("plan", "--out", "plan.json").exit_code == 1
@@ -72,24 +66,6 @@ def test_an_outdated_plan_is_refused(folder: Path, lancestat: Lancestat, golden:
     result = lancestat("run", "--plan-file", "plan.json")
     assert (result.exit_code, result.stdout) == (1, "")
     golden("cli/plan_moved.txt", result.stderr)
-
-
-@pytest.mark.parametrize(
-    ("content", "code"),
-    [
-        ("", "LS622"),
-        ("name: shop", "LS622"),
-        ("{}", "LS622"),
-        ('{"kind": "lancestat plan", "format_version": 9}', "LS623"),
-    ],
-)
-def test_a_bad_plan_file_is_one_error(
-    content: str, code: str, folder: Path, lancestat: Lancestat
-) -> None:
-    (folder / "plan.json").write_text(content)
-    result = lancestat("run", "--plan-file", "plan.json")
-    assert (result.exit_code, result.stdout, result.stderr.count("LS6")) == (1, "", 1)
-    assert result.stderr.startswith(code)
 
 
 def test_a_file_that_is_not_a_plan_is_not_replaced(folder: Path, lancestat: Lancestat) -> None:
@@ -153,14 +129,6 @@ def test_a_retry_names_nodes_that_are_no_longer_declared(
         "nothing else failed in the last run of target dev, which ended at 2026-01-02 03:04:05 UTC",
     ]
     assert lancestat("--quiet", "retry").stderr == ""
-
-
-def test_a_retry_has_the_output_of_a_run(folder: Path, lancestat: Lancestat) -> None:
-    add_run(folder, "orders", "gone")
-    result = lancestat("retry")
-    assert result.exit_code == 0
-    assert result.stdout.splitlines()[0] == "Retry of shop, target dev"
-    assert "returns" not in result.stdout
 
 
 def test_a_retry_as_json(folder: Path, lancestat: Lancestat) -> None:

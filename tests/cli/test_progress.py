@@ -6,23 +6,19 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from queue import SimpleQueue
 
-import pytest
 from rich.console import Console
 from rich.progress import Progress as Bars
 from rich.progress import TextColumn
 
-from lancestat.cli.progress import LineProgress, TerminalProgress, progress_display, stage_text
+from lancestat.cli.progress import LineProgress, TerminalProgress, progress_display
 from lancestat.errors import DatasetMissing
 from lancestat.joins.action import (
-    CommitResult,
-    JoinStage,
-    LayOut,
     MergeNeighbours,
     PrepareSides,
     Probe,
 )
 from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.work import OutputFormat, Scope
+from lancestat.joins.search.work import Scope
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import TableProgress
 from lancestat.runs.stages import StageProgress
@@ -190,21 +186,6 @@ def test_a_join_shows_its_stage_rows_and_rate() -> None:
     assert terminal.lines == ["other prepare, 7 rows"]
 
 
-@pytest.mark.parametrize(
-    ("stage", "line"),
-    [
-        (PrepareSides(()), "prepare"),
-        (LayOut(1_024), "lay out, 1,024 lists"),
-        (Probe(Strategy.PARTITIONED, Scope.FULL, 7), "probe, partitioned"),
-        (MergeNeighbours(), "merge"),
-        (CommitResult(OutputFormat.LANCE, "near.lance", appends=True), "commit"),
-    ],
-)
-def test_a_stage_has_the_name_that_the_plan_gives_it(stage: JoinStage, line: str) -> None:
-    assert stage_text(StageProgress(stage)) == line
-    assert line.startswith(stage.name)
-
-
 def test_a_table_that_has_been_read_shows_the_stages_that_follow() -> None:
     stages: list[TableStage] = [
         ReadFragments(()), MergePartials(2), PublishStatistics(to_manifest=True)
@@ -218,13 +199,3 @@ def test_a_table_that_has_been_read_shows_the_stages_that_follow() -> None:
     for stage in stages:
         terminal.progress.at_stage("a", StageProgress(stage))
         assert terminal.lines[1:] == [f"a {stage.name}"]
-
-
-def test_joins_stand_below_tables() -> None:
-    terminal = Terminal()
-    terminal.progress.started(TABLES, ["near"])
-    terminal.progress.advanced("a", 1, 1_000)
-    merging = StageProgress(MergeNeighbours(), 1, 2, note="with the last result")
-    terminal.progress.at_stage("near", merging)
-    assert [line.split()[0] for line in terminal.lines] == ["3", "a", "near"]
-    assert terminal.lines[-1] == "near merge, 1 of 2 rows, with the last result"

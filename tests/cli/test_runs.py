@@ -121,12 +121,3 @@ def test_no_run_is_recorded(lancestat: Lancestat, tmp_path: Path) -> None:
     write_project(tmp_path, "orders")
     assert lancestat("runs").stdout == "No run of target dev is recorded.\n"
     assert Project.load(tmp_path).runs() == ()
-
-
-def test_project_runs_are_values(shop: Project) -> None:
-    running, left, error, success = shop.runs()
-    assert (running.status, running.finished_at, running.elapsed) == ("running", None, None)
-    assert left.counts == {"skip": 1, "interrupted": 1}
-    assert error.elapsed == timedelta(seconds=75.5)
-    assert [node.name for node in success.nodes] == ["orders", "part"]
-    assert shop.runs(limit=1) == (running,)

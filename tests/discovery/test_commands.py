@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ import pytest
 
 from lancestat.lake.catalog_client import CatalogClient
 from tests.discovery.catalogs import ROWS, write_catalog, write_folder
-from tests.discovery.conftest import PROJECT, Lancestat, Write
+from tests.discovery.conftest import Lancestat, Write
 
 LAKE = "sources:\n  - catalog: lake\n"
 BOTH = f"{LAKE}  - catalog: paging\n    name: paged_{{{{ table }}}}\n"
@@ -225,59 +224,6 @@ def test_a_plan_file_of_tables_that_are_found(tmp_path: Path, lancestat: Lancest
     assert "sales_parts" in lancestat("run", "--plan-file", file).output
     assert lancestat("plan", "--out", file).exit_code == 0
     assert lancestat("run", "--plan-file", file).exit_code == 0
-
-
-def git(folder: Path, *args: str) -> None:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@example.com")
-    subprocess.run(["git", *identity, *args], cwd=folder, check=True, capture_output=True)
-
-
-@pytest.fixture
-def committed(tmp_path: Path) -> Path:
-    git(tmp_path, "init", "-q")
-    git(tmp_path, "add", "lancestat_project.yml", "specs")
-    git(tmp_path, "commit", "-qm", "sources")
-    return tmp_path
-
-
-def test_a_diff_compares_patterns_and_what_they_match(
-    committed: Path, write: Write, lancestat: Lancestat
-) -> None:
-    write(f"{LAKE}    include: ['sales.*']\n    defaults: {{policy: {{allow.stale: true}}}}\n")
-    diff = payload(lancestat, "diff", "HEAD")
-    [node] = diff["nodes"]
-    assert (node["name"], node["kind"], node["change"]) == ("source:lake", "source", "changed")
-    include = node["properties"][0]
-    assert (include["name"], include["old"], include["new"]) == ("include", ["*"], ["sales.*"])
-    assert diff["risks"] == ["coverage_lost", "staleness_loosened"]
-    assert node["tables"] == {
-        "known": True,
-        "gained": [],
-        "lost": ["crm_customers"],
-        "renamed": [],
-    }
-    failing = lancestat("diff", "HEAD", "--fail-on", "staleness_loosened", "--no-datasets")
-    assert failing.exit_code == 3 and "crm" not in failing.stdout
-
-
-def test_a_diff_asks_no_place_that_base_does_not_have(
-    committed: Path, write: Write, lancestat: Lancestat
-) -> None:
-    write_catalog(committed / "paging", "a.x")
-    (committed / "paging" / "denied").touch()
-    write(BOTH)
-    [node] = payload(lancestat, "diff", "HEAD")["nodes"]
-    assert node["name"] == "source:paging"
-    assert "BASE has no source there" in node["risks"][-1]["message"]
-    write(f"{LAKE}    include: ['sales.*']\n", PROJECT.replace("root: lake", "root: elsewhere"))
-    [node] = payload(lancestat, "diff", "HEAD")["nodes"]
-    assert node["risks"] == [
-        {
-            "risk": "effect_unknown",
-            "message": "which tables come and go is not known: it is not looked up, since the "
-            "storage options or the catalogs are not those of BASE",
-        }
-    ]
 
 
 def test_sources_are_looked_up_once_per_command(

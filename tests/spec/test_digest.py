@@ -267,9 +267,3 @@ def test_rewriting_the_yaml_keeps_every_digest(
             if bounds and isinstance(table["policy"], dict):
                 table["policy"]["allow.stale"] = bounds
     assert digests(style(declared)) == expected
-
-
-def test_a_template_has_the_digest_of_its_rendered_value(load: Load) -> None:
-    plain = load("tables: [{name: t, uri: ./warehouse/t, description: a}]").nodes[0]
-    templated = load("tables: [{name: t, uri: \"{{ var('warehouse') }}/t\"}]").nodes[0]
-    assert node_digest(plain) == node_digest(templated)

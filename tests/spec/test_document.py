@@ -102,11 +102,6 @@ def test_a_merged_value_has_the_place_where_it_was_written() -> None:
     assert str(document.key_at(("b", "x"))) == "f.yml:1:8"
 
 
-def test_merge_keys_nest() -> None:
-    text = "a: &a {x: 1}\nb: &b {<<: *a, y: 2}\nc: {<<: *b, z: 3}"
-    assert read(text) == {"a": {"x": 1}, "b": {"x": 1, "y": 2}, "c": {"x": 1, "y": 2, "z": 3}}
-
-
 def test_an_anchor_may_be_defined_again() -> None:
     assert read("[&a 1, *a, &a 2, *a]") == [1, 1, 2, 2]
 
@@ -157,10 +152,6 @@ def test_two_merge_keys_are_duplicates() -> None:
 )
 def test_unreadable_yaml_has_a_location(text: str | bytes, expected: str) -> None:
     assert fault(text).startswith(expected)
-
-
-def test_an_unquoted_template_gets_a_hint() -> None:
-    assert 'put quotes around a template: "{{ ... }}"' in fault("uri: {{ var('x') }}/a")
 
 
 def test_a_file_that_is_too_large_is_not_parsed() -> None:

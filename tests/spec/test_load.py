@@ -170,12 +170,6 @@ def test_columns_are_a_union_of_rules(
     assert rules(selection) == expected
 
 
-def test_columns_know_where_they_were_written(load: Load) -> None:
-    selection = columns(load, "{include: [a], exclude: [b, c]}")
-    assert str(selection.rules[0].include[0].location) == "specs/shop.yml:2:43"
-    assert str(selection.exclude[1].location) == "specs/shop.yml:2:60"
-
-
 def test_a_knn_join_is_loaded_with_all_keys(load: Load, tmp_path: Path) -> None:
     root = tmp_path.resolve()
     spec = load(
@@ -212,26 +206,6 @@ def test_a_knn_join_is_loaded_with_all_keys(load: Load, tmp_path: Path) -> None:
     assert (join.description, join.tags, join.owner) == ("Near.", ("v",), "me")
 
 
-def test_a_side_may_be_a_dataset_that_is_not_declared(load: Load, tmp_path: Path) -> None:
-    spec = load(
-        """
-        knn_joins:
-          - name: j
-            left: {lance: q.lance, vector: v}
-            right: {parquet: s3://b/p, vector: w}
-            k: 1
-            output: {lance: o.lance}
-        """
-    )
-    join = spec.nodes[0]
-    assert isinstance(join, KnnJoin)
-    assert (join.left.format, join.left.uri) == ("lance", str(tmp_path.resolve() / "q.lance"))
-    assert (join.right.format, join.right.uri) == ("parquet", "s3://b/p")
-    assert (join.metric, join.mode, join.join, join.min_right_rows) == (
-        "l2", "exact", "inner", 10_000,
-    )  # fmt: skip
-
-
 def test_dependencies_follow_tables_sql_and_outputs(load: Load) -> None:
     spec = load(
         KNN
@@ -249,23 +223,6 @@ def test_dependencies_follow_tables_sql_and_outputs(load: Load) -> None:
     }
 
 
-def test_a_join_may_read_the_output_of_another(load: Load) -> None:
-    spec = load(
-        {
-            "specs/a.yml": KNN,
-            "specs/b.yml": """
-                knn_joins:
-                  - name: second
-                    left: {table: j, vector: v}
-                    right: {lance: out.lance, vector: v}
-                    k: 1
-                    output: {lance: out2.lance}
-                """,
-        }
-    )
-    assert dependencies(spec)["second"] == ("j",)
-
-
 def test_nodes_are_in_the_order_of_files_and_places(load: Load) -> None:
     spec = load(
         {
@@ -277,12 +234,6 @@ def test_nodes_are_in_the_order_of_files_and_places(load: Load) -> None:
         }
     )
     assert [node.name for node in spec.nodes] == ["m", "z", "a"]
-
-
-def test_overlapping_folders_are_read_once(load: Load) -> None:
-    project = PROJECT + "spec_paths: [specs, specs/sub, .]\n"
-    spec = load({"specs/sub/a.yml": "tables: [{name: a, uri: a}]"}, project=project)
-    assert [node.name for node in spec.nodes] == ["a"]
 
 
 def test_targets_are_chosen_by_argument_then_default(load: Load, tmp_path: Path) -> None:
@@ -351,16 +302,6 @@ def test_a_variable_that_nothing_names_is_a_warning(
     ]
 
 
-def test_a_variable_that_is_overridden_is_not_rendered(load: Load) -> None:
-    project = """\
-name: x
-vars: {w: "{{ env_var('MISSING') }}"}
-targets: {dev: {}}
-"""
-    text = "tables: [{name: t, uri: \"{{ var('w') }}\"}]"
-    assert load(text, project=project, vars={"w": "/w"}).tables[0].uri == "/w"
-
-
 def test_a_variable_may_depend_on_the_target(load: Load) -> None:
     project = """\
 name: x
@@ -394,25 +335,6 @@ def test_the_annotated_examples_make_a_valid_project_with_every_kind_of_node(
         line = path.read_text().splitlines()[0]
         schema = line.removeprefix("# yaml-language-server: $schema=")
         assert path.parent.joinpath(schema).is_file()
-
-
-def test_every_target_of_the_annotated_examples_is_valid(tmp_path: Path) -> None:
-    write(tmp_path, reference_project())
-    environment = {"AWS_REGION": "eu-west-1", "LAKE_URI": "http://lake", "LAKE_TOKEN": "word"}
-    spec = load_project(tmp_path, target="prod", environment=environment)
-    assert spec.target.storage_options == {"aws_region": "eu-west-1"}
-
-
-def test_a_thousand_tables_need_no_jinja(tmp_path: Path) -> None:
-    lines = [
-        f"  - {{name: t{n}, uri: \"{{{{ var('warehouse') }}}}/t{n}\", policy: p}}"
-        for n in range(1000)
-    ]
-    text = "policies: [{name: p, allow.stale: true}]\ntables:\n" + "\n".join(lines)
-    write(tmp_path, {"lancestat_project.yml": PROJECT, "specs/a.yml": text})
-    spec = load_project(tmp_path)
-    assert len(spec.tables) == 1000
-    assert spec.tables[999].uri.endswith("/warehouse/t999")
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from lancestat.spec.schema_check import check
 from lancestat.spec.selection import select
 from lancestat.spec.template import Rendering
-from tests.spec.conftest import PROJECT, Load
+from tests.spec.conftest import Load
 
 # Characters between the letters of a name, or alone, that are neither letters nor digits.
 _BETWEEN = ";\0\a\x1b\n\u2028\x85 \xa0\u200b\u202e\ufeff$`'\"|<>&=#!~%\\{}()[]*?+,\u2019\xb2\u20ac"
@@ -71,17 +71,6 @@ def test_names_have_only_letters_digits_and_underscores(kind: str, name: str) ->
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_names_may_have_letters_and_digits_of_all_scripts(kind: str, name: str) -> None:
     assert complaints(spec(kind, name)) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "is_good"), [(n, False) for n in REFUSED] + [(n, True) for n in ACCEPTED]
-)
-def test_projects_and_targets_are_named_like_nodes(name: str, is_good: bool) -> None:
-    for document in (
-        {"name": name, "targets": {"dev": {}}},
-        {"name": "shop", "targets": {name: {}}},
-    ):
-        assert (complaints(document, PROJECT_SCHEMA) == []) is is_good
 
 
 def test_tags_and_targets_may_hold_more() -> None:
@@ -177,8 +166,3 @@ def test_selectors_find_composed_names(load: Load) -> None:
         assert [node.name for node in select(loaded, selector)] == ["caf\u00e9"]
     with pytest.raises(UsageError):
         select(loaded, "cafe")
-
-
-def test_a_name_from_a_template_is_checked_too(load: Load) -> None:
-    with pytest.raises(InvalidProject, match="LS107"):
-        load("tables:\n  - {name: \"{{ 'x;' ~ 'drop' }}\", uri: a}\n", project=PROJECT)

@@ -56,7 +56,6 @@ def comment(
     strict: bool,
     dry_run: bool,
 ) -> None:
-    """Find the comment, then update it or make it."""
     from lancestat.review.comment import (
         CommentResult,
         Outcome,

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 )
 @click.pass_context
 def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None:
-    """Print all checks, with advice on those that fail."""
     from lancestat.cli.checks import (
         check_class_archive,
         check_environment,

@@ -28,7 +28,6 @@ from lancestat.presentation.views import Answer
 def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
 ) -> None:
-    """Write the pages in place of those that are there, and name the one to open."""
     from lancestat.report.site.build import build_site, check_folder
     from lancestat.spec import PAGES
 

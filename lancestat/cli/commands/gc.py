@@ -11,7 +11,6 @@ from lancestat.presentation.views import Answer
 @command("gc", help="Remove state and scratch that are no longer needed.", views=[Answer])
 @click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
 def gc(invocation: Invocation, dry_run: bool) -> None:
-    """Remove state of what is not declared any more, and what killed processes have left."""
     from lancestat.presentation.report_views import garbage_answer
 
     project = invocation.project()

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     "of a catalog.",
 )
 def init(invocation: Invocation, folder: Path | None, place: str | None) -> None:
-    """Write the starter project, or one over tables that are there; never over what is there."""
     from lancestat.scaffold.starter import starter_project
     from lancestat.scaffold.writer import write_scaffold
 

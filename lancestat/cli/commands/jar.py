@@ -28,7 +28,6 @@ lancestat.register to connect the session with its Python process."""
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def jar(invocation: Invocation, out: Path, force: bool) -> None:
-    """Write the jar, and print the settings that give it to a session."""
     from lancestat.spark.compiler import jar_settings, write_extension_jar
 
     invocation.say("compiling; starting Spark takes a few seconds")

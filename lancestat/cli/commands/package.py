@@ -28,7 +28,6 @@ need the same Python minor version and the same kind of machine. Name the archiv
 )
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def package(invocation: Invocation, out: Path, force: bool) -> None:
-    """Write the archive, and print the settings that give it to workers."""
     from lancestat.spark.package import (
         package_settings,
         require_free_place,

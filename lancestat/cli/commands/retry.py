@@ -32,7 +32,6 @@ nothing to do, and the command succeeds."""
 def retry(
     context: click.Context, invocation: Invocation, fail_fast: bool, threads: int | None
 ) -> None:
-    """Find what failed, plan that, do it, and print what was done."""
     project = invocation.project()
     left = project.unfinished()
     for name in left.gone:

@@ -39,7 +39,6 @@ def run(
     fail_fast: bool,
     threads: int | None,
 ) -> None:
-    """Plan, do it, and print what was done."""
     if plan_file is not None and (select or exclude or full_refresh):
         raise click.UsageError(
             "--plan-file cannot be combined with --select, --exclude and --full-refresh; pass "

@@ -25,7 +25,6 @@ Spark is not started."""
 )
 @click.pass_context
 def runs(context: click.Context, invocation: Invocation, run: str | None, limit: int) -> None:
-    """Read what the state remembers of runs, and print it."""
     from lancestat.presentation.report_views import past_run_view, runs_view
     from lancestat.runs.past_runs import past_run
 

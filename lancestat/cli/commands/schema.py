@@ -28,7 +28,6 @@ a template wherever one is allowed, while 'validate' checks what it results in."
     help="Write the schemas of project files and spec files to a folder.",
 )
 def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
-    """Print one, write them, or list them."""
     from lancestat.spec.schema import KINDS, editor_schema, json_text
 
     if kind is not None and out is not None:

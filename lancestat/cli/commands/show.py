@@ -19,7 +19,6 @@ from lancestat.presentation.views import ShowView
 )
 @click.argument("table", shell_complete=complete_table)
 def show(invocation: Invocation, table: str) -> None:
-    """Print the statistics, and whether a reader may use them."""
     from lancestat.presentation.report_views import show_view
 
     invocation.show(show_view(invocation.project().show(table)))

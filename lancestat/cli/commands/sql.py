@@ -88,7 +88,6 @@ def sql(
     limit: str | int | None,
     explain: bool,
 ) -> None:
-    """Run one statement and print its result."""
     from lancestat.query.sql.query import query_session
     from lancestat.query.sql.statement import parse, parse_analyze, require_query
     from lancestat.spark.start import remote_of
@@ -123,7 +122,6 @@ def sql(
 
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
-    """Read the query from the argument, a file or stdin."""
     from lancestat.query.sql.statement import query_text
 
     if (query is None) == (path is None):

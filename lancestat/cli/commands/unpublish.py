@@ -37,7 +37,6 @@ def unpublish(
     exclude: tuple[str, ...],
     dry_run: bool,
 ) -> None:
-    """Remove statistics, and print what was removed."""
     project = invocation.project()
     chosen = any_of((*selection, *select))
     result = project.unpublish(chosen, any_of(exclude), dry_run=dry_run)

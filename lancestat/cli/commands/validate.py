@@ -15,7 +15,6 @@ from lancestat.presentation.views import Answer
     is_published=True,
 )
 def validate(invocation: Invocation) -> None:
-    """Parse, template and check all files."""
     spec = invocation.project().spec
     counts = (
         (len(spec.tables), "table"),
