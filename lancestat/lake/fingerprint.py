@@ -6,28 +6,21 @@ Also the bytes on disk that columns take.
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
 
 from lancestat.lake.open import readable
+from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot, connector_type
 
 if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
-
-from collections import Counter
-from dataclasses import replace
-from itertools import groupby
-from operator import attrgetter
-from typing import TYPE_CHECKING, Any
-
-from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot, connector_type
-
-if TYPE_CHECKING:
-    import lance
 
 # 16 bytes: digest of the data files and overlays that hold the fields, and of the deletion file.
 Fingerprint = bytes

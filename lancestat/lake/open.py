@@ -25,6 +25,7 @@ from lancestat.spec.catalog import table_name_of
 if TYPE_CHECKING:
     import lance
 
+
 # With Lance's own timeouts a store that does not answer would hold a command for three minutes.
 _STORE_TIMEOUTS = {
     "client_max_retries": "3",

@@ -19,6 +19,7 @@ from lancestat.lake.temporary_files import new_draft, temporary_folder
 if TYPE_CHECKING:
     from lance.file import LanceFileSession
 
+
 _ATTEMPTS = 10
 _PAUSE_SECONDS = 0.1
 

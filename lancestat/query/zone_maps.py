@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import lance
     import pyarrow as pa
 
+
 _log = logging.getLogger("lancestat.read")
 
 _FILE = "zonemap.lance"

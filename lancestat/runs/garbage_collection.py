@@ -25,7 +25,7 @@ from lancestat.runs.locate import located
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Table
-from lancestat.state.garbage_collection import DeclaredNodes, GarbageReport, collect_state_garbage
+from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
 from lancestat.state.identity import canonical_uri, join_identity, table_identity
 from lancestat.state.store import LanceState
 
@@ -55,8 +55,9 @@ def collect_garbage(
         for node in spec.nodes
     }
     names = {node.name for node in spec.nodes} | {f"source:{s.label}" for s in spec.sources}
-    nodes = DeclaredNodes(spec.target.name, frozenset(names))
-    report = collect_state_garbage(state, frozenset(declared), dry_run, nodes)
+    report = collect_state_garbage(
+        state, frozenset(declared), dry_run, target=spec.target.name, nodes=names
+    )
     if not dry_run:
         records = join_records(state)
         _collect_output_garbage(spec, records)

@@ -11,13 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from lancestat.errors import JavaMissing, JavaTooOld
-
-if TYPE_CHECKING:
-    pass
-
 
 OLDEST_JAVA = 17
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
+
 _GROUP = "spark.jobGroup.id"
 _PROPERTIES = (_GROUP, "spark.job.tags", "spark.job.description", "spark.job.interruptOnCancel")
 

@@ -5,27 +5,15 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
-
-from lancestat.spark.versions import has_nearest_by_join
-from lancestat.spec.model import Target
-from lancestat.spec.spark_master import is_local
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
-import socket
 import tempfile
 import warnings
-from collections.abc import Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.arguments import check_session
@@ -37,8 +25,14 @@ from lancestat.spark.failure import CONNECT_TIMEOUT, abandon, has_gone, limit_re
 from lancestat.spark.installation import find_java, spark_defaults
 from lancestat.spark.package import package_settings, require_same_versions
 from lancestat.spark.python import THREAD_VARIABLES
-from lancestat.spark.versions import has_python_sources, session_class, time_settings
-from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
+from lancestat.spark.versions import (
+    has_nearest_by_join,
+    has_python_sources,
+    session_class,
+    time_settings,
+)
+from lancestat.spec.model import Target
+from lancestat.spec.spark_master import is_local, remote_address, remote_secrets, with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lancestat import display
 from lancestat.formats import count
@@ -56,27 +56,13 @@ class GarbageReport:
     __str__ = display.as_text
 
 
-@dataclass(frozen=True, slots=True)
-class DeclaredNodes:
-    """The names of all nodes of a project under a target, and of what stands for its sources."""
-
-    target: str
-    names: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
-class _Undeclared:
-    """Rows of what is not declared, and their share of the dataset's bytes."""
-
-    ids: tuple[int, ...] = ()
-    size_bytes: int = 0
-
-
 def collect_state_garbage(
     state: LanceState,
     declared: frozenset[str],
     dry_run: bool,
-    nodes: DeclaredNodes | None = None,
+    *,
+    target: str | None = None,
+    nodes: Collection[str] = (),
 ) -> GarbageReport:
     """Remove what the state holds of tables that are not declared, and superseded datasets.
 
@@ -84,10 +70,13 @@ def collect_state_garbage(
         state: The state.
         declared: Identities (`state.identity`) of all declared tables and joins.
         dry_run: Change nothing, only count.
-        nodes: Also remove the outcomes of other nodes that recorded nothing; None keeps them.
+        target: Also remove what nodes of this target recorded without a table, unless they are in
+            `nodes`, the names of all its nodes and sources. None keeps it.
     """
-    undeclared = [(stored, _undeclared(stored, declared, nodes)) for stored in state.tables]
-    dropped = {stored.kind: len(rows.ids) for stored, rows in undeclared}
+    undeclared = [
+        (stored, *_undeclared(stored, declared, target, nodes)) for stored in state.tables
+    ]
+    dropped = {stored.kind: len(ids) for stored, ids, _ in undeclared}
     superseded = list(_superseded(state))
     with state.folder.reached():
         generations = sum(state.folder.storage.size_bytes(location.path) for location in superseded)
@@ -96,15 +85,15 @@ def collect_state_garbage(
         runs_dropped=dropped[Kind.RUNS],
         generations_dropped=len(superseded),
         is_dry_run=dry_run,
-        bytes=sum(rows.size_bytes for _, rows in undeclared) + generations,
+        bytes=sum(size_bytes for _, _, size_bytes in undeclared) + generations,
     )
     if dry_run:
         return report
     if any(stored.location() for stored in state.tables):
         with state.writers.writing():
-            for stored, rows in undeclared:
-                if rows.ids:
-                    drop_rows(stored, rows.ids)
+            for stored, ids, _ in undeclared:
+                if ids:
+                    drop_rows(stored, ids)
                     compact(stored, every_fragment=True)
                 stored.remove_old_versions(state.retention)
     with state.folder.reached():
@@ -152,41 +141,35 @@ def _named_files(dataset: LanceDataset) -> set[str] | None:
 
 
 def _undeclared(
-    stored: StoredTable, declared: frozenset[str], nodes: DeclaredNodes | None
-) -> _Undeclared:
-    def read(dataset: LanceDataset) -> _Undeclared:
-        outcomes = _former_outcomes(dataset, nodes) if nodes and stored.kind is Kind.RUNS else ()
-        return _undeclared_rows(dataset, declared, frozenset(outcomes))
+    stored: StoredTable, declared: frozenset[str], target: str | None, nodes: Collection[str]
+) -> tuple[list[int], int]:
+    """Return the ids of rows of what is not declared, and their share of the dataset's bytes."""
 
-    stored.dataset(latest=True)
-    return stored.read(read, _Undeclared())
-
-
-def _former_outcomes(dataset: LanceDataset, nodes: DeclaredNodes) -> Iterator[int]:
-    """Yield the ids of rows that have no table, of nodes that the target no longer has."""
-    for row in dataset.to_table(columns=["id", "table", "target", "node"]).to_pylist():
-        is_former = row["node"] is not None and row["node"] not in nodes.names
-        if is_former and row["table"] is None and row["target"] == nodes.target:
-            yield row["id"]
-
-
-def _undeclared_rows(
-    dataset: LanceDataset, declared: frozenset[str], outcomes: frozenset[int]
-) -> _Undeclared:
-    rows = dataset.to_table(columns=["id", "table"])
-    ids = tuple(
-        row
-        for row, table in zip(
-            rows.column("id").to_pylist(), rows.column("table").to_pylist(), strict=True
+    def read(dataset: LanceDataset) -> tuple[list[int], int]:
+        has_target = target is not None and stored.kind is Kind.RUNS
+        rows = dataset.to_table(
+            columns=["id", "table", *(("target", "node") if has_target else ())]
+        ).to_pylist()
+        ids = [row["id"] for row in rows if not _is_declared(row, declared, target, nodes)]
+        sizes = (
+            file.file_size_bytes or 0
+            for fragment in dataset.get_fragments()
+            for file in fragment.metadata.files
         )
-        if (row in outcomes if table is None else table not in declared)
-    )
-    sizes = (
-        file.file_size_bytes or 0
-        for fragment in dataset.get_fragments()
-        for file in fragment.metadata.files
-    )
-    return _Undeclared(ids, sum(sizes) * len(ids) // max(rows.num_rows, 1))
+        return ids, sum(sizes) * len(ids) // max(len(rows), 1)
+
+    nothing: tuple[list[int], int] = [], 0
+    stored.dataset(latest=True)
+    return stored.read(read, nothing)
+
+
+def _is_declared(
+    row: Mapping[str, Any], declared: frozenset[str], target: str | None, nodes: Collection[str]
+) -> bool:
+    if row["table"] is not None:
+        return row["table"] in declared
+    node = row.get("node")
+    return node is None or row["target"] != target or node in nodes
 
 
 def _superseded(state: LanceState) -> Iterable[DatasetLocation]:

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from lancestat import codec
 from lancestat.lake.temporary_files import TAG, Lease, this_process
 from lancestat.state.layout import StateFolder
-from lancestat.state.run_rows import run_batch, run_schema, runs_of
+from lancestat.state.run_records import run_batch, run_schema, runs_of
 from lancestat.state.values import RunRecord
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
@@ -20,14 +19,8 @@ if TYPE_CHECKING:
 SUPERSEDED_KEPT = 64
 
 
-@dataclass(frozen=True, slots=True)
-class StoredRow:
-    """A row of the partials dataset without its sketches; `fingerprints` joined as stored."""
-
-    id: int
-    fingerprints: bytes
-
-
+# The id of a row of the partials dataset, and its fingerprints joined as stored.
+StoredRow = tuple[int, bytes]
 FieldsOf = Callable[[Sequence[int]], Mapping[int, frozenset[str]]]
 
 
@@ -43,21 +36,21 @@ def expired_rows(
     superseded_kept = max(SUPERSEDED_KEPT, len(live))
     duplicates = _duplicates(rows, fields_of)
     dropped: list[int] = []
-    for row in rows:
-        fingerprints = split_fingerprints(row.fingerprints)
-        if row.id in duplicates or not fingerprints:
-            dropped.append(row.id)
+    for number, joined in rows:
+        fingerprints = split_fingerprints(joined)
+        if number in duplicates or not fingerprints:
+            dropped.append(number)
         elif not live.issuperset(fingerprints):
             superseded_kept -= 1
             if superseded_kept < 0:
-                dropped.append(row.id)
+                dropped.append(number)
     return dropped
 
 
 def _duplicates(rows: Sequence[StoredRow], fields_of: FieldsOf) -> set[int]:
     shared: dict[bytes, list[int]] = {}
-    for row in rows:
-        shared.setdefault(row.fingerprints, []).append(row.id)
+    for number, joined in rows:
+        shared.setdefault(joined, []).append(number)
     several = [ids for ids in shared.values() if len(ids) > 1]
     fields = fields_of([number for ids in several for number in ids]) if several else {}
     duplicates: set[int] = set()
@@ -168,7 +161,7 @@ def _expired_ids(dataset: LanceDataset, live: Mapping[str, frozenset[Fingerprint
         strict=True,
     ):
         if table in live:
-            by_table.setdefault(table, []).append(StoredRow(row, fingerprints))
+            by_table.setdefault(table, []).append((row, fingerprints))
 
     def fields_of(ids: Sequence[int]) -> dict[int, frozenset[str]]:
         return _fields_of(dataset, ids)

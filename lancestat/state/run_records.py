@@ -1,21 +1,100 @@
-"""Reads runs back: the newest record of every node, and the newest runs."""
+"""Runs as rows of the runs dataset: writing them, and reading the newest back."""
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat import codec
-from lancestat.state.run_rows import runs_of
 from lancestat.state.stored_table import commit_order
-from lancestat.state.values import NodeOutcome, RunRecord
+from lancestat.state.values import NodeOutcome, NodeRun, RunRecord
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
     from lance import LanceDataset
     from numpy.typing import NDArray
+
+
+# The key of a flag that is stored within a node's result, though it is no part of that.
+_FULL_REFRESH = "full_refresh"
+
+
+def run_schema() -> pa.Schema:
+    """Columns of the runs dataset; `record` is set where `record_json` is there."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("run_id", pa.string()),
+            pa.field("command", pa.string()),
+            pa.field("target", pa.string()),
+            pa.field("started_at", pa.timestamp("us", "UTC")),
+            pa.field("finished_at", pa.timestamp("us", "UTC")),
+            pa.field("status", pa.string()),
+            pa.field("node", pa.string()),
+            pa.field("kind", pa.string()),
+            pa.field("digest", pa.string()),
+            pa.field("table", pa.string()),
+            pa.field("record", pa.bool_()),
+            pa.field("result_json", pa.string()),
+            pa.field("record_json", pa.string()),
+        ]
+    )
+
+
+def run_batch(run: RunRecord, schema: pa.Schema) -> pa.RecordBatch:
+    """Return the rows of one run: one for each node, or a single one without a node."""
+    import pyarrow as pa
+
+    head = {field.name: getattr(run, field.name) for field in fields(run) if field.name != "nodes"}
+    rows = [{**head, **_node_row(node)} for node in run.nodes]
+    return pa.RecordBatch.from_pylist(rows or [head], schema)
+
+
+def _node_row(node: NodeRun) -> dict[str, object]:
+    record = node.record
+    # Rows of older releases have no column for the flag, and older releases ignore the key.
+    result = {**node.result, **({_FULL_REFRESH: True} if node.full_refresh else {})}
+    return {
+        "node": node.node,
+        "kind": node.kind,
+        "digest": node.digest,
+        "table": record and record.key,
+        "record": record is not None,
+        "result_json": json.dumps(result, default=str),
+        "record_json": record and record.json,
+    }
+
+
+def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
+    """Return runs from those of their rows that decode, in the order in which they first appear."""
+    runs: dict[str, tuple[RunRecord, dict[str, NodeRun]]] = {}
+    for row in rows:
+        try:
+            head = codec.convert({**row, "nodes": ()}, RunRecord)
+            node = None if row["node"] is None else _node(row)
+        except ValueError:
+            continue
+        _, nodes = runs.setdefault(head.run_id, (head, {}))
+        if node is not None:
+            # Two that record a killed run at the same time each append it.
+            nodes.setdefault(node.node, node)
+    return [replace(head, nodes=tuple(nodes.values())) for head, nodes in runs.values()]
+
+
+def _node(row: Mapping[str, Any]) -> NodeRun:
+    result = codec.decode(row["result_json"] or "", dict[str, object])
+    full_refresh = result.pop(_FULL_REFRESH, False) is True
+    record = {"key": row["table"], "json": row["record_json"]}
+    has_record = None not in record.values()
+    stored = {"result": result, "record": record if has_record else None}
+    return codec.convert({**row, **stored, "full_refresh": full_refresh}, NodeRun)
+
 
 Record = TypeVar("Record")
 Ended = TypeVar("Ended", RunRecord, NodeOutcome)

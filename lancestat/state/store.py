@@ -30,9 +30,10 @@ from lancestat.state.run_records import (
     read_records,
     read_run_ids,
     read_runs,
+    run_batch,
+    run_schema,
     with_interrupted,
 )
-from lancestat.state.run_rows import run_batch, run_schema
 from lancestat.state.stored_table import StoredTable
 from lancestat.state.summaries import read_summary, stream_blocks, summary_batches, summary_schema
 from lancestat.state.values import (

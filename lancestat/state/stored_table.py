@@ -22,15 +22,18 @@ from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from lancestat.lake.commit import BatchSource, CommitOutcome, CommitRequest, Conflict, commit
-from lancestat.state.failure import (
+from lancestat.state.layout import (
+    LAYOUT,
+    DatasetLocation,
     Failure,
+    Kind,
+    StateFolder,
     contended,
     failure_of,
     is_lance_failure,
     message_of,
     unreachable,
 )
-from lancestat.state.layout import LAYOUT, DatasetLocation, Kind, StateFolder
 
 if TYPE_CHECKING:
     import numpy as np

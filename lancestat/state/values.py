@@ -104,7 +104,7 @@ class TableSummary:
     manifest without further proof, and for any other where digests agree. `groups` are the ids of
     the fragments in each, ascending; `blocks` count the consecutive groups that are stored
     together. `contents` has, by field key, one digest per group over the fingerprints of its
-    fragments (`state.grouping.group_digest`), empty where nothing is stored.
+    fragments (`state.summaries.group_digest`), empty where nothing is stored.
     """
 
     version: int
@@ -116,7 +116,7 @@ class TableSummary:
 
 @dataclass(frozen=True, slots=True)
 class BlockKey:
-    """The content of a stored block: one field, and groups by `state.grouping.block_digest`."""
+    """The content of a stored block: one field, and groups by `state.summaries.block_digest`."""
 
     field: str
     content: bytes

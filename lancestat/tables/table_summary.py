@@ -13,17 +13,17 @@ from itertools import chain, islice
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.state.grouping import (
+from lancestat.state.summaries import (
     MOST_GROUPS,
     Group,
     block_digest,
+    block_keys,
     contents,
     count_blocks,
     group_digest,
     group_fragments,
     slices,
 )
-from lancestat.state.summaries import block_keys
 from lancestat.state.values import BlockKey, StateReader, StateWriter, SummaryBlock, TableSummary
 from lancestat.tables.action import TableVersion
 from lancestat.tables.coverage import Coverage, Reuse

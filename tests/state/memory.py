@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.identity import covered_keys, plain_key
 from lancestat.state.partials import join_fingerprints
-from lancestat.state.retention import StoredRow, expired_rows
+from lancestat.state.retention import expired_rows
 from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
@@ -148,7 +148,7 @@ class MemoryState:
         for table, fingerprints in live.items():
             entries = self._partials.get(table, [])
             rows = [
-                StoredRow(number, join_fingerprints(entry.fingerprints))
+                (number, join_fingerprints(entry.fingerprints))
                 for number, entry in enumerate(entries)
             ]
             dropped = set(expired_rows(rows[::-1], fingerprints, _FieldsOf(entries)))

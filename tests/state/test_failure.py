@@ -11,7 +11,7 @@ import pytest
 from lance.file import LanceFileSession
 
 from lancestat.errors import StateError
-from lancestat.state.failure import Failure, failure_of, is_lance_failure, message_of, unreachable
+from lancestat.state.layout import Failure, failure_of, is_lance_failure, message_of, unreachable
 from lancestat.state.store import open_state
 from lancestat.tables.stored import table_records
 

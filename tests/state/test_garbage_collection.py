@@ -11,7 +11,6 @@ import lance
 import pytest
 
 from lancestat.state.garbage_collection import (
-    DeclaredNodes,
     GarbageReport,
     collect_state_garbage,
 )
@@ -50,14 +49,12 @@ def test_items_that_no_declared_table_needs_are_dropped(folder: Path, state: Lan
 
 
 def test_runs_of_nodes_that_a_target_no_longer_has_are_dropped(state: LanceState) -> None:
-    def nodes(target: str, *names: str) -> DeclaredNodes:
-        return DeclaredNodes(target, frozenset({"node of kept", *names}))
-
     target = state.runs(1)[0].target
-    for kept in (nodes(target, "join"), nodes("another")):
-        report = collect_state_garbage(state, KEPT, dry_run=True, nodes=kept)
+    kept = ["node of kept"]
+    for other in ({"target": target, "nodes": [*kept, "join"]}, {"target": "other", "nodes": kept}):
+        report = collect_state_garbage(state, KEPT, dry_run=True, **other)
         assert report.runs_dropped == 1, "that of the table alone"
-    report = collect_state_garbage(state, KEPT, dry_run=False, nodes=nodes(target))
+    report = collect_state_garbage(state, KEPT, dry_run=False, target=target, nodes=kept)
     assert report.runs_dropped == 2
     assert [node.node for node in state.runs(1)[0].nodes] == ["node of kept"]
 

@@ -39,8 +39,8 @@ from lancestat.query.predicates.filter import (
     columns_of,
 )
 from lancestat.query.pruning import FragmentStatistics
-from lancestat.state.grouping import MOST_GROUPS
 from lancestat.state.identity import table_identity
+from lancestat.state.summaries import MOST_GROUPS
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.manifest.wire import (
     REVISION,

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from lancestat.lake.snapshot import Field
 
+
 _TOKEN = re.compile(
     r"""(?P<blank>\s+)
     |(?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)

@@ -13,6 +13,7 @@ from lancestat.spark.compiler import relation_classes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+
 CATALYST = "org.apache.spark.sql.catalyst."
 
 

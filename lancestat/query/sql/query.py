@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
+
 _INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
