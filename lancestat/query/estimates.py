@@ -246,7 +246,10 @@ def _capped(column: PublishedColumn, type: ColumnType, rows: int) -> ColumnEstim
     Of a type whose bounds Spark's `FilterEstimation` uses, a distinct count comes with both
     bounds or not at all: with only one of them it would estimate that no row is left.
     """
-    values = _with_row_counts(column, lambda counted: min(counted, rows))
+    # Whatever else scales with rows, as a sum, is not a count of them.
+    values = _with_row_counts(
+        column, lambda value: min(value, rows) if isinstance(value, int) else value
+    )
     values["distinct"] = _possible_distinct(values, rows)
     if column.minimum is None or column.maximum is None:
         values |= {"minimum": None, "maximum": None}
@@ -269,7 +272,7 @@ def _with_row_counts(
     column: PublishedColumn, change: Callable[[int], int | None]
 ) -> dict[str, Any]:
     return {
-        statistic.name: change(value) if statistic.counts_rows and value is not None else value
+        statistic.name: change(value) if statistic.scales_with_rows and value is not None else value
         for statistic, value in column.items()
     }
 

@@ -109,7 +109,7 @@ STATISTICS = RowShape(
         "column": _TEXT,
         "type": _TEXT,
         **{
-            statistic.sql_name: _TEXT if statistic.is_bound else _COUNT
+            statistic.sql_name: {str: _TEXT, int: _COUNT, float: _NUMBER}[statistic.type]
             for statistic in BOUNDS_FIRST
         },
         "rows": _COUNT,

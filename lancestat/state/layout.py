@@ -1,4 +1,4 @@
-"""The folder of a state: its datasets `<uri>/v1/<kind>-<generation>.lance`, and failures there."""
+"""The folder of a state: its datasets `<uri>/v2/<kind>-<generation>.lance`, and failures there."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def contended(uri: str) -> StateError:
     )
 
 
-LAYOUT = 1
+LAYOUT = 2
 _LAYOUT_NAME = re.compile(r"v(\d+)")
 _DATASET_NAME = re.compile(r"(partials|runs|summaries)-(\d+)\.lance")
 

@@ -104,7 +104,7 @@ class Shop:
 
     def partials(self, target: str) -> list[tuple[str, bytes, str, list[bytes]]]:
         """The partials in a target's state, byte for byte."""
-        folder = f"{self.root}/state-{target}/v1"
+        folder = f"{self.root}/state-{target}/v2"
         selector = FileSelector(folder.removeprefix("s3://"))
         names = [file.base_name for file in self.store.filesystem().get_file_info(selector)]
         newest = max(

@@ -145,8 +145,8 @@ def leftovers(shop: Shop) -> list[str]:
     paths += [path for path in (shop.folder / "scratch").rglob("*") if path.is_file()]
     paths += _in_temporary_folder(shop.folder / "tmp")
     state = shop.folder / "state"
-    paths += [path for path in state.glob("*") if path.name != "v1"]
-    paths += [path for path in state.glob("v1/*") if path.suffix != ".lance"]
+    paths += [path for path in state.glob("*") if path.name != "v2"]
+    paths += [path for path in state.glob("v2/*") if path.suffix != ".lance"]
     paths += [path for path in (shop.folder / ".lancestat").glob("*") if path.name != "docs"]
     paths += _beside_generations(shop.folder)
     return sorted({str(path.relative_to(shop.folder)) for path in paths} - {"scratch"})

@@ -86,7 +86,7 @@ def loads(example: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def walk(example: Path, loads: list[str]) -> Walk:
     # Files of an earlier demo and settings of the user must have no effect.
-    (example / ".lancestat" / "state" / "v1" / "runs.0.lance").mkdir(parents=True)
+    (example / ".lancestat" / "state" / "v2" / "runs.0.lance").mkdir(parents=True)
     ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr
     return Walk(example, ended.stderr, re.split(r"^── .* ─+$", ended.stdout, flags=re.MULTILINE))

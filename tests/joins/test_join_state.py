@@ -59,7 +59,7 @@ def test_a_run_that_finds_nothing_to_do_is_not_recorded(world: JoinWorld) -> Non
 def test_the_state_holds_no_uri(world: JoinWorld) -> None:
     """Places may hold secrets."""
     world.run()
-    rows = lance.dataset(str(world.folder / "state" / "v1" / "runs-1.lance")).to_table()
+    rows = lance.dataset(str(world.folder / "state" / "v2" / "runs-1.lance")).to_table()
     [stored] = rows.column("record_json").to_pylist()
     assert world.join.output_uri not in stored
     assert str(world.folder) not in stored

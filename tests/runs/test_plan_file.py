@@ -259,7 +259,7 @@ def test_other_variables_are_another_project(folder: Path) -> None:
 def test_lost_partials_outdate_a_plan(folder: Path) -> None:
     append(folder)
     Project.load(folder).save_plan(folder / "plan.json")
-    for path in folder.glob("state/v1/partials-*"):
+    for path in folder.glob("state/v2/partials-*"):
         shutil.rmtree(path)
     assert refusal(folder) == [
         "orders: fragments scanned now 5, was 1; rows scanned now 105, was 5"

@@ -197,7 +197,7 @@ def test_a_full_refresh_is_recorded_separately_from_the_result(folder: Path) -> 
 def test_a_record_of_an_older_release_has_no_full_refresh(folder: Path) -> None:
     """Rows have the same columns; a missing value is False."""
     Project.load(folder).state.add_run(record(0, "dev", failed("orders")))
-    [stored] = folder.glob("state/v1/runs-*")
+    [stored] = folder.glob("state/v2/runs-*")
     [row] = lance.dataset(str(stored)).to_table().to_pylist()
     assert "full_refresh" not in json.loads(row["result_json"])
     assert not Project.load(folder).unfinished().full_refresh

@@ -142,7 +142,7 @@ def test_a_stored_partial_that_does_not_decode_is_read_again(
     """The plan relies on the index of the state; partials that cannot be read are scanned."""
     scanning(lambda node: None)
     Project.load(folder).run()
-    stored = lance.dataset(next(str(path) for path in folder.glob("state/v1/partials-*")))
+    stored = lance.dataset(next(str(path) for path in folder.glob("state/v2/partials-*")))
     stored.update({"partials": "[X'00', X'00', X'00']"})
     lance.write_dataset(orders(500, 5), str(folder / "large.lance"), mode="append")
     result = Project.load(folder).run()

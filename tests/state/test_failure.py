@@ -87,7 +87,7 @@ def test_denied_and_unreachable_uris_are_not_damage(text: str) -> None:
     [
         "LanceError(IO): does not have sufficient data, len: 7",
         "External error: Invalid user input: file does not appear to be a Lance file",
-        "External error: Generic N/A error: Not found: /s/v1/partials-1.lance/data/01.lance",
+        "External error: Generic N/A error: Not found: /s/v2/partials-1.lance/data/01.lance",
         "Generic S3 error: 416 Range Not Satisfiable: InvalidRange",
         "No such file or directory (os error 2)",
         "Not supported: Please upgrade Lance to read this. Flags: 64",

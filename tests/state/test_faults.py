@@ -68,7 +68,7 @@ def whole_rounds(folder: Path, name: str) -> int:
 
 
 def generations(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / "v1").iterdir())
+    return sorted(path.name for path in (folder / "v2").iterdir())
 
 
 @pytest.mark.parametrize("retention", [MINUTES, "2"])

@@ -60,8 +60,8 @@ def test_runs_of_nodes_that_a_target_no_longer_has_are_dropped(state: LanceState
 
 
 def test_a_dry_run_reports_the_same_and_changes_nothing(folder: Path, state: LanceState) -> None:
-    (folder / "v1" / "runs-0.lance").mkdir()
-    (folder / "v1" / "runs-0.lance" / "file").write_bytes(b"12345")
+    (folder / "v2" / "runs-0.lance").mkdir()
+    (folder / "v2" / "runs-0.lance" / "file").write_bytes(b"12345")
     before = contents(folder)
     expected = collect_state_garbage(state, KEPT, dry_run=True)
     assert contents(folder) == before
@@ -74,9 +74,9 @@ def test_superseded_and_damaged_datasets_are_dropped(folder: Path, state: LanceS
     v0.mkdir(parents=True)
     (v0 / "file").write_bytes(bytes(1000))
     (folder / "v0" / "notes.txt").write_text("not of the state")
-    older = folder / "v1" / "partials-0.lance"
-    lance.write_dataset(lance.dataset(folder / "v1" / "partials-1.lance").to_table(), older)
-    damaged = folder / "v1" / "runs-1.lance"
+    older = folder / "v2" / "partials-0.lance"
+    lance.write_dataset(lance.dataset(folder / "v2" / "partials-1.lance").to_table(), older)
+    damaged = folder / "v2" / "runs-1.lance"
     for manifest in damaged.glob("_versions/*.manifest"):
         manifest.write_bytes(b"garbage")
     state = open_state(str(folder))
@@ -93,7 +93,7 @@ def test_superseded_and_damaged_datasets_are_dropped(folder: Path, state: LanceS
 
 
 def test_a_dataset_that_is_being_created_is_kept(folder: Path) -> None:
-    making = folder / "v1" / "partials-1.lance" / "data"
+    making = folder / "v2" / "partials-1.lance" / "data"
     making.mkdir(parents=True)
     (making / "1.lance").write_bytes(b"not committed yet")
     assert collect_state_garbage(open_state(str(folder)), KEPT, dry_run=False) == GarbageReport(
@@ -138,7 +138,7 @@ def test_uncommitted_files_of_a_killed_writer_are_removed_when_no_writer_is_acti
     environment = {**os.environ, "PYTHONPATH": str(root)}
     killed = subprocess.run(command, env=environment, capture_output=True, check=False)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
-    data = folder / "v1" / "partials-1.lance" / "data"
+    data = folder / "v2" / "partials-1.lance" / "data"
     assert len(list(data.iterdir())) == 2
     state = open_state(str(folder))
     with state.writers.writing():
@@ -149,4 +149,4 @@ def test_uncommitted_files_of_a_killed_writer_are_removed_when_no_writer_is_acti
     collect_state_garbage(state, frozenset({"t"}), dry_run=False)
     assert len(list(data.iterdir())) == 1
     assert dict(state.partial_index("t").singles) == {fingerprint("a"): frozenset({"x"})}
-    assert [path.name for path in folder.iterdir()] == ["v1"]
+    assert [path.name for path in folder.iterdir()] == ["v2"]

@@ -223,7 +223,7 @@ def test_a_damaged_record_is_treated_as_absent(
     folder: Path, damage: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     open_state(str(folder)).add_run(join_run(1, JOIN, replace(JOIN, node="sound")))
-    dataset = lance.dataset(str(folder / "v1" / "runs-1.lance"))
+    dataset = lance.dataset(str(folder / "v2" / "runs-1.lance"))
     dataset.update({"record_json": f"'{damage}'"}, where="node = 'j'")
     with caplog.at_level(logging.WARNING, logger="lancestat.state"):
         assert set(join_records(open_state(str(folder)))) == {"sound"}

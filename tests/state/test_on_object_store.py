@@ -94,7 +94,7 @@ def test_damage_is_set_aside_and_removed(
         stream.write(b"cut")
     again = open_state(uri, object_store.storage_options)
     assert dict(again.partial_index("t").singles) == {}
-    assert "v1/partials-1.lance is set aside" in caplog.text
+    assert "v2/partials-1.lance is set aside" in caplog.text
     add_partials(again, "t", [stored("b", x=1)])
     assert set(state.partial_index("t").singles) == {fingerprint("b")}
     assert collect_state_garbage(again, frozenset({"t"}), dry_run=False) == GarbageReport(

@@ -17,7 +17,7 @@ import pytest
 from lance.optimize import Compaction
 
 from lancestat.errors import StateUnreachable
-from lancestat.state.layout import DatasetLocation, Kind
+from lancestat.state.layout import LAYOUT, DatasetLocation, Kind
 from lancestat.state.partials import partial_schema
 from lancestat.state.store import LanceState, open_state
 from lancestat.state.stored_table import FORMAT_KEY, StoredTable, commit_order, row_ids
@@ -40,7 +40,7 @@ def filled(folder: Path) -> Path:
 
 
 def partials_dataset(folder: Path, generation: int = 1) -> Path:
-    return folder / "v1" / f"partials-{generation}.lance"
+    return folder / "v2" / f"partials-{generation}.lance"
 
 
 def newest_manifest(dataset: Path) -> Path:
@@ -83,7 +83,7 @@ def test_damage_is_set_aside_and_rebuilt(
         assert read_all(state) == []
         assert read_all(state) == []
     assert [entry.name for entry in caplog.records] == ["lancestat.state"]
-    assert "v1/partials-1.lance is set aside and will be rebuilt" in caplog.text
+    assert "v2/partials-1.lance is set aside and will be rebuilt" in caplog.text
     state.expire({"t": frozenset()})
     assert table_records(state)["t"].version == 1
 
@@ -97,7 +97,7 @@ def test_damage_is_set_aside_and_rebuilt(
 def test_damaged_runs_are_set_aside_and_rebuilt(
     filled: Path, damage: Callable[[Path], object]
 ) -> None:
-    damage(filled / "v1" / "runs-1.lance")
+    damage(filled / "v2" / "runs-1.lance")
     state = open_state(str(filled))
     assert table_records(state) == {}
     assert state.runs(10) == []
@@ -142,7 +142,7 @@ def test_partials_that_do_not_decode_are_left_out(
 
 @pytest.mark.parametrize("record_json", ["{", "[]", '{"table": 7}', "null"])
 def test_records_that_do_not_decode_are_left_out(filled: Path, record_json: str) -> None:
-    path = filled / "v1" / "runs-1.lance"
+    path = filled / "v2" / "runs-1.lance"
     dataset = lance.dataset(path)
     row = dataset.to_table().to_pydict()
     row["table"], row["run_id"], row["record_json"] = ["u"], ["broken"], [record_json]
@@ -293,7 +293,7 @@ def test_threads_share_a_state(folder: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(work, range(8))) == [5] * 8
     assert len(table_records(state)) == 8
-    assert len(list((folder / "v1").iterdir())) == 2
+    assert len(list((folder / "v2").iterdir())) == 2
 
 
 class _Held:
@@ -428,10 +428,10 @@ def test_places_sort_by_generation(folder: Path) -> None:
     state = open_state(str(folder))
     for generation in (2, 10, 9):
         partials_dataset(folder, generation).mkdir(parents=True)
-    (folder / "v1" / "partials-x.lance").mkdir()
-    (folder / "v1" / "notes").mkdir()
+    (folder / "v2" / "partials-x.lance").mkdir()
+    (folder / "v2" / "notes").mkdir()
     assert state.folder.locations() == [
-        DatasetLocation(1, Kind.PARTIALS, number) for number in (2, 9, 10)
+        DatasetLocation(LAYOUT, Kind.PARTIALS, number) for number in (2, 9, 10)
     ]
 
 
@@ -440,7 +440,7 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
     for number in range(1, 4):
         state.add_run(run(number, record("t", number)))
         add_summary(state, "t", summary(number, number, 0), [])
-    tables = [folder / "v1" / f"{kind}-1.lance" for kind in ("runs", "summaries")]
+    tables = [folder / "v2" / f"{kind}-1.lance" for kind in ("runs", "summaries")]
     compactions = []
     for table in tables:
         dataset = lance.dataset(table)
@@ -468,12 +468,12 @@ def test_rows_moved_by_a_compaction_stay_older(folder: Path) -> None:
 def test_rows_of_earlier_releases_are_older(folder: Path) -> None:
     state = open_state(str(folder))
     state.add_run(run(1, record("t", 1)))
-    runs = lance.dataset(folder / "v1" / "runs-1.lance")
+    runs = lance.dataset(folder / "v2" / "runs-1.lance")
     runs.update({"id": str((1 << 63) - 1)})
     state.add_run(run(2, record("t", 2)))
     # An update rewrites rows behind the others.
-    lance.dataset(folder / "v1" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
-    rows = lance.dataset(folder / "v1" / "runs-1.lance").to_table(columns=["run_id"])
+    lance.dataset(folder / "v2" / "runs-1.lance").update({"run_id": "'old'"}, where="id > 0")
+    rows = lance.dataset(folder / "v2" / "runs-1.lance").to_table(columns=["run_id"])
     assert rows.column("run_id").to_pylist() == ["run-2", "old"]
     assert table_records(open_state(str(folder)))["t"].version == 2
 

@@ -133,17 +133,17 @@ def test_damage_is_set_aside_and_rebuilt(
     first = summary(7, "a", "b")
     opened = open_state(str(folder))
     add_summary(opened, "t", first, blocks(first, "x", "y"))
-    damage(folder / "v1" / "summaries-1.lance")
+    damage(folder / "v2" / "summaries-1.lance")
     state = open_state(str(folder))
     with caplog.at_level(logging.WARNING, "lancestat.state"):
         assert list(read_blocks(opened, "t", block_keys(first))) == []
         assert state.summary("t") is None
-    assert "v1/summaries-1.lance is set aside and will be rebuilt" in caplog.text
+    assert "v2/summaries-1.lance is set aside and will be rebuilt" in caplog.text
     add_partials(state, "t", [stored("a", x=1)])
     state.expire({"t": frozenset()})
     add_summary(state, "t", first, blocks(first, "x", "y"))
     assert open_state(str(folder)).summary("t") == first
-    assert (folder / "v1" / "summaries-2.lance").exists()
+    assert (folder / "v2" / "summaries-2.lance").exists()
 
 
 def test_summaries_that_do_not_decode_are_not_used(
@@ -152,7 +152,7 @@ def test_summaries_that_do_not_decode_are_not_used(
     first = summary(7, "a", "b")
     state = open_state(str(folder))
     add_summary(state, "t", first, blocks(first, "x", "y"))
-    path = folder / "v1" / "summaries-1.lance"
+    path = folder / "v2" / "summaries-1.lance"
     lance.dataset(path).update({"body": "[X'00']"}, where="field = 'x'")
     assert {block.key.field for block in read_blocks(state, "t", block_keys(first))} == {"y"}
     assert "2 stored summaries do not decode" in caplog.text
@@ -174,7 +174,7 @@ def test_a_reader_whose_version_was_cleaned_up_reads_the_latest(folder: Path) ->
         add_summary(writer, "t", summary(number, "a", number), [])
         writer.expire({"t": frozenset()})
     assert {block.key for block in stream} == {block.key for block in blocks(first, "x", "y")[::2]}
-    assert not (folder / "v1" / "summaries-2.lance").exists()
+    assert not (folder / "v2" / "summaries-2.lance").exists()
 
 
 def test_gc_drops_the_summaries_of_tables_that_are_not_declared(folder: Path) -> None:
@@ -188,7 +188,7 @@ def test_gc_drops_the_summaries_of_tables_that_are_not_declared(folder: Path) ->
     assert state.summary("gone") is None
     assert state.summary("kept") == first
     assert len(list(read_blocks(state, "kept", block_keys(first)))) == 4
-    old = folder / "v1" / "summaries-0.lance"
+    old = folder / "v2" / "summaries-0.lance"
     lance.write_dataset(pa.table({"a": [1]}), old)
     assert collect_state_garbage(state, frozenset({"kept"}), dry_run=False).generations_dropped == 1
     assert not files_under(old)

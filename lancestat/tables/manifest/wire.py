@@ -511,7 +511,7 @@ def _column_version(entries: Mapping[str, str]) -> int:
 
 
 def _column_value(statistic: Statistic, text: str) -> str | int:
-    if statistic.is_bound:
+    if statistic.type is str:
         return text
     count = _count(text)
     if count is None:

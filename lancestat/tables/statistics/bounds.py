@@ -65,46 +65,31 @@ def _next_code_point(character: str) -> str | None:
     return chr(following) if following <= 0x10FFFF else None
 
 
-# Stored form, little-endian: tag, length of the payload, payload.
-_HEAD = struct.Struct("<BI")
+# Stored form: a byte for the type, and the value, little-endian.
 _FLOAT = struct.Struct("<d")
-_NONE, _INTEGER, _FLOATING, _BYTES = range(4)
+_INTEGER, _FLOATING, _BYTES = b"\1", b"\2", b"\3"
 
 
-def encode_bound(bound: Bound | None) -> bytes:
+def encode_bound(bound: Bound) -> bytes:
     """Return the stored form of a bound."""
-    if bound is None:
-        tag, payload = _NONE, b""
-    elif isinstance(bound, int):
+    if isinstance(bound, int):
         # One bit more than the magnitude holds the sign.
-        tag = _INTEGER
-        payload = bound.to_bytes(bound.bit_length() // 8 + 1, "little", signed=True)
-    elif isinstance(bound, float):
-        tag, payload = _FLOATING, _FLOAT.pack(bound)
-    else:
-        tag, payload = _BYTES, bound
-    return _HEAD.pack(tag, len(payload)) + payload
+        return _INTEGER + bound.to_bytes(bound.bit_length() // 8 + 1, "little", signed=True)
+    if isinstance(bound, float):
+        return _FLOATING + _FLOAT.pack(bound)
+    return _BYTES + bound
 
 
-def decode_bound(body: bytes, start: int) -> tuple[Bound | None, int]:
-    """Return the bound stored at `start`, and where it ends; raises ValueError on anything else."""
-    try:
-        tag, length = _HEAD.unpack_from(body, start)
-    except struct.error:
-        raise ValueError("a stored partial ends inside a bound") from None
-    start += _HEAD.size
-    payload = body[start : start + length]
-    if len(payload) != length:
-        raise ValueError("a stored partial ends inside a bound")
-    if tag == _NONE and not payload:
-        return None, start
-    if tag == _INTEGER and payload:
-        return int.from_bytes(payload, "little", signed=True), start + length
-    if tag == _FLOATING and length == _FLOAT.size:
-        return float(_FLOAT.unpack(payload)[0]), start + length
-    if tag == _BYTES:
-        return payload, start + length
-    raise ValueError(f"a stored partial has a bound of tag {tag} and {length} bytes")
+def decode_bound(stored: bytes) -> Bound:
+    """Invert `encode_bound`; raises ValueError on anything else."""
+    type, payload = stored[:1], stored[1:]
+    if type == _INTEGER and payload:
+        return int.from_bytes(payload, "little", signed=True)
+    if type == _FLOATING and len(payload) == _FLOAT.size:
+        return float(_FLOAT.unpack(payload)[0])
+    if type == _BYTES:
+        return payload
+    raise ValueError(f"a stored partial has a bound of type {type!r} and {len(payload)} bytes")
 
 
 def check_bounds(minimum: Bound | None, maximum: Bound | None) -> None:

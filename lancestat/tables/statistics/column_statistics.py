@@ -25,8 +25,9 @@ class Statistic:
         key: Its suffix in the wire format of the Lance Spark connector.
         label: Its name in tables for people, with `~` where it is an estimate.
         compute: Makes the value of a merged partial, None where it is not known.
-        is_bound: Whether it is a value of the column; the others are counts, not below zero.
-        counts_rows: Whether it counts rows, so that it shrinks with them when fewer are read.
+        type: The type of its published value: `str` for a bound, which is a value of the column in
+            Spark's spelling; `int` for a count, which is not below zero.
+        scales_with_rows: Whether it shrinks with the rows when fewer are read, as a count of rows.
         kinds: The kinds of columns for which it is published.
         name: The field of `ColumnStatistics` that declares it.
     """
@@ -34,10 +35,15 @@ class Statistic:
     key: str
     label: str
     compute: Callable[[ColumnPartial, ColumnType], Bound | None]
-    is_bound: bool = False
-    counts_rows: bool = False
+    type: type = int
+    scales_with_rows: bool = False
     kinds: frozenset[Kind] = ALL_KINDS
     name: str = ""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it is a value of the column."""
+        return self.type is str
 
     @property
     def sql_name(self) -> str:
@@ -55,7 +61,7 @@ class Statistic:
         """
         if value is None:
             return ""
-        return (str(value) or '""') if self.is_bound else count(value)
+        return count(value) if self.type is int else str(value) or '""'
 
 
 # Spark orders NaN above every number. With the numbers' maximum as bound its estimates would leave
@@ -105,7 +111,7 @@ class ColumnStatistics(Generic[B]):
         default=None,
         metadata={
             "statistic": Statistic(
-                "nullCount", "nulls", lambda partial, _: partial.nulls, counts_rows=True
+                "nullCount", "nulls", lambda partial, _: partial.nulls, scales_with_rows=True
             )
         },
     )
@@ -119,15 +125,11 @@ class ColumnStatistics(Generic[B]):
     )
     minimum: B | None = field(
         default=None,
-        metadata={
-            "statistic": Statistic("min", "min", _minimum, is_bound=True, kinds=BOUNDED_KINDS)
-        },
+        metadata={"statistic": Statistic("min", "min", _minimum, type=str, kinds=BOUNDED_KINDS)},
     )
     maximum: B | None = field(
         default=None,
-        metadata={
-            "statistic": Statistic("max", "max", _maximum, is_bound=True, kinds=BOUNDED_KINDS)
-        },
+        metadata={"statistic": Statistic("max", "max", _maximum, type=str, kinds=BOUNDED_KINDS)},
     )
     average_length: int | None = field(
         default=None,

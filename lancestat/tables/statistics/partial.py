@@ -1,17 +1,84 @@
-"""The statistic of one column in one fragment, and how partials combine."""
+"""Partials: the statistic of one column in one fragment, how they combine, and their stored form.
+
+A partial is made of parts, each declared once, as a field of `ColumnPartial`.
+"""
 
 from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, fields
+from operator import attrgetter
+from typing import Any
 
 from lancestat.tables.statistics.bounds import Bound as Bound
 from lancestat.tables.statistics.bounds import check_bounds, decode_bound, encode_bound
 from lancestat.tables.statistics.quantiles import QuantileSketch
 from lancestat.tables.statistics.quantiles import union as union_quantiles
 from lancestat.tables.statistics.sketch import EMPTY_SKETCH, Sketch, union
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of a partial.
+
+    Attributes:
+        tag: Its number in the stored form: ascending with the fields, never used for another part.
+        merge: Combines the values of this part in some partials, which it receives as well.
+        encode: Returns the stored form of a value.
+        decode: Inverts `encode`; raises ValueError on anything else.
+    """
+
+    tag: int
+    merge: Callable[[Sequence[Any], Sequence[ColumnPartial]], Any]
+    encode: Callable[[Any], bytes]
+    decode: Callable[[bytes], Any]
+
+
+def _count(tag: int, merge: Callable[..., int]) -> dict[str, Part]:
+    return {"part": Part(tag, merge, _encode_count, _decode_count)}
+
+
+def _encode_count(count: int) -> bytes:
+    return count.to_bytes((count.bit_length() + 7) // 8, "little")
+
+
+def _decode_count(payload: bytes) -> int:
+    if len(payload) > 8:
+        raise ValueError(f"a stored partial has a count of {len(payload)} bytes")
+    return int.from_bytes(payload, "little")
+
+
+def _sum(values: Sequence[int], _: Sequence[ColumnPartial]) -> int:
+    return sum(values)
+
+
+def _largest(values: Sequence[int], _: Sequence[ColumnPartial]) -> int:
+    return max(values, default=0)
+
+
+def _lowest(values: Sequence[Any], _: Sequence[ColumnPartial]) -> Bound | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _highest(values: Sequence[Any], partials: Sequence[ColumnPartial]) -> Bound | None:
+    pairs = zip(values, partials, strict=True)
+    maxima = [value for value, partial in pairs if partial.minimum is not None]
+    return None if None in maxima else max(maxima, default=None)
+
+
+def _united(values: Sequence[Sketch], _: Sequence[ColumnPartial]) -> Sketch:
+    return union(values)
+
+
+def _united_quantiles(
+    values: Sequence[QuantileSketch | None], partials: Sequence[ColumnPartial]
+) -> QuantileSketch | None:
+    pairs = zip(values, partials, strict=True)
+    known = [value for value, partial in pairs if partial.rows or value]
+    sketches = [sketch for sketch in known if sketch is not None]
+    return union_quantiles(sketches) if sketches and len(sketches) == len(known) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +94,22 @@ class ColumnPartial:
     `quantiles` are those of finite values (decimals unscaled), None where they were not requested.
     """
 
-    rows: int
-    nulls: int
-    nans: int
-    minimum: Bound | None
-    maximum: Bound | None
-    total_bytes: int
-    max_bytes: int
-    sketch: Sketch
-    total_characters: int = 0
-    max_characters: int = 0
-    quantiles: QuantileSketch | None = None
+    rows: int = field(metadata=_count(1, _sum))
+    nulls: int = field(metadata=_count(2, _sum))
+    nans: int = field(metadata=_count(3, _sum))
+    minimum: Bound | None = field(metadata={"part": Part(4, _lowest, encode_bound, decode_bound)})
+    maximum: Bound | None = field(metadata={"part": Part(5, _highest, encode_bound, decode_bound)})
+    total_bytes: int = field(metadata=_count(6, _sum))
+    max_bytes: int = field(metadata=_count(7, _largest))
+    sketch: Sketch = field(metadata={"part": Part(8, _united, Sketch.encode, Sketch.decode)})
+    total_characters: int = field(default=0, metadata=_count(9, _sum))
+    max_characters: int = field(default=0, metadata=_count(10, _largest))
+    quantiles: QuantileSketch | None = field(
+        default=None,
+        metadata={
+            "part": Part(11, _united_quantiles, QuantileSketch.encode, QuantileSketch.decode)
+        },
+    )
 
     @property
     def values(self) -> int:
@@ -56,6 +128,10 @@ class ColumnPartial:
 
 
 EMPTY_PARTIAL = ColumnPartial(0, 0, 0, None, None, 0, 0, EMPTY_SKETCH)
+_PARTS: dict[str, Part] = {part.name: part.metadata["part"] for part in fields(ColumnPartial)}
+_NAMES = {part.tag: name for name, part in _PARTS.items()}
+_ALL = attrgetter(*_PARTS)
+_EMPTY: dict[str, Any] = dict(zip(_PARTS, _ALL(EMPTY_PARTIAL), strict=True))
 
 
 def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
@@ -64,101 +140,67 @@ def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
     Bounds ignore nulls and NaN; the sketch is the union. Quantiles are there when all parts with
     rows have them. Of no partials it is the empty one.
     """
-    parts = list(partials)
-    if len(parts) == 1:
-        return parts[0]
-    bounded = [part for part in parts if part.minimum is not None]
-    maxima = [part.maximum for part in bounded]
-    return ColumnPartial(
-        rows=sum(part.rows for part in parts),
-        nulls=sum(part.nulls for part in parts),
-        nans=sum(part.nans for part in parts),
-        minimum=min((part.minimum for part in bounded), default=None),  # type: ignore[type-var]
-        maximum=None if None in maxima else max(maxima, default=None),  # type: ignore[type-var]
-        total_bytes=sum(part.total_bytes for part in parts),
-        max_bytes=max((part.max_bytes for part in parts), default=0),
-        sketch=union(part.sketch for part in parts),
-        total_characters=sum(part.total_characters for part in parts),
-        max_characters=max((part.max_characters for part in parts), default=0),
-        quantiles=_merged_quantiles(parts),
-    )
+    some = list(partials)
+    if len(some) == 1:
+        return some[0]
+    values = zip(*map(_ALL, some), strict=True) if some else [()] * len(_PARTS)
+    pairs = zip(_PARTS.values(), values, strict=True)
+    return ColumnPartial(*[part.merge(of_part, some) for part, of_part in pairs])
 
 
-def _merged_quantiles(parts: Iterable[ColumnPartial]) -> QuantileSketch | None:
-    known = [part.quantiles for part in parts if part.rows or part.quantiles]
-    sketches = [sketch for sketch in known if sketch is not None]
-    return union_quantiles(sketches) if sketches and len(sketches) == len(known) else None
-
-
-# Stored form, little-endian: form, rows, nulls, NaNs, total and largest bytes, total and largest
-# characters; the minimum and the maximum, each as tag, length and payload; in form 2 alone the
-# quantiles, as length and payload; the sketch; CRC-32 of all before it.
-_FORM, _FORM_WITH_QUANTILES = 1, 2
-_COUNTS = struct.Struct("<B7Q")
-_LENGTH = struct.Struct("<I")
+# The stored form, little-endian: the form's number; the number of parts; every part that is not the
+# empty partial's, in the order of tags, as tag, length and payload; CRC-32 of all before it. A part
+# that is not there has the empty partial's value. A form or tag that is not known makes the partial
+# unreadable.
+_FORM = 3
+_START = struct.Struct("<BB")
+_HEAD = struct.Struct("<BI")
 _CHECKSUM = struct.Struct("<I")
 
 
 def encode(partial: ColumnPartial) -> bytes:
     """Return the stored form of a partial."""
-    counts = _COUNTS.pack(
-        _FORM if partial.quantiles is None else _FORM_WITH_QUANTILES,
-        partial.rows,
-        partial.nulls,
-        partial.nans,
-        partial.total_bytes,
-        partial.max_bytes,
-        partial.total_characters,
-        partial.max_characters,
-    )
-    bounds = encode_bound(partial.minimum) + encode_bound(partial.maximum)
-    body = counts + bounds + _encode_quantiles(partial.quantiles) + partial.sketch.encode()
+    pieces: list[bytes] = []
+    for part, value, empty in zip(_PARTS.values(), _ALL(partial), _EMPTY.values(), strict=True):
+        if value != empty:
+            payload = part.encode(value)
+            pieces += (_HEAD.pack(part.tag, len(payload)), payload)
+    body = b"".join((_START.pack(_FORM, len(pieces) // 2), *pieces))
     return body + _CHECKSUM.pack(zlib.crc32(body))
-
-
-def _encode_quantiles(quantiles: QuantileSketch | None) -> bytes:
-    if quantiles is None:
-        return b""
-    payload = quantiles.encode()
-    return _LENGTH.pack(len(payload)) + payload
 
 
 def decode(stored: bytes) -> ColumnPartial:
     """Invert `encode`; raises ValueError on anything else."""
     body, checksum = stored[: -_CHECKSUM.size], stored[-_CHECKSUM.size :]
-    if len(body) < _COUNTS.size or checksum != _CHECKSUM.pack(zlib.crc32(body)):
+    if len(body) < _START.size or checksum != _CHECKSUM.pack(zlib.crc32(body)):
         raise ValueError("a stored partial is cut or altered: its checksum does not match")
-    form, rows, nulls, nans, *lengths = _COUNTS.unpack_from(body)
-    if form not in (_FORM, _FORM_WITH_QUANTILES):
-        raise ValueError(f"a stored partial has form {form}; this version reads forms 1 and 2")
-    minimum, end = decode_bound(body, _COUNTS.size)
-    maximum, end = decode_bound(body, end)
-    quantiles = None
-    if form == _FORM_WITH_QUANTILES:
-        quantiles, end = _decode_quantiles(body, end)
-    if nulls + nans > rows:
-        raise ValueError(f"a stored partial has {nulls} nulls and {nans} NaN in {rows} rows")
-    check_bounds(minimum, maximum)
-    total_bytes, max_bytes, total_characters, max_characters = lengths
-    return ColumnPartial(
-        rows,
-        nulls,
-        nans,
-        minimum,
-        maximum,
-        total_bytes,
-        max_bytes,
-        Sketch.decode(body[end:]),
-        total_characters,
-        max_characters,
-        quantiles,
-    )
+    if body[0] != _FORM:
+        raise ValueError(f"a stored partial has form {body[0]}; this version reads form {_FORM}")
+    partial = ColumnPartial(*_decode_parts(body).values())
+    if partial.nulls + partial.nans > partial.rows:
+        counts = f"{partial.nulls} nulls and {partial.nans} NaN in {partial.rows} rows"
+        raise ValueError(f"a stored partial has {counts}")
+    check_bounds(partial.minimum, partial.maximum)
+    return partial
 
 
-def _decode_quantiles(body: bytes, start: int) -> tuple[QuantileSketch, int]:
-    try:
-        (length,) = _LENGTH.unpack_from(body, start)
-    except struct.error:
-        raise ValueError("a stored partial ends inside its quantiles") from None
-    start += _LENGTH.size
-    return QuantileSketch.decode(body[start : start + length]), start + length
+def _decode_parts(body: bytes) -> dict[str, Any]:
+    """Return the values of all parts by name, in the order of the fields."""
+    values = dict(_EMPTY)
+    before, start = 0, _START.size
+    for _ in range(body[1]):
+        if start + _HEAD.size > len(body):
+            raise ValueError("a stored partial ends inside its parts")
+        tag, length = _HEAD.unpack_from(body, start)
+        name = _NAMES.get(tag)
+        if name is None or tag <= before:
+            raise ValueError(f"a stored partial has a part of tag {tag} after tag {before}")
+        start += _HEAD.size
+        payload = body[start : start + length]
+        if len(payload) != length:
+            raise ValueError("a stored partial ends inside its parts")
+        values[name] = _PARTS[name].decode(payload)
+        before, start = tag, start + length
+    if start != len(body):
+        raise ValueError(f"a stored partial has {len(body) - start} bytes after its parts")
+    return values

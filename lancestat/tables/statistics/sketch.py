@@ -41,10 +41,8 @@ class Sketch:
 
     def encode(self) -> bytes:
         """Return a compact form: the registers in use when few, else all of them, compressed."""
-        used = REGISTERS - self.registers.count(0)
-        if used <= _MOST_LISTED:
-            pairs = ((index, rank) for index, rank in enumerate(self.registers) if rank)
-            return _LISTED + b"".join(_PAIR.pack(*pair) for pair in pairs)
+        if REGISTERS - self.registers.count(0) <= _MOST_LISTED:
+            return _LISTED + _listed(self.registers)
         # Ranks are near independent: entropy coding finds all there is to find, and string matching
         # only costs time.
         deflate = zlib.compressobj(strategy=zlib.Z_HUFFMAN_ONLY)
@@ -105,6 +103,16 @@ def _tau(x: float) -> float:
         total -= (1 - x) ** 2 * weight
         if total == previous:
             return total / 3
+
+
+def _listed(registers: bytes) -> bytes:
+    import numpy as np
+
+    ranks = np.frombuffer(registers, np.uint8)
+    used = np.flatnonzero(ranks)
+    pairs = np.empty(len(used), [("index", "<u2"), ("rank", "u1")])
+    pairs["index"], pairs["rank"] = used, ranks[used]
+    return pairs.tobytes()
 
 
 def _listed_registers(payload: bytes) -> bytes:

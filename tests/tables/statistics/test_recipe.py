@@ -79,7 +79,7 @@ print(json.dumps(output))
 def test_the_patch_touches_only_the_files_of_the_recipe() -> None:
     touched = re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text(encoding="utf-8"), re.MULTILINE)
     recipe = (TOP / "docs/recipes/statistic.md").read_text(encoding="utf-8")
-    assert len(touched) == 4
+    assert len(touched) == 5
     assert all(f"`{path.removeprefix('lancestat/')}`" in recipe for path in touched)
 
 
@@ -103,16 +103,16 @@ def test_a_declared_statistic_is_published_reported_and_shown(tmp_path: Path) ->
     output = json.loads(completed.stdout.splitlines()[-1])
 
     entries = output["entries"]
-    assert entries["lance.stats.column.note.emptyCount"] == "2"
-    assert "lance.stats.column.price.emptyCount" not in entries
+    assert entries["lance.stats.column.price.sum"] == "11.0"
+    assert "lance.stats.column.note.sum" not in entries
     payload = json.loads(output["json"])
     assert payload["verdict"] == "use"
-    assert payload["columns"]["note"]["empty_count"] == 2
-    assert payload["columns"]["price"]["empty_count"] is None
+    assert payload["columns"]["price"]["sum"] == 11.0
+    assert payload["columns"]["note"]["sum"] is None
     price, note = csv.DictReader(io.StringIO(output["csv"]))
-    assert (price["empty_count"], note["empty_count"]) == ("", "2")
-    head, line = re.findall(r"^  (?:column|note) .*$", output["text"], re.MULTILINE)
-    assert (head.split()[-1], line.split()[-1]) == ("empty", "2")
-    assert '<th class="r">Empty</th>' in output["page"]
-    assert output["estimate"]["columns"]["note"]["empty_count"] == 2
-    assert (output["pruned"]["rows"], output["pruned"]["columns"]["note"]["empty_count"]) == (2, 1)
+    assert (price["sum"], note["sum"]) == ("11.0", "")
+    head, line = re.findall(r"^  (?:column|price) .*$", output["text"], re.MULTILINE)
+    assert (head.split()[-1], line.split()[-1]) == ("sum", "11.0")
+    assert '<th class="r">Sum</th>' in output["page"]
+    assert output["estimate"]["columns"]["price"]["sum"] == 11.0
+    assert (output["pruned"]["rows"], output["pruned"]["columns"]["price"]["sum"]) == (2, 4.0)
