@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetReplaced, LakeError, UnannouncedVersion
 from lancestat.lake.catalogs import CatalogOptions
@@ -49,19 +49,6 @@ def commit_properties(message: str, run: str | None) -> dict[str, str]:
         VERSION_PROPERTY: lancestat,
     }
     return properties if run is None else {**properties, RUN_PROPERTY: run}
-
-
-@dataclass(frozen=True, slots=True)
-class CommitRequest:
-    """An operation on the dataset at `uri`, made for its version `read_version`.
-
-    Version 0 stands for a dataset that does not exist yet. `properties` are the transaction's.
-    """
-
-    uri: str
-    operation: LanceOperation.BaseOperation
-    read_version: int
-    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,22 +88,6 @@ class Conflict:
 CommitOutcome = Landed | LandedLate | Conflict
 
 
-class Requirement(Protocol):
-    """A condition on the dataset that Lance itself does not check."""
-
-    def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """Return why the dataset does not meet it before the commit, None where it does.
-
-        Raises:
-            LakeError: The dataset cannot be looked at.
-        """
-        ...
-
-    def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
-        """Return why the dataset that got the commit does not meet it, None where it may."""
-        ...
-
-
 @dataclass(frozen=True, slots=True)
 class VersionIs:
     """The latest version is the one that was read, or a later one if `or_later`.
@@ -128,6 +99,11 @@ class VersionIs:
     or_later: bool = False
 
     def violation(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """Return why the dataset does not meet it before the commit, None where it does.
+
+        Raises:
+            LakeError: The dataset cannot be opened.
+        """
         latest = observe_dataset(self.pin.uri, storage_options=storage_options).version
         read = self.pin.version
         if latest == read or (self.or_later and latest > read):
@@ -135,6 +111,7 @@ class VersionIs:
         return f"version {read} was read, the table is at version {latest}"
 
     def violation_after(self, storage_options: Mapping[str, str] | None) -> str | None:
+        """Return why the dataset that got the commit does not meet it, None where it may."""
         return None
 
 
@@ -164,13 +141,18 @@ class SameDataset:
         return None if is_gone and self.or_cleaned_up else _REPLACED
 
 
+Requirement = VersionIs | SameDataset
+
 _REPLACED = "the table was replaced: another dataset has taken its place"
 
 
 def commit(
-    change: CommitRequest,
+    uri: str,
+    operation: LanceOperation.BaseOperation,
+    read_version: int,
     requirements: Sequence[Requirement] = (),
     *,
+    properties: Mapping[str, str] | None = None,
     storage_options: Mapping[str, str] | None = None,
     undo: Callable[[LanceDataset], object] | None = None,
 ) -> CommitOutcome:
@@ -180,8 +162,11 @@ def commit(
     version, nor if it is an Overwrite, which Lance considers compatible with any commit.
 
     Args:
-        change: What to commit.
+        uri: The dataset.
+        operation: What to commit.
+        read_version: The version that the operation was made for; 0 for a new dataset.
         requirements: Preconditions, checked in this order.
+        properties: The transaction's.
         storage_options: For an object store.
         undo: Reverts the change in the dataset that got it, opened at the version that the change
             made. Needed with `SameDataset`.
@@ -194,7 +179,8 @@ def commit(
         detail = requirement.violation(storage_options)
         if detail is not None:
             return Conflict(detail)
-    outcome = _commit(change, _retries(change, requirements), storage_options)
+    retries = _retries(operation, requirements)
+    outcome = _commit(uri, operation, read_version, retries, properties, storage_options)
     if not isinstance(outcome, Conflict) and undo is not None:
         for requirement in requirements:
             detail = requirement.violation_after(storage_options)
@@ -204,44 +190,49 @@ def commit(
     return outcome
 
 
-def _retries(change: CommitRequest, requirements: Sequence[Requirement]) -> int:
+def _retries(operation: LanceOperation.BaseOperation, requirements: Sequence[Requirement]) -> int:
     from lance import LanceOperation
 
     is_strict = any(
         isinstance(requirement, VersionIs) and not requirement.or_later
         for requirement in requirements
     )
-    is_overwrite = isinstance(change.operation, LanceOperation.Overwrite)
+    is_overwrite = isinstance(operation, LanceOperation.Overwrite)
     return 0 if is_strict or is_overwrite else _RETRIES
 
 
 def _commit(
-    change: CommitRequest, max_retries: int, storage_options: Mapping[str, str] | None
+    uri: str,
+    operation: LanceOperation.BaseOperation,
+    read_version: int,
+    max_retries: int,
+    properties: Mapping[str, str] | None,
+    storage_options: Mapping[str, str] | None,
 ) -> CommitOutcome:
     import lance
 
     transaction = lance.Transaction(
-        read_version=change.read_version,
-        operation=change.operation,
-        transaction_properties=dict(change.properties) or None,
+        read_version=read_version,
+        operation=operation,
+        transaction_properties=dict(properties or {}) or None,
     )
     try:
         dataset = lance.LanceDataset.commit(
-            change.uri,
+            uri,
             transaction,
-            storage_options=store_options(change.uri, storage_options),
+            storage_options=store_options(uri, storage_options),
             max_retries=max_retries,
             **by_catalog(storage_options),
         )
     except Exception as error:
-        is_conflict = cause_of(error, change.uri) is Cause.CONFLICT
-        if is_conflict and _is_unannounced(change, storage_options):
-            raise unannounced(change.uri, change.read_version + 1, storage_options) from None
-        if is_conflict or (change.read_version == 0 and _exists(change.uri, storage_options)):
+        is_conflict = cause_of(error, uri) is Cause.CONFLICT
+        if is_conflict and _is_unannounced(uri, read_version, storage_options):
+            raise unannounced(uri, read_version + 1, storage_options) from None
+        if is_conflict or (read_version == 0 and _exists(uri, storage_options)):
             return Conflict(redact_line(str(error), secret_values(storage_options)))
         raise
-    is_next = dataset.version == change.read_version + 1
-    return (Landed if is_next else LandedLate)(change.uri, dataset)
+    is_next = dataset.version == read_version + 1
+    return (Landed if is_next else LandedLate)(uri, dataset)
 
 
 def unannounced(
@@ -256,12 +247,12 @@ def unannounced(
     )
 
 
-def _is_unannounced(change: CommitRequest, storage_options: Mapping[str, str] | None) -> bool:
+def _is_unannounced(uri: str, read_version: int, storage_options: Mapping[str, str] | None) -> bool:
     if not (isinstance(storage_options, CatalogOptions) and storage_options.is_managed):
         return False
     for _ in range(_LOOKS):
-        latest = observe_dataset(change.uri, storage_options=storage_options).version
-        if latest != change.read_version:
+        latest = observe_dataset(uri, storage_options=storage_options).version
+        if latest != read_version:
             return False
         # Another writer's version may be in its place and a moment later in the catalog.
         time.sleep(_PAUSE_SECONDS)

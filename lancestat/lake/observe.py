@@ -161,7 +161,7 @@ def observe_at(
     if tag is not None:
         return open_pinned(_tagged(uri, tag, storage_options), storage_options=storage_options)
     if version is not None:
-        _check_version(version)
+        _checked(version)
     return observe_dataset(uri, version=version, storage_options=storage_options)
 
 
@@ -193,17 +193,13 @@ def parse_version(text: str) -> int:
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal() and len(digits) <= len(str(_LARGEST_VERSION))):
         raise _not_a_version(text)
-    number = int(digits)
-    if not 1 <= number <= _LARGEST_VERSION:
-        raise _not_a_version(text)
-    return number
+    return _checked(int(digits))
 
 
-def _check_version(version: int) -> None:
-    if isinstance(version, bool) or not isinstance(version, int):
+def _checked(version: object) -> int:
+    if type(version) is not int or not 1 <= version <= _LARGEST_VERSION:
         raise _not_a_version(str(version))
-    if not 1 <= version <= _LARGEST_VERSION:
-        raise _not_a_version(str(version))
+    return version
 
 
 def _not_a_version(text: str) -> UsageError:

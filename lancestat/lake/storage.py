@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lancestat.lake.files import local_path
 from lancestat.lake.open import store_options
@@ -24,71 +24,18 @@ _ATTEMPTS = 10
 _PAUSE_SECONDS = 0.1
 
 
-class Storage(Protocol):
-    """A root, and the files below it. Paths are relative to the root, with slashes."""
-
-    def uri(self, path: str) -> str:
-        """Return the URI that Lance opens."""
-
-    def make(self, path: str) -> None:
-        """Make a folder that does not exist yet."""
-
-    def children(self, path: str) -> list[str]:
-        """Return the names of the folders in a folder; links are no folders."""
-
-    def files(self, path: str) -> list[str]:
-        """Return the names of the files in a folder."""
-
-    def all_files(self, path: str) -> list[str]:
-        """Return the paths, relative to a folder, of all files below it."""
-
-    def read(self, path: str) -> str | None:
-        """Return a small file's text, None where there is no such file."""
-
-    def has_file(self, path: str, size_bytes: int) -> bool:
-        """Return whether a file is there, of that size where the listing tells sizes."""
-
-    def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
-        """Write a small file, so that it is there wholly or not at all.
-
-        Its folder must exist, unless `make_folder` is true: then it is made, even where others
-        remove it at the same time because it is empty.
-        """
-
-    def size_bytes(self, path: str) -> int:
-        """Return the bytes below a folder; 0 on object stores, whose listing has no sizes."""
-
-    def remove_file(self, path: str) -> None:
-        """Remove a file that may be gone already."""
-
-    def remove(self, path: str, last: str | None = None) -> None:
-        """Remove a folder with all that is in it, and the file `last` of it after all others.
-
-        A link is removed, and what it points to is not touched.
-        """
-
-    def remove_empty(self, path: str) -> None:
-        """Remove a folder unless something is in it."""
-
-
-def storage_at(root: str, options: Mapping[str, str]) -> Storage:
-    """Return the storage at a path or URI."""
-    path = local_path(root)
-    if path is None:
-        return ObjectStorage(root.rstrip("/"), options)
-    return FolderStorage(Path(os.path.normpath(path.absolute())))
-
-
 @dataclass(frozen=True, slots=True)
 class FolderStorage:
-    """A root in a file system."""
+    """A root in a file system; paths are relative to it, with slashes."""
 
     root: Path
 
     def uri(self, path: str) -> str:
+        """Return the URI that Lance opens."""
         return str(self.root / path)
 
     def make(self, path: str) -> None:
+        """Make a folder that does not exist yet."""
         folder = self.root / path
 
         def make() -> None:
@@ -98,12 +45,15 @@ class FolderStorage:
         _retry_while_folders_vanish(make)
 
     def files(self, path: str) -> list[str]:
+        """Return the names of the files in a folder."""
         return self._names(path, lambda entry: entry.is_file(follow_symlinks=False))
 
     def remove_file(self, path: str) -> None:
+        """Remove a file that may be gone already."""
         (self.root / path).unlink(missing_ok=True)
 
     def children(self, path: str) -> list[str]:
+        """Return the names of the folders in a folder; links are no folders."""
         return self._names(path, lambda entry: entry.is_dir(follow_symlinks=False))
 
     def _names(self, path: str, is_listed: Callable[[os.DirEntry[str]], bool]) -> list[str]:
@@ -114,6 +64,7 @@ class FolderStorage:
             return []
 
     def read(self, path: str) -> str | None:
+        """Return a small file's text, None where there is no such file."""
         file = self.root / path
         if file.is_symlink() or not file.is_file():
             return None
@@ -123,6 +74,7 @@ class FolderStorage:
             return None
 
     def has_file(self, path: str, size_bytes: int) -> bool:
+        """Return whether a file is there, of that size where the listing tells sizes."""
         try:
             status = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -130,6 +82,11 @@ class FolderStorage:
         return stat.S_ISREG(status.st_mode) and status.st_size == size_bytes
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
+        """Write a small file, so that it is there wholly or not at all.
+
+        Its folder must exist, unless `make_folder` is true: then it is made, even where others
+        remove it at the same time because it is empty.
+        """
         file = self.root / path
 
         def make_and_write() -> None:
@@ -150,13 +107,19 @@ class FolderStorage:
             draft.unlink(missing_ok=True)
 
     def all_files(self, path: str) -> list[str]:
+        """Return the paths, relative to a folder, of all files below it."""
         folder = self.root / path
         return [Path(entry.path).relative_to(folder).as_posix() for entry in _files(folder)]
 
     def size_bytes(self, path: str) -> int:
+        """Return the bytes below a folder; 0 on object stores, whose listing has no sizes."""
         return sum(entry.stat(follow_symlinks=False).st_size for entry in _files(self.root / path))
 
     def remove(self, path: str, last: str | None = None) -> None:
+        """Remove a folder with all that is in it, and the file `last` of it after all others.
+
+        A link is removed, and what it points to is not touched.
+        """
         folder = self.root / path
         for attempt in range(_ATTEMPTS):
             try:
@@ -172,6 +135,7 @@ class FolderStorage:
                 return
 
     def remove_empty(self, path: str) -> None:
+        """Remove a folder unless something is in it."""
         try:
             (self.root / path).rmdir()
         except OSError:
@@ -226,7 +190,7 @@ class ObjectStorage:
         return f"{self.root}/{path}"
 
     def make(self, path: str) -> None:
-        """See `Storage`: there is nothing to do."""
+        """See `FolderStorage`: there is nothing to do."""
 
     def files(self, path: str) -> list[str]:
         listed = self._session.list_with_delimiter(path or None).objects
@@ -249,7 +213,7 @@ class ObjectStorage:
             return copy.read_text(encoding="utf-8", errors="replace")
 
     def has_file(self, path: str, size_bytes: int) -> bool:
-        """See `Storage`: sizes are not told."""
+        """See `FolderStorage`: sizes are not told."""
         return bool(self._session.contains(path))
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:
@@ -272,10 +236,21 @@ class ObjectStorage:
             self.remove_file(f"{path}/{last}")
 
     def remove_empty(self, path: str) -> None:
-        """See `Storage`: an empty folder is none."""
+        """See `FolderStorage`: an empty folder is none."""
 
     @cached_property
     def _session(self) -> LanceFileSession:
         from lance.file import LanceFileSession
 
         return LanceFileSession(self.root, storage_options=store_options(self.root, self.options))
+
+
+Storage = FolderStorage | ObjectStorage
+
+
+def storage_at(root: str, options: Mapping[str, str]) -> Storage:
+    """Return the storage at a path or URI."""
+    path = local_path(root)
+    if path is None:
+        return ObjectStorage(root.rstrip("/"), options)
+    return FolderStorage(Path(os.path.normpath(path.absolute())))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
@@ -99,77 +99,35 @@ class Merging(Generic[Value, Result, Report]):
     task: Task[tuple[int, Value], Result, Report]
 
 
-class Jobs(Protocol):
-    """The Spark jobs of a session. Every function that is run on the workers is pickled."""
-
-    @property
-    def cores(self) -> int:
-        """The number of tasks that run at once."""
-        ...
-
-    @property
-    def application(self) -> str:
-        """What Spark calls the application, or the session on a server of many."""
-        ...
-
-    def group(self, name: str, description: str) -> AbstractContextManager[None]:
-        """Put jobs that this thread starts within the block into a group, to cancel them by it."""
-        ...
-
-    def inherited(self, function: Callable[P, R]) -> Callable[P, R]:
-        """Return a function that other threads may call, with this thread's group."""
-        ...
-
-    def cancel(self, name: str, is_over: Callable[[], bool]) -> None:
-        """Cancel the jobs of a group, and those that it starts later until `is_over`."""
-        ...
-
-    def run(
-        self,
-        task: Task[Item, Result, Report],
-        items: Sequence[Item],
-        listener: Listener[Report] | None = None,
-    ) -> list[Result]:
-        """Run a task for each item; return the results in the order of the items."""
-        ...
-
-    def run_merged(
-        self,
-        task: Task[Item, tuple[int, Value], Report],
-        merging: Merging[Value, Result, Report],
-        items: Sequence[Item],
-        listener: Listener[Report] | None = None,
-    ) -> list[Result]:
-        """Run a task for each item, and another for each number; results come in any order."""
-        ...
-
-
-def jobs_of(spark: SparkSession) -> Jobs:
-    """Return the jobs of a session, whichever kind it is of."""
-    return ConnectJobs(spark) if is_connect(spark) else ClassicJobs(spark)
-
-
 @dataclass(frozen=True, slots=True)
 class ClassicJobs:
-    """Jobs over RDDs, which need no plan of Spark SQL: a fifth faster, and more in a cold JVM."""
+    """Jobs over RDDs, which need no plan of Spark SQL: a fifth faster, and more in a cold JVM.
+
+    Every function that runs on the workers is pickled.
+    """
 
     spark: SparkSession
 
     @property
     def cores(self) -> int:
+        """The number of tasks that run concurrently."""
         return int(self._context.defaultParallelism)
 
     @property
     def application(self) -> str:
+        """The id of the application, or of the session on a server of many."""
         return str(self._context.applicationId)
 
     def group(self, name: str, description: str) -> AbstractContextManager[None]:
+        """Put jobs that this thread starts within the block into a group, to cancel them by it."""
         return job_group(self._context, name, description)
 
     def inherited(self, function: Callable[P, R]) -> Callable[P, R]:
+        """Return a function that other threads may call, with this thread's group."""
         return thread_target(self.spark, function)
 
     def cancel(self, name: str, is_over: Callable[[], bool]) -> None:
+        """Cancel the jobs of a group, and those that it starts later until `is_over`."""
         cancel_jobs(self._context, name, is_over)
 
     def run(
@@ -178,6 +136,7 @@ class ClassicJobs:
         items: Sequence[Item],
         listener: Listener[Report] | None = None,
     ) -> list[Result]:
+        """Run a task for each item; return the results in the order of the items."""
         # Not a DataFrame of items: its rows would show in Spark's user interface.
         rdd = self._context.parallelize(items, len(items))
         return self._collected(rdd.mapPartitions(self._reporting(task, listener)))
@@ -189,6 +148,7 @@ class ClassicJobs:
         items: Sequence[Item],
         listener: Listener[Report] | None = None,
     ) -> list[Result]:
+        """Run a task for each item, and another for each number; results come in any order."""
         rdd = self._context.parallelize(items, len(items))
         rdd = rdd.mapPartitions(self._reporting(task, listener))
         with own_python(self.spark):
@@ -225,7 +185,7 @@ _SPLITS = re.compile(r"splits=(?:Some\()?(\d+)")
 
 @dataclass(frozen=True, slots=True)
 class ConnectJobs:
-    """Jobs over `spark.range`, with what they are about inside the function that is run.
+    """`ClassicJobs` over `spark.range`, with what they are about inside the function that is run.
 
     So nothing of it shows in plans, in event logs and in Spark's user interface. There are no
     accumulators: a job's reports come with its results, which arrive in the order of the items
@@ -320,6 +280,14 @@ class ConnectJobs:
     def _session(self) -> Any:
         # What it has besides a classic session.
         return self.spark
+
+
+Jobs = ClassicJobs | ConnectJobs
+
+
+def jobs_of(spark: SparkSession) -> Jobs:
+    """Return the jobs of a session, whichever kind it is of."""
+    return ConnectJobs(spark) if is_connect(spark) else ClassicJobs(spark)
 
 
 def _chosen(batches: Iterable[pa.RecordBatch], pickled: Sequence[bytes]) -> Iterator[Any]:

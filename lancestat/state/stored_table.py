@@ -21,7 +21,7 @@ from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, TypeVar
 
-from lancestat.lake.commit import BatchSource, CommitOutcome, CommitRequest, Conflict, commit
+from lancestat.lake.commit import BatchSource, CommitOutcome, Conflict, commit
 from lancestat.state.layout import (
     LAYOUT,
     DatasetLocation,
@@ -238,8 +238,7 @@ class StoredTable:
         """
         try:
             version = 0 if dataset is None else dataset.latest_version
-            change = CommitRequest(uri, operation, version)
-            outcome = commit(change, storage_options=self._folder.options)
+            outcome = commit(uri, operation, version, storage_options=self._folder.options)
         except BaseException as error:
             if not is_lance_failure(error):
                 raise

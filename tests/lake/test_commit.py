@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import lance
@@ -12,10 +12,11 @@ import pytest
 
 from lancestat.errors import LakeError
 from lancestat.lake.commit import (
-    CommitRequest,
+    CommitOutcome,
     Conflict,
     Landed,
     LandedLate,
+    Requirement,
     SameDataset,
     VersionIs,
     commit,
@@ -46,10 +47,18 @@ def recreate(uri: str) -> None:
     lance.write_dataset(pa.table({"other": ["a"]}), uri)
 
 
-def configure(uri: str, version: int, value: str = "v") -> CommitRequest:
+def configure(
+    uri: str,
+    requirements: Sequence[Requirement] = (),
+    *,
+    value: str = "v",
+    undo: Callable[[lance.LanceDataset], object] | None = None,
+) -> CommitOutcome:
+    """Commit a change of the config that was made for version 1."""
     operation = lance.LanceOperation
     update = operation.UpdateConfig(config_updates=operation.UpdateMap({"key": value}, False))
-    return CommitRequest(uri, update, version, commit_properties("a test", "run-1"))
+    properties = commit_properties("a test", "run-1")
+    return commit(uri, update, 1, requirements, properties=properties, undo=undo)
 
 
 def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> None:
@@ -66,7 +75,7 @@ def before_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]) -> N
 
 def test_a_change_lands_on_the_next_version_with_its_properties(uri: str) -> None:
     read = pin(uri)
-    outcome = commit(configure(uri, 1), [VersionIs(read), SameDataset(read)])
+    outcome = configure(uri, [VersionIs(read), SameDataset(read)])
     assert isinstance(outcome, Landed)
     assert outcome.pin == pin(uri)
     properties = lance.dataset(uri).read_transaction(2).transaction_properties
@@ -77,9 +86,9 @@ def test_a_change_lands_on_the_next_version_with_its_properties(uri: str) -> Non
 def test_a_required_version_that_has_passed_is_a_conflict(uri: str) -> None:
     read = pin(uri)
     append(uri)
-    outcome = commit(configure(uri, 1), [VersionIs(read)])
+    outcome = configure(uri, [VersionIs(read)])
     assert outcome == Conflict("version 1 was read, the table is at version 2")
-    late = commit(configure(uri, 1), [VersionIs(read, or_later=True)])
+    late = configure(uri, [VersionIs(read, or_later=True)])
     assert isinstance(late, LandedLate)
     assert late.version == 3
 
@@ -90,29 +99,27 @@ def test_a_commit_in_between_is_reported(
 ) -> None:
     requirements = [VersionIs(pin(uri))] if is_strict else []
     before_commit(monkeypatch, lambda: append(uri))
-    outcome = commit(configure(uri, 1), requirements)
+    outcome = configure(uri, requirements)
     assert isinstance(outcome, LandedLate)
     assert outcome.version == 3
 
 
 def test_changes_that_exclude_each_other_conflict(uri: str) -> None:
-    assert isinstance(commit(configure(uri, 1)), Landed)
-    assert isinstance(commit(configure(uri, 1, "w")), Conflict)
+    assert isinstance(configure(uri), Landed)
+    assert isinstance(configure(uri, value="w"), Conflict)
     assert lance.dataset(uri).config() == {"key": "v"}
 
 
 def test_an_overwrite_is_never_rebased_onto_unseen_commits(uri: str) -> None:
     append(uri)
     overwrite = lance.LanceOperation.Overwrite(ROWS.schema, [])
-    assert isinstance(commit(CommitRequest(uri, overwrite, 1)), Conflict)
+    assert isinstance(commit(uri, overwrite, 1), Conflict)
     assert lance.dataset(uri).count_rows() == 6
 
 
 def test_one_of_two_concurrent_creations_lands(tmp_path: Path) -> None:
-    change = CommitRequest(
-        str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, []), 0
-    )
-    first, second = commit(change), commit(change)
+    uri, create = str(tmp_path / "new.lance"), lance.LanceOperation.Overwrite(ROWS.schema, [])
+    first, second = commit(uri, create, 0), commit(uri, create, 0)
     assert isinstance(first, Landed)
     assert first.version == 1
     assert isinstance(second, Conflict)
@@ -122,7 +129,7 @@ def test_a_dataset_that_replaced_the_expected_one_gets_no_commit(uri: str) -> No
     requirement = SameDataset(pin(uri))
     recreate(uri)
     undone: list[object] = []
-    outcome = commit(configure(uri, 1), [requirement], undo=undone.append)
+    outcome = configure(uri, [requirement], undo=undone.append)
     assert isinstance(outcome, Conflict)
     assert "replaced" in outcome.detail
     assert not undone
@@ -132,8 +139,8 @@ def test_a_dataset_that_replaced_the_expected_one_gets_no_commit(uri: str) -> No
 def test_a_commit_to_another_dataset_is_reverted(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
     requirement = SameDataset(pin(uri))
     before_commit(monkeypatch, lambda: recreate(uri))
-    outcome = commit(
-        configure(uri, 1),
+    outcome = configure(
+        uri,
         [requirement],
         undo=lambda landed: lance.dataset(uri, version=landed.version - 1).restore(),
     )
@@ -157,7 +164,7 @@ def test_a_version_that_is_gone_after_the_commit_proves_nothing(
         return landed
 
     monkeypatch.setattr(lance.LanceDataset, "commit", clean_up_after)
-    outcome = commit(configure(uri, 1), [requirement], undo=undone.append)
+    outcome = configure(uri, [requirement], undo=undone.append)
     assert isinstance(outcome, Landed if or_cleaned_up else Conflict)
     assert len(undone) == (0 if or_cleaned_up else 1)
     assert [version["version"] for version in lance.dataset(uri).versions()] == [2]
@@ -167,4 +174,4 @@ def test_a_missing_dataset_is_an_error(uri: str) -> None:
     requirement = VersionIs(pin(uri))
     shutil.rmtree(uri)
     with pytest.raises(LakeError, match="there is no Lance dataset"):
-        commit(configure(uri, 1), [requirement])
+        configure(uri, [requirement])

@@ -28,7 +28,6 @@ from lancestat.joins.output.writer import OutputWriter, Written, refused, stale,
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.commit import (
     BatchSource,
-    CommitRequest,
     Conflict,
     SameDataset,
     commit,
@@ -347,8 +346,11 @@ def _commit(
     properties = commit_properties(MESSAGE, writer.run_id)
     with writing(uri, options):
         outcome = commit(
-            CommitRequest(uri, operation, read_version, properties),
+            uri,
+            operation,
+            read_version,
             [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
+            properties=properties,
             storage_options=options,
             undo=put_back,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -35,23 +35,11 @@ class Fact:
         return self.about.rpartition(".")[2].rstrip("$")
 
 
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """All facts about one plan."""
+Facts = tuple[Fact, ...]
 
-    facts: tuple[Fact, ...]
 
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> Facts:
-        """Return the facts that the JVM's lines tell."""
-        return cls(tuple(Fact(*line.split("\t", 2)) for line in lines))
-
-    def __iter__(self) -> Iterator[Fact]:
-        return iter(self.facts)
-
-    def about(self, kind: str) -> tuple[str, ...]:
-        """Return the subjects of the facts of a kind."""
-        return tuple(fact.about for fact in self.facts if fact.kind == kind)
+def _facts(lines: Iterable[str]) -> Facts:
+    return tuple(Fact(*line.split("\t", 2)) for line in lines)
 
 
 # The parser's plans of queries. Any other plan, also one of a later Spark, may run or write
@@ -115,7 +103,7 @@ class ParsedQuery:
 
     def analyzed(self, rows: DataFrame) -> Facts:
         """Return the facts about `rows` once all names are resolved."""
-        return Facts.of(relation_classes(self.session).analyzedFacts(rows._jdf))
+        return _facts(relation_classes(self.session).analyzedFacts(rows._jdf))
 
 
 def parse_query(session: SparkSession, text: str) -> ParsedQuery:
@@ -128,7 +116,7 @@ def parse_query(session: SparkSession, text: str) -> ParsedQuery:
     # Else tables of literals are rows already when the parser returns, and hide what they were.
     session.conf.set("spark.sql.parser.eagerEvalOfUnresolvedInlineTable", "false")
     plan = classes.parse(session._jsparkSession, text)
-    return ParsedQuery(session, plan, Facts.of(classes.parsedFacts(plan)))
+    return ParsedQuery(session, plan, _facts(classes.parsedFacts(plan)))
 
 
 def hidden_objection(analyzed: Facts) -> str | None:
@@ -249,7 +237,9 @@ def unproven(text: str, parsed: Facts, analyzed: Facts, declared: Iterable[str])
     The reasons, which are stored and shown, hold no text of the query. `declared` are the names of
     the declared tables, which are views for the query.
     """
-    names = {name.lower() for name in declared} | {name.lower() for name in parsed.about("cte")}
+    names = {name.lower() for name in declared} | {
+        fact.about.lower() for fact in parsed if fact.kind == "cte"
+    }
     reasons = [
         *(_parsed(fact, names) for fact in parsed),
         *(_analyzed(fact) for fact in analyzed),

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 from lancestat.errors import CommitFailed, LakeError, PublishError
 from lancestat.lake.commit import (
     CommitOutcome,
-    CommitRequest,
     SameDataset,
     VersionIs,
     commit_properties,
@@ -141,11 +140,13 @@ def _commit(
     change: _Change, storage_options: Mapping[str, str] | None, *, even_late: bool
 ) -> CommitOutcome:
     pin = change.pin
-    request = CommitRequest(pin.uri, _update(change.updates), pin.version, change.properties)
     try:
         return commit_change(
-            request,
+            pin.uri,
+            _update(change.updates),
+            pin.version,
             (VersionIs(pin, or_later=even_late), SameDataset(pin)),
+            properties=change.properties,
             storage_options=storage_options,
             undo=lambda landed: _withdraw(change, landed, storage_options),
         )
@@ -182,9 +183,7 @@ def _withdraw(
         updates = {key: old.get(key) for key in change.updates if old.get(key) != now.get(key)}
         if not updates:
             return
-        commit_change(
-            CommitRequest(uri, _update(updates), version), storage_options=storage_options
-        )
+        commit_change(uri, _update(updates), version, storage_options=storage_options)
     except Exception as error:
         secrets = secret_values(storage_options)
         raise CommitFailed(
