@@ -1,4 +1,4 @@
-"""Checks of what callers of the Python interface pass, so that a mistake is told by its name."""
+"""Checks of what callers of the Python interface pass, so that an error names the argument."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def decode(stored: str, form: type[Value]) -> Value:
     """Return the value that JSON stores.
 
     Raises:
-        ValueError: it is no JSON, or not of this form; the message names the place in it.
+        ValueError: it is no JSON, or not of this form; the message names the path in it.
     """
     return convert(json.loads(stored), form)
 
@@ -55,7 +55,7 @@ def convert(stored: object, form: type[Value]) -> Value:
 
 
 def flattened(members: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return an object in which some of its members, objects too, give place to their own members.
+    """Return an object with the members of some of its members, objects too, in their place.
 
     Args:
         members: The object.

@@ -1,7 +1,7 @@
 """Shows values to people who use lancestat from Python: as text, as HTML in notebooks, as rows.
 
 Classes take these functions as their methods. What they show is made by the views and formats of
-the command line, in a room above those of the classes, which is named here and loaded when needed.
+the command line, whose package is loaded when needed.
 """
 
 from __future__ import annotations

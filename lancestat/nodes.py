@@ -1,4 +1,4 @@
-"""The kinds of nodes: the one place that lists them."""
+"""The kinds of nodes: the only module that lists them."""
 
 from __future__ import annotations
 

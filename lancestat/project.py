@@ -124,7 +124,7 @@ class Project:
             vars: Values that override the project's `vars`.
 
         Raises:
-            InvalidProject: The YAML has errors; the exception lists all of them with their places.
+            InvalidProject: The YAML has errors; the exception lists them with their locations.
             InvalidArgument: An argument is of a wrong kind.
         """
         _check_loading(project_dir, target, vars)

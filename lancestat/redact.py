@@ -401,7 +401,7 @@ def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
 
 
 def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
-    """Return one line of at most 600 characters, without places in Rust sources, without secrets.
+    """Return one line of at most 600 characters, without Rust source locations, without secrets.
 
     Args:
         message: The message of a library.

@@ -45,7 +45,7 @@ _CATALOGS = """\
     catalogs:
       {name}:
         impl: {impl}
-        properties: {{{key}: {place}}}
+        properties: {{{key}: {location}}}
 """
 
 _SOURCES = """\
@@ -54,7 +54,7 @@ _SOURCES = """\
 # Every table of a source is a node, as if it were declared with the source's defaults. Tables that
 # come later are found by the next command: 'lancestat plan' says which are new and which are gone.
 sources:
-  - {place}
+  - {location}
     # Patterns of whole names such as sales.orders; * matches dots, too.
     include: ["*"]
     exclude: []
@@ -72,7 +72,7 @@ sources:
 policies:
   # Which staleness readers accept. Without a policy, none.
   - name: fresh_enough
-    description: Queries may use statistics that are a little behind.
+    description: Queries may use statistics that are slightly stale.
     allow.stale: {{max_age: 24h, max_changed_rows: 5%}}
 
 # A table that is declared has its own keys, and none of the source's:
@@ -84,8 +84,8 @@ policies:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """A place of tables, as the YAML names it: a folder where `impl` is None, else a catalog."""
+class LakeLocation:
+    """A folder where `impl` is None, else a catalog."""
 
     impl: str | None
     address: str
@@ -101,7 +101,7 @@ class Place:
         return "uri" if self.impl == "rest" else "root"
 
 
-def parse_place(text: str, root: Path) -> Place:
+def parse_location(text: str, root: Path) -> LakeLocation:
     """Return what `--from` names: a folder or URI, `dir:PATH` or `rest:URL`.
 
     A local path inside of `root`, the project's folder, is written relative to it.
@@ -116,70 +116,76 @@ def parse_place(text: str, root: Path) -> Place:
         raise click.UsageError("--from takes a folder, a URI, dir:PATH or rest:URL.")
     if redact_line(address) != address:
         raise click.UsageError(
-            "--from names a place with a user, a password or a query in it, which would be written "
-            "to the project: leave that out, and give it by the environment."
+            "--from names a location with a user, a password or a query in it, which would be "
+            "written to the project: leave that out, and give it by the environment."
         )
     if is_template(address):
-        raise click.UsageError("--from names a place with {{ or {% in it, which is a template.")
+        raise click.UsageError("--from names a location with {{ or {% in it, which is a template.")
     path = None if impl == "rest" else local_path(address)
     if path is None:
-        return Place(impl, address, address)
+        return LakeLocation(impl, address, address)
     absolute = Path(os.path.normpath(path.absolute()))
     if not absolute.is_dir():
         raise DatasetMissing(f"there is no folder {address}", hint="check what --from names")
     inside = absolute.is_relative_to(root.resolve())
     written = f"./{absolute.relative_to(root.resolve())}" if inside else str(absolute)
-    return Place(impl, str(absolute), written)
+    return LakeLocation(impl, str(absolute), written)
 
 
 def adopted_project(text: str, root: Path) -> tuple[Scaffold, list[str]]:
-    """Return a project over what is at a place, and the names of the tables there.
+    """Return a project over what is at a location, and the names of the tables there.
 
     Args:
-        text: See `parse_place`.
+        text: See `parse_location`.
         root: The project's folder.
 
     Raises:
-        LakeError: the place cannot be listed, or has no tables.
-        click.UsageError: see `parse_place`.
+        LakeError: the location cannot be listed, or has no tables.
+        click.UsageError: see `parse_location`.
     """
-    place = parse_place(text, root)
+    lake = parse_location(text, root)
     try:
-        listed = [table.identifier for table in client_of(place.catalog, _CATALOG).tables()]
+        listed = [table.identifier for table in client_of(lake.catalog, _CATALOG).tables()]
     except LakeError as error:
         raise type(error)(error.message, hint="check what --from names") from None
     tables = sorted(listed, key=lambda identifier: (identifier[:-1], identifier[-1]))
     if not tables:
         raise DatasetMissing(
-            f"there are no Lance tables at {address_of(place)}; nothing was written",
+            f"there are no Lance tables at {address_of(lake)}; nothing was written",
             hint="--from takes a folder of datasets, dir:PATH or rest:URL",
         )
     names = [visible(".".join(identifier)) for identifier in tables]
-    files = {PROJECT_FILE: _project(place, root), "specs/sources.yml": _sources(place, names)}
+    files = {PROJECT_FILE: _project(lake, root), "specs/sources.yml": _sources(lake, names)}
     return project_of(files), names
 
 
-def address_of(place: Place) -> str:
-    return place.address if place.impl is None else f"{place.impl}:{place.address}"
+def address_of(lake: LakeLocation) -> str:
+    return lake.address if lake.impl is None else f"{lake.impl}:{lake.address}"
 
 
-def _project(place: Place, root: Path) -> str:
+def _project(lake: LakeLocation, root: Path) -> str:
     name = root.resolve().name
     catalogs = ""
-    if place.impl is not None:
+    if lake.impl is not None:
         catalogs = _CATALOGS.format(
-            name=_CATALOG, impl=place.impl, key=place.key, place=json.dumps(place.written)
+            name=_CATALOG,
+            impl=lake.impl,
+            key=lake.key,
+            location=json.dumps(lake.written),
         )
     is_usable = is_name(name, PUNCTUATION["lancestat-name"])
     return _PROJECT.format(name=json.dumps(name) if is_usable else "lake", catalogs=catalogs)
 
 
-def _sources(place: Place, names: Sequence[str]) -> str:
+def _sources(lake: LakeLocation, names: Sequence[str]) -> str:
     listed = [f"#   {name}" for name in names[:_MOST_LISTED]]
     if len(names) > len(listed):
         listed.append(f"#   and {count(len(names) - len(listed))} more")
-    if place.impl is None:
-        source, example = f"uri: {json.dumps(place.written)}", f"uri: {place.written}/orders.lance"
+    if lake.impl is None:
+        source, example = (
+            f"uri: {json.dumps(lake.written)}",
+            f"uri: {lake.written}/orders.lance",
+        )
     else:
         source, example = f"catalog: {_CATALOG}", f"table: {_CATALOG}.sales.orders"
-    return _SOURCES.format(place=source, found="\n".join(listed), example=example)
+    return _SOURCES.format(location=source, found="\n".join(listed), example=example)

@@ -159,8 +159,8 @@ def check_spark(target: Target) -> Check:
         # The modules of Spark load only here.
         from lancestat.spark.jobs import jobs_of
 
-        place = "Spark Connect" if is_connect(session) else session.sparkContext.master
-        version = f"{session.version} at {place}"
+        master = "Spark Connect" if is_connect(session) else session.sparkContext.master
+        version = f"{session.version} at {master}"
         versions = set(jobs_of(session).run(_worker_versions, [0]))
     except LancestatError as error:
         return Check("Spark", False, error.message, error.hint or "look at the target's spark")

@@ -35,7 +35,7 @@ _RAISED: Mapping[signal.Signals, tuple[type[KeyboardInterrupt], object]] = {
 
 @contextmanager
 def termination_raised() -> Iterator[None]:
-    """Raise an interrupt in the block at the first SIGTERM or SIGINT; a second one kills at once.
+    """Raise an interrupt in the block at the first SIGTERM or SIGINT; a second one kills.
 
     A handler that the program has installed before is left in place.
     """

@@ -120,7 +120,7 @@ class LineProgress(SilentProgress):
         self._write(f"{instant(self._clock(), with_seconds=True)} {level:<7} {visible(text)}")
 
 
-CANCELLING = "cancelling; another interrupt ends at once"
+CANCELLING = "cancelling; interrupt again to exit immediately"
 
 
 def _done(facts: NodeRunFigures) -> Iterator[str]:
@@ -132,7 +132,7 @@ def _done(facts: NodeRunFigures) -> Iterator[str]:
 
 
 class TerminalProgress:
-    """A line for all tables, then one for each that is being read, then one for each join.
+    """A line for all tables, then one for each node that is being worked on.
 
     Those of tables show fragments and bytes while these are read, and then the stage; those of
     joins the stage, rows and pairs per second.
@@ -142,73 +142,51 @@ class TerminalProgress:
         self._display = display
         self._lock = threading.Lock()
         self._tables: dict[str, TableProgress] = {}
-        self._tasks: dict[str, bars.TaskID] = {}
+        self._open: set[str] = set()
         self._read: dict[str, tuple[int, int]] = {}
         self._all: bars.TaskID | None = None
-        self._joins: dict[str, bars.TaskID | None] = {}
+        self._bars: dict[str, bars.TaskID] = {}
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
         """Show that Spark is being started, if it has anything to do."""
-        if not tables and not joins:
-            return
         self._tables = {table.node: table for table in tables}
-        self._joins = dict.fromkeys(joins)
-        self._all = self._display.add_task("starting Spark", total=None, counts="")
-        for table in tables:
-            self._tasks[table.node] = self._display.add_task(
-                visible(table.node),
-                total=table.size_bytes or None,
-                visible=False,
-                start=False,
-                counts="",
-            )
+        self._open = {*self._tables, *joins}
+        if self._open:
+            self._all = self._display.add_task("starting Spark", total=None, counts="")
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
         table = self._tables.get(node)
         with self._lock:
-            if table is None or node not in self._tasks:
-                return
-            task = self._tasks[node]
-            if node not in self._read:
-                self._display.start_task(task)
-            self._read[node] = (fragments_done, bytes_done)
-            counts = _counts(table, fragments_done, bytes_done)
-            self._display.update(task, completed=bytes_done, counts=counts)
-            self._show()
+            if table is not None and node in self._open:
+                self._read[node] = (fragments_done, bytes_done)
+                counts = _counts(table, fragments_done, bytes_done)
+                self._show(node, counts, bytes_done, table.size_bytes)
+                self._show_sum()
 
     def at_stage(self, node: str, progress: StageProgress) -> None:
         """Show the stage of a join, or of a table that has been read, and how far it is."""
+        text = stage_text(progress)
         with self._lock:
-            if node in self._joins:
-                self._show_join(node, progress)
-            elif node in self._tasks and node in self._read:
-                self._display.update(self._tasks[node], counts=stage_text(progress))
-
-    def _show_join(self, node: str, progress: StageProgress) -> None:
-        if not self._tables and self._all is not None:
-            self._display.update(self._all, visible=False)
-        task = self._joins[node]
-        if task is None:
-            task = self._joins[node] = self._display.add_task(visible(node), total=None, counts="")
-        self._display.update(
-            task,
-            total=progress.rows_total,
-            completed=progress.rows_done,
-            counts=stage_text(progress),
-        )
+            if node in self._bars and node in self._tables:
+                self._display.update(self._bars[node], counts=text)
+            elif node in self._open and node not in self._tables:
+                if not self._tables and self._all is not None:
+                    self._display.update(self._all, visible=False)
+                self._show(node, text, progress.rows_done, progress.rows_total)
 
     def finished(self, result: NodeResult) -> None:
         """Take a node's bar away and let the next one be seen."""
         table = self._tables.get(result.name)
         with self._lock:
-            join = self._joins.pop(result.name, None)
-            if join is not None:
-                self._display.update(join, visible=False)
-            task = self._tasks.pop(result.name, None)
-            if table is not None and task is not None:
-                self._display.update(task, visible=False)
+            self._open.discard(result.name)
+            bar = self._bars.pop(result.name, None)
+            if bar is not None:
+                self._display.remove_task(bar)
+            for next_bar in [*self._bars.values()][:_BARS_SHOWN]:
+                self._display.update(next_bar, visible=True)
+            if table is not None:
                 self._read[result.name] = (table.fragments, table.size_bytes)
-                self._show()
+                self._show_sum()
         if result.status is Status.ERROR:
             text = f"! {visible(result.name)} failed, the others go on"
             self._display.console.print(text, style="red", markup=False, highlight=False)
@@ -216,26 +194,28 @@ class TerminalProgress:
     def cancelling(self) -> None:
         self._display.console.print(CANCELLING, style="yellow", markup=False, highlight=False)
 
-    def _show(self) -> None:
-        """Move the line for all tables; show bars of the tables that are being read."""
-        busy = [node for node in self._tasks if node in self._read]
-        for index, node in enumerate(busy):
-            self._display.update(self._tasks[node], visible=index < _BARS_SHOWN)
-        if self._all is None:
-            return
-        everything = TableProgress(
-            count(len(self._tables), "table"),
-            sum(table.fragments for table in self._tables.values()),
-            sum(table.size_bytes for table in self._tables.values()),
-        )
-        fragments, size_bytes = (sum(done) for done in zip(*self._read.values(), strict=True))
-        self._display.update(
-            self._all,
-            description=everything.node,
-            total=everything.size_bytes or None,
-            completed=size_bytes,
-            counts=_counts(everything, fragments, size_bytes),
-        )
+    def _show(self, node: str, counts: str, done: int, total: int | None) -> None:
+        if node not in self._bars:
+            is_shown = len(self._bars) < _BARS_SHOWN
+            bar = self._display.add_task(visible(node), total=None, visible=is_shown, counts="")
+            self._bars[node] = bar
+        self._display.update(self._bars[node], completed=done, total=total or None, counts=counts)
+
+    def _show_sum(self) -> None:
+        """Show what has been read of all tables."""
+        if self._all is not None:
+            tables = self._tables.values()
+            fragments = sum(table.fragments for table in tables)
+            size_bytes = sum(table.size_bytes for table in tables)
+            everything = TableProgress(count(len(tables), "table"), fragments, size_bytes)
+            fragments_read, bytes_read = map(sum, zip(*self._read.values(), strict=True))
+            self._display.update(
+                self._all,
+                description=everything.node,
+                total=size_bytes or None,
+                completed=bytes_read,
+                counts=_counts(everything, fragments_read, bytes_read),
+            )
 
 
 def stage_text(progress: StageProgress) -> str:

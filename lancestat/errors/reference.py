@@ -1,6 +1,6 @@
 """docs/reference/errors.md, from the classes of the errors.
 
-`python -m lancestat.errors.reference` writes it anew, in a checkout.
+`python -m lancestat.errors.reference` writes it again, in a checkout.
 """
 
 from __future__ import annotations

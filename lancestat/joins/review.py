@@ -69,7 +69,8 @@ def _output(change: JoinChange) -> Iterator[RiskNote]:
     before = (old.output_format, canonical_uri(old.output_uri))
     if before != (new.output_format, canonical_uri(new.output_uri)):
         sentence = (
-            "the result is written to another place; who reads the old one reads what it is today"
+            "the result is written to another location; who reads the old one reads what it is "
+            "today"
         )
         yield RiskNote(Risk.OUTPUT_MOVED, sentence)
 

@@ -110,7 +110,7 @@ def query_view(result: QueryResult) -> QueryView:
 
 
 def _counted(result: QueryResult, view: QueryView) -> Iterator[tuple[ResultValue, ...]]:
-    """Yield rows up to the limit, and tell the view how many there were."""
+    """Yield rows up to the limit, and record in the view how many there were."""
     for row in result.rows:
         if view.printed == result.limit:
             view.is_complete = False

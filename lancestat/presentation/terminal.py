@@ -191,7 +191,7 @@ def table(
         page: Its `limit` is kept, by cells of several lines.
 
     Own code, since a table of rich costs more start-up time than `lancestat list` as a whole, wraps
-    or crops what does not fit, and would have to be told of marks that are not printed.
+    or crops what does not fit, and would have to be taught about marks that are not printed.
     """
     body = [*([[paint(cell, "note") for cell in head]] if head else []), *rows]
     redacted = CONSOLE.redacted if page is None else page.redacted

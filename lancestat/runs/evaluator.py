@@ -155,7 +155,7 @@ class JoinSession(Protocol):
         """Open both sides, write to scratch those that are no tables, and count their rows.
 
         Raises:
-            LancestatError: a side cannot be read, or the result cannot be written to its place.
+            LancestatError: a side cannot be read, or the result cannot be written to its location.
         """
         ...
 

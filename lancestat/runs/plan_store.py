@@ -143,7 +143,7 @@ def write_plan_file(path: Path, plan: SavedPlan) -> None:
         write_whole(Path(os.path.realpath(path)), content)
     except (OSError, ValueError) as error:
         raise NotWritten(
-            _not_written(path, _why(error)), hint="name a place that can be written to"
+            _not_written(path, _why(error)), hint="name a path that can be written to"
         ) from None
 
 

@@ -53,7 +53,7 @@ def write_scaffold(scaffold: Scaffold, root: Path) -> Written:
     for name in (*scaffold.files, *scaffold.editor_files, *scaffold.tables):
         # Also where nothing is written.
         remove_drafts(root / name)
-    _require_free_places(scaffold, root)
+    _require_free_paths(scaffold, root)
     unchanged = [
         name
         for name, text in scaffold.editor_files.items()
@@ -70,13 +70,13 @@ def write_scaffold(scaffold: Scaffold, root: Path) -> Written:
         for name in sorted(texts, key=lambda name: name == PROJECT_FILE):
             _write_text(root / name, texts[name])
     except OSError as error:
-        place = error.filename2 or error.filename or root
+        path = error.filename2 or error.filename or root
         reason = error.strerror or redact_line(str(error))
-        raise NotWritten(f"cannot write to {place}: {reason}") from error
+        raise NotWritten(f"cannot write to {path}: {reason}") from error
     return Written(tuple(texts), tuple(scaffold.tables), tuple(unchanged))
 
 
-def _require_free_places(scaffold: Scaffold, root: Path) -> None:
+def _require_free_paths(scaffold: Scaffold, root: Path) -> None:
     if _exists(root / PROJECT_FILE):
         in_the_way = [PROJECT_FILE]
     else:

@@ -111,11 +111,11 @@ class Builder:
             values["output_format"] = "lance"
         on = values["on"]
         values["on"] = tuple((key, key) if isinstance(key, str) else key for key in on)
-        place = item.at("on") if on else None
+        on_location = item.at("on") if on else None
         return KnnJoin(
             **values,
             location=item.location,
-            on_location=place,
+            on_location=on_location,
             self_location=_self_location(item, values),
         )
 
@@ -150,8 +150,8 @@ class Builder:
                 )
                 hint = "write the name itself; names are shown, stored and published"
                 self.errors.append(item.error(WrongValue, message, "name", hint=hint))
-        place = item.at("catalog" if catalog is not None else "uri")
-        return Source(**values, location=place, origins=origins, scope=scope)
+        location = item.at("catalog" if catalog is not None else "uri")
+        return Source(**values, location=location, origins=origins, scope=scope)
 
     def target(self, item: Item, name: str) -> Target:
         spark = item.value.get("spark", {})

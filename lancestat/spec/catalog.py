@@ -15,7 +15,7 @@ from lancestat.redact import is_secret_name
 from lancestat.spec.declaration import PUBLIC, SETTINGS, Resource, Text, key, resource
 
 SCHEME = "catalog://"
-"""The scheme of what stands for a catalog's table before the catalog has told its URI."""
+"""The scheme of what stands for a catalog's table until its catalog reports its URI."""
 
 _PART = re.compile(r"`((?:[^`]|``)+)`|([^`.\s]+)")
 
@@ -32,7 +32,7 @@ class TableName:
 
     @property
     def uri(self) -> str:
-        """The URI that stands for the table until its catalog has told where the dataset is."""
+        """The URI that stands for the table until its catalog reports the dataset's location."""
         return _uri_of(self)
 
 

@@ -31,7 +31,7 @@ def node_digest(node: Node) -> str:
     """Return SHA-256, in hex, of what a run does for the node and what readers accept of it.
 
     Keys whose role is neither `MEANING` nor `OPTION` have no part in it, nor have formatting,
-    places, and whether a policy or a column set is inline or named. It is stable across runs and
+    locations, and whether a policy or a column set is inline or named. It is stable across runs and
     releases, as long as `DIGEST_VERSION` stays.
     """
     meaning = _meaning(node.declared or node)

@@ -1,4 +1,4 @@
-"""YAML to plain values, with the place of every key and value."""
+"""YAML to plain values, with the location of every key and value."""
 
 from __future__ import annotations
 
@@ -409,7 +409,7 @@ class _Constructor:
         self.marks: dict[KeyPath, Mark] = {}
         self.key_marks: dict[KeyPath, Mark] = {}
         self.numbers: dict[KeyPath, str] = {}
-        # By place and message, because an alias repeats what is wrong with its anchor.
+        # By location and message, because an alias repeats what is wrong with its anchor.
         self.errors: dict[tuple[Mark, str], SpecError] = {}
         self.unread: dict[KeyPath, SpecError] = {}
 

@@ -1,4 +1,4 @@
-"""The lines that errors point at, with a caret below the place, as far as they may be shown."""
+"""The lines that errors point at, with a caret below the column, as far as they may be shown."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
 def excerpts(
     errors: Iterable[LancestatError], files: Files, redactor: Redactor
 ) -> Iterator[str | None]:
-    """Yield two lines for each error: those of its place and a caret, indented by six.
+    """Yield two lines for each error: the source line and a caret, indented by six.
 
-    None where the error has no place in a file, or where the line may hold a secret: below
+    None where the error has no location in a file, or where the line may hold a secret: below
     settings such as `storage_options` nothing is shown, nor a line that is redacted in any part.
     """
     known: dict[str, list[str | None]] = {}

@@ -37,7 +37,7 @@ def work_tree(folder: Path) -> Path | None:
 def nearest_project(start: Path) -> Path:
     """The folder of the project around `start`: the nearest of it and those above with a project.
 
-    A project above has to be the caller's own, since it can name code and places to write to, and
+    A project above has to be the caller's own, since it can name code and paths to write to, and
     lie in the same file system, and no higher than the home folder. Without one it is `start`.
     """
     try:
@@ -110,7 +110,7 @@ class Files(Protocol):
     """The source of a project's files.
 
     Names are relative to the project's folder, with slashes; `..` leads out of it. A SpecError of
-    these functions has no place yet.
+    these functions has no location yet.
     """
 
     def has(self, name: str) -> bool: ...
@@ -183,7 +183,7 @@ class Folder:
             what = "project's folder" if top == self.root else "repository"
             raise UnreadableFile(
                 f"{quoted(name)} leads out of the {what}, and only files inside it are read",
-                hint=f"put the files themselves into the {what}, without a link to another place",
+                hint=f"put the files themselves into the {what}, without a link to another folder",
             )
         return path
 

@@ -67,7 +67,7 @@ def load_project(
             URIs lead from the folder all the same.
 
     Raises:
-        InvalidProject: with every error found, in the order of files and places.
+        InvalidProject: with every error found, in the order of files and lines.
         UsageError: when `target` does not exist.
     """
     root = project_dir.resolve()
@@ -198,7 +198,7 @@ class _Declarations:
         broken = {failed[:2] for failed in rendering.failures}
         judged: set[KeyPath] = set()
         for path, error in check(SPECS_SCHEMA, document, rendering):
-            errors.append(error)
+            errors += [] if error is None else [error]
             judged.add(path)
             if not isinstance(error, UnknownKey):
                 broken.add(path[:2])
@@ -227,7 +227,7 @@ class _Declarations:
     def build(
         self, errors: list[LancestatError], catalogs: Collection[str] | None
     ) -> tuple[Node, ...]:
-        """The nodes, in the order of their files and places; errors are appended."""
+        """The nodes, in the order of their files and lines; errors are appended."""
         builder = Builder(self.root, errors, catalogs, self.sets, self.policies)
         for kind, item in self.items:
             if kind == "column_sets":
@@ -265,9 +265,9 @@ class _Declarations:
     def _origins_of_found(self, item: Item) -> dict[str, Origin]:
         """The origins of the values of a source's tables, by dotted key of a table."""
         own = item.origins_below("defaults")
-        place = item.origin("uri") or item.origin("catalog")
-        if place is not None:
-            own["uri"] = place
+        origin = item.origin("uri") or item.origin("catalog")
+        if origin is not None:
+            own["uri"] = origin
         return own | self._shared_origins(item.value.get("defaults", {}))
 
     def _shared_origins(self, value: Mapping[str, Any]) -> dict[str, Origin]:

@@ -303,7 +303,7 @@ NO_OPTIONS = UriOptions({})
 
 @dataclass(frozen=True, slots=True)
 class ProjectSpec:
-    """A whole project under one target. Nodes are in the order of their files and places.
+    """A whole project under one target. Nodes are in the order of their files and lines.
 
     `origins` has, by node and dotted key, where values came from the environment, and
     `target_origins` those of the target's settings. `redactor` finds such values in texts, and all

@@ -103,7 +103,7 @@ _UNSEEN = re.compile(
 
 
 def is_name(text: str, punctuation: str) -> bool:
-    """Whether a text is made of letters, digits and `punctuation`, and can be told from others.
+    """Whether a text is made of letters, digits and `punctuation`, and is distinct from others.
 
     Letters and decimal digits are Unicode's, and marks may follow them, as several scripts need.
     Text is in the normal form NFC, so that names which look the same are the same.

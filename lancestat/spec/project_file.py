@@ -80,7 +80,9 @@ def read_header(
     own_errors: list[LancestatError] = [*document.errors, *rendering.failures.values()]
     rendering.failures.update(document.unread)
     judged = check(PROJECT_SCHEMA, document, rendering)
-    own_errors += (error for path, error in judged if not _is_left(value, path, target))
+    own_errors += (
+        error for path, error in judged if error is not None and not _is_left(value, path, target)
+    )
     if (refused := _refused_name(document, rendering)) is not None:
         own_errors.append(refused)
     errors += own_errors
@@ -121,7 +123,7 @@ def _refused_name(document: Document, rendering: Rendering) -> SpecError | None:
 
 
 def _resolved(target: Target, origins: Mapping[str, Origin]) -> Iterator[KnownValue]:
-    """Places of the target as they are used, where their texts came from the environment."""
+    """Paths and URIs of the target as used, where their texts came from the environment."""
     for key, value in (("state", target.state), ("scratch", target.scratch)):
         origin = origins.get(key)
         if origin is not None and origin.is_set and value is not None:

@@ -1,6 +1,6 @@
 """docs/reference/yaml.md and the files of schemas/, from the declarations of the resources.
 
-`python -m lancestat.spec.reference` writes them anew, in a checkout.
+`python -m lancestat.spec.reference` writes them again, in a checkout.
 """
 
 from __future__ import annotations

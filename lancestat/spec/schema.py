@@ -232,7 +232,7 @@ def editor_schema(kind: str) -> dict[str, Any]:
     opened = _opened(schema(file))
     if kind in _FILES:
         head = {"$schema": opened.pop("$schema"), "$id": opened.pop("$id")}
-        about = "'lancestat schema --out' writes this file anew after an upgrade."
+        about = "'lancestat schema --out' rewrites this file after an upgrade."
         return {**head, "$comment": about, **opened}
     part = opened["$defs"][kind]
     used: dict[str, Any] = {}

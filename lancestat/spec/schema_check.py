@@ -32,10 +32,11 @@ if TYPE_CHECKING:
 
 def check(
     schema_name: str, document: Document, rendering: Rendering
-) -> Iterator[tuple[KeyPath, SpecError]]:
+) -> Iterator[tuple[KeyPath, SpecError | None]]:
     """Yield the errors of a rendered document, with the paths that they are about.
 
-    A value whose template failed has none.
+    The error is None where the error of a misspelled key says it already. A value whose template
+    failed has none.
     """
     seen: set[tuple[KeyPath, str]] = set()
     for error in _validator(schema_name).iter_errors(document.value):
@@ -44,8 +45,8 @@ def check(
         about = violation.path, violation.topic
         if about not in seen and violation.path not in rendering.failures:
             seen.add(about)
-            for sentence in violation.errors(document, rendering.origins):
-                yield violation.path, sentence
+            errors = [*violation.errors(document, rendering.origins)]
+            yield from ((violation.path, error) for error in errors or (None,))
 
 
 @cache
@@ -74,7 +75,7 @@ def _is_format(punctuation: str, value: object) -> bool:
 def written_out(part: Any, definitions: Mapping[str, Any]) -> Any:
     """Return a schema without references; keywords beside a `$ref` prevail.
 
-    Values are also judged twice as fast, since the validator resolves references for each anew.
+    Values are also judged twice as fast, since the validator resolves references again for each.
     """
     if isinstance(part, list):
         return [written_out(item, definitions) for item in part]

@@ -1,4 +1,4 @@
-"""Sources: places whose tables become nodes without being declared one by one."""
+"""Sources: folders and catalogs whose tables become nodes without being declared one by one."""
 
 from __future__ import annotations
 
@@ -201,9 +201,9 @@ class Source:
 
     def stand_in(self) -> Table:
         """Return a node in place of the source's tables, where these are not known."""
-        place = quote(self.catalog_name, safe="/:")
+        catalog = quote(self.catalog_name, safe="/:")
         node = self.node(f"source:{self.label}", TableName(self.catalog_name, ("*",)))
-        return replace(node, uri=f"{SCHEME}{place}")
+        return replace(node, uri=f"{SCHEME}{catalog}")
 
 
 _MOST_LETTERS: int = NAME.limits["maxLength"]

@@ -1,4 +1,4 @@
-"""Syntax errors of YAML in plain words, at the place of the mistake."""
+"""Syntax errors of YAML in plain words, at the location of the mistake."""
 
 from __future__ import annotations
 

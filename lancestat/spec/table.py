@@ -50,7 +50,7 @@ class NodeKind(StringEnum):
 
 
 class Publish(StringEnum):
-    """The places where a table's statistics are kept."""
+    """Where a table's statistics are kept."""
 
     MANIFEST = "manifest"
     NONE = "none"
@@ -65,7 +65,7 @@ class Refresh(StringEnum):
 
 @resource
 class StaleBounds:
-    """Bounds on how far behind statistics may be; every bound that is given must hold.
+    """Bounds on how stale statistics may be; every bound that is given must hold.
 
     `max_changed_rows` is a share of the current rows, 0.05 for 5 %. `templates` has the text that
     messages give in place of a bound, by its name, where the environment gave that bound.

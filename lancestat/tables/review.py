@@ -271,15 +271,15 @@ def _coverage(change: TableChange, comparison: ColumnComparison) -> Iterator[Ris
 
 
 def _declared(change: TableChange) -> Iterator[RiskNote]:
-    """Yield the risks that declarations of keys word by themselves, and that of another place."""
+    """Yield the risks that declarations of keys word by themselves, and that of another URI."""
     if change.old is None or change.new is None:
         return
     yield from declared_risks(change.old, change.new)
     if change.is_moved:
         yield RiskNote(
             Risk.DATASET_MOVED,
-            "the table is another dataset, whose statistics are computed anew; those of the old "
-            "one stay and are no longer refreshed",
+            "the table is another dataset, whose statistics are computed from scratch; those of "
+            "the old one stay and are no longer refreshed",
         )
 
 

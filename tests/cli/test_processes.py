@@ -209,7 +209,7 @@ def test_ctrl_c_cancels_the_jobs_of_a_local_spark(shop: Path) -> None:
     assert run.returncode == 130
     assert "0 tables brought up to date, 0 unchanged, 2 stopped." in stdout
     cancelling, end = stderr.splitlines()[-2:]
-    assert cancelling.endswith("WARNING cancelling; another interrupt ends at once")
+    assert cancelling.endswith("WARNING cancelling; interrupt again to exit immediately")
     assert end == "interrupted; nothing was stored yet; lancestat retry begins again"
     assert [node["status"] for node in last_run(shop)["nodes"]] == ["interrupted"] * 2
 

@@ -131,7 +131,7 @@ def test_a_node_has_a_line_with_time_and_level_when_it_ends() -> None:
         "2026-03-01 04:05:06 UTC INFO    a: analyze, 1 of 17 fragments, 250,000 rows, 1.2 s",
         "2026-03-01 04:05:06 UTC ERROR   b: failed, LS201  it is not there",
         "2026-03-01 04:05:06 UTC WARNING c: stopped, the run was interrupted",
-        "2026-03-01 04:05:06 UTC WARNING cancelling; another interrupt ends at once",
+        "2026-03-01 04:05:06 UTC WARNING cancelling; interrupt again to exit immediately",
     ]
 
 

@@ -221,10 +221,7 @@ def test_errors_of_a_revision_have_locations_in_it(repository: Repository) -> No
     write(repository.top, specs(ORDERS))
     with pytest.raises(InvalidProject) as caught:
         compare(repository.top, "main")
-    assert {str(error.location) for error in caught.value.errors} == {
-        "main:specs/shop.yml:2:5",
-        "main:specs/shop.yml:2:20",
-    }
+    assert [str(error.location) for error in caught.value.errors] == ["main:specs/shop.yml:2:20"]
 
 
 def test_a_target_missing_on_one_side_is_an_error_of_that_side(repository: Repository) -> None:

@@ -363,3 +363,27 @@ def test_the_error_of_a_key_with_hyphens_names_it_with_underscores(
     assert f"unknown key '{hyphenated}' in " in found
     assert f"hint: did you mean '{key}'?" in found
     assert "missing key" not in found and "no target is chosen" not in found
+
+
+@pytest.mark.parametrize(
+    ("specs", "typo"),
+    [
+        ("tables: [{name: t, ury: u}]", "ury"),
+        ("tables: [{nmae: t, uri: u}]", "nmae"),
+        ("column_sets: [{name: s, includ: [a]}]", "includ"),
+        (
+            "knn_joins: [{name: j, left: {lance: l, vector: v}, right: {lance: r, vectr: v}, k: 1,"
+            " output: {lance: o}}]",
+            "vectr",
+        ),
+        (
+            "knn_joins: [{name: j, left: {lance: l, vector: v}, right: {lance: r, vector: v}, k: 1,"
+            " output: {lnce: o}}]",
+            "lnce",
+        ),
+    ],
+)
+def test_a_misspelled_key_is_one_error(specs: str, typo: str, errors: Errors) -> None:
+    heads = re.findall("^LS.*", errors(specs), re.MULTILINE)
+    assert len(heads) == 1
+    assert heads[0].startswith("LS103") and f"unknown key '{typo}'" in heads[0]

@@ -25,23 +25,23 @@ if TYPE_CHECKING:
 @click.argument("folder", metavar="[DIR]", type=click.Path(path_type=Path), required=False)
 @click.option(
     "--from",
-    "place",
-    metavar="PLACE",
+    "location",
+    metavar="LOCATION",
     help="Declare existing tables: a folder or URI of Lance datasets, or dir:PATH or rest:URL "
     "of a catalog.",
 )
-def init(invocation: Invocation, folder: Path | None, place: str | None) -> None:
+def init(invocation: Invocation, folder: Path | None, location: str | None) -> None:
     from lancestat.scaffold.starter import starter_project
     from lancestat.scaffold.writer import write_scaffold
 
     root = folder or invocation.project_dir or Path()
     found: list[str] | None = None
-    if place is None:
+    if location is None:
         scaffold = starter_project()
     else:
         from lancestat.cli.adopt import adopted_project
 
-        scaffold, found = adopted_project(place, root)
+        scaffold, found = adopted_project(location, root)
     written = write_scaffold(scaffold, root)
     members = {
         "folder": str(root),

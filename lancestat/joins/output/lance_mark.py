@@ -73,7 +73,7 @@ def objection(
         return "the result of an earlier lancestat, which does not prove that a join wrote it there"
     location, content = mark
     if location != location_digest(uri):
-        return "a copy of a join's result that was written at another place"
+        return "a copy of a join's result that was written at another location"
     if not _has_content(dataset, uri, options, content):
         return "a join's result that something else has changed since"
     return None

@@ -98,7 +98,7 @@ class ParquetLocation:
         if mark.location is None:
             self._check_earlier(generation, is_remembered)
         elif mark.location != location_digest(str(self.root)):
-            what = "a copy of a join's result that was written at another place"
+            what = "a copy of a join's result that was written at another location"
             raise refused(str(self.root if generation is None else self.path), what, {})
         elif generation is not None:
             files = mark.generations.get(generation)
