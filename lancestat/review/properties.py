@@ -13,10 +13,10 @@ from lancestat.redact import Origin
 from lancestat.review.mask import Mask
 from lancestat.review.values import Json, Property, PropertyChange, RiskNote
 from lancestat.spec.declaration import (
+    FLAG,
     ByName,
     Chosen,
     Declared,
-    Flag,
     Key,
     KeyField,
     Role,
@@ -82,7 +82,7 @@ def without_flags(properties: Properties) -> dict[str, Property]:
 
 
 def _is_usual_flag(entry: Property) -> bool:
-    return entry.is_default and entry.key is not None and isinstance(entry.key.shape, Flag)
+    return entry.is_default and entry.key is not None and entry.key.shape is FLAG
 
 
 def changes(old: Properties, new: Properties) -> tuple[PropertyChange, ...]:

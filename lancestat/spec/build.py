@@ -5,11 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
-
-from typing_extensions import assert_never
 
 from lancestat.errors import (
     LancestatError,
@@ -26,26 +23,19 @@ from lancestat.redact import Origin
 from lancestat.spec.catalog import TABLE_NAME, Catalog, parse_table_name
 from lancestat.spec.declaration import (
     ByName,
-    Bytes,
     Chosen,
     Declared,
-    Duration,
     Either,
-    Flag,
     KeyField,
     Listed,
     Nested,
-    Number,
     PathOrUri,
     Pattern,
-    Scalar,
     Settings,
     Shape,
-    Share,
     Text,
-    Variables,
-    Words,
     key_fields,
+    span,
 )
 from lancestat.spec.files import resolve_uri
 from lancestat.spec.knn_join import ALL, KeyPair, Pairs, distance_objection
@@ -68,9 +58,6 @@ from lancestat.spec.source import WORDS, Source, SourceDefaults
 from lancestat.spec.table import ColumnChoice
 from lancestat.spec.template import render
 from lancestat.spec.template_scope import TemplateScope
-
-_LONGEST = timedelta(days=36500)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,19 +183,6 @@ class Builder:
                 return self._catalog_table(item, value, *steps)
             case Pattern():
                 return ColumnPattern(value, item.at(*steps))
-            case Text() | Flag() | Scalar() | Variables():
-                return value
-            case Words(choices=choices):
-                return value if isinstance(choices, tuple) else choices(value)
-            case Number(is_whole=is_whole):
-                return int(value) if is_whole else value
-            case Share():
-                is_percent = isinstance(value, str)
-                return float(value.removesuffix("%")) / 100 if is_percent else float(value)
-            case Duration():
-                return self._duration(item, value, *steps)
-            case Bytes():
-                return _bytes(value)
             case Listed(items=items, is_ordered=is_ordered):
                 parts = (self._read(items, item, *steps, index) for index in range(len(value)))
                 return tuple(parts) if is_ordered else frozenset(parts)
@@ -220,17 +194,16 @@ class Builder:
             case Nested(resource=resource):
                 return self._nested(resource, item, *map(str, steps))
             case Either(shapes=shapes):
-                inner = next(
-                    candidate
-                    for candidate in shapes
-                    if isinstance(value, _JSON_TYPES[type(candidate)])
-                )
+                inner = next(candidate for candidate in shapes if _may_be(candidate, value))
                 return self._read(inner, item, *steps)
             case ByName(items=items):
                 return {name: self._read(items, item, *steps, name) for name in value}
-            case Chosen():
-                raise AssertionError("the YAML has no such key")
-        assert_never(shape)
+        try:
+            return value if shape.read is None else shape.read(value)
+        except ValueError as error:
+            message = f"'{steps[-1]}' {error}, found {item.quoted(value, *steps)}"
+            self.errors.append(item.error(WrongValue, message, *steps))
+            return None
 
     def _nested(self, resource: type[Declared], item: Item, *steps: str) -> Any:
         if resource is Policy:
@@ -283,20 +256,10 @@ class Builder:
             self.errors.append(item.error(UnknownReference, message, *steps, hint=hint))
         return table.uri
 
-    def _duration(self, item: Item, text: str, *steps: str | int) -> timedelta:
-        span = _span(text)
-        if span > _LONGEST:
-            message = (
-                f"'{steps[-1]}' must be at most {_LONGEST.days} days, "
-                f"found {item.quoted(text, *steps)}"
-            )
-            self.errors.append(item.error(WrongValue, message, *steps))
-        return span
-
     def _check_freshness(self, item: Item, *steps: str) -> None:
         value = _at(item.value, steps)
         warn, error = value.get("warn_after"), value.get("error_after")
-        if warn is not None and error is not None and _span(error) < _span(warn):
+        if warn is not None and error is not None and span(error) < span(warn):
             message = (
                 f"'error_after' must not be shorter than 'warn_after', "
                 f"{item.quoted(warn, *steps, 'warn_after')}, "
@@ -384,15 +347,15 @@ class Builder:
         return self.policies.values.get(policy) or Policy(policy)
 
 
-# The types of values among which a shape of `Either` is chosen.
-_JSON_TYPES: Mapping[type, type | tuple[type, ...]] = {
-    Text: str,
-    Duration: str,
-    Number: (int, float),
-    Flag: bool,
-    Listed: list,
-    Nested: dict,
-}
+def _may_be(shape: Shape, value: object) -> bool:
+    """Whether a value has the JSON type of one of the shapes of an `Either`."""
+    match shape:
+        case Listed():
+            return isinstance(value, list)
+        case Nested():
+            return isinstance(value, dict)
+    kind = shape.keywords.get("type", "string")
+    return isinstance(value, {"string": str, "boolean": bool, "integer": int | float}[kind])
 
 
 def _at(value: Any, steps: tuple[str | int, ...]) -> Any:
@@ -413,20 +376,6 @@ def _has(mapping: Mapping[str, Any], path: tuple[str, ...]) -> bool:
     for group in groups:
         mapping = mapping.get(group, {})
     return last in mapping
-
-
-_UNITS = {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
-def _bytes(value: str | int) -> int:
-    if isinstance(value, int | float):
-        return int(value)
-    digits = value.rstrip("BkMGT")
-    return int(digits) * _UNITS[value.removeprefix(digits)]
-
-
-def _span(text: str) -> timedelta:
-    return timedelta(seconds=int(text[:-1]) * _SECONDS[text[-1]])
 
 
 def _narrowed(shared: ColumnSet, types: frozenset[str] | None) -> ColumnRule:

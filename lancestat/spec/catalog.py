@@ -134,7 +134,7 @@ _SECRET_PROPERTIES = ("storage.", "header.", "headers.")
 
 TABLE_NAME = Text(
     title="the name of a table in a catalog, such as catalog.namespace.table",
-    limits={"minLength": 1},
+    keywords={"minLength": 1},
 )
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, replace
+from datetime import timedelta
 from enum import Enum
 from functools import cache
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -66,23 +67,28 @@ def shape(kind: type[T]) -> type[T]:
 
 
 @shape
-class Values:
+class Shape:
     """The values that a key takes.
 
-    `title` completes the sentence "'key' must be ...". Keys that have the same `definition` share
-    one entry under `$defs` of the schema, `description` included.
+    Attributes:
+        title: Completes the sentence "'key' must be ...".
+        description: For editors; beside a definition it is the definition's.
+        definition: The entry under `$defs` of the schema that keys with this shape share.
+        keywords: Those of JSON Schema about plain values.
+        read: What a plain value stands for, if not itself; ValueError completes "'key' ...".
     """
 
-    title: str
+    title: str = ""
     description: str | None = None
     definition: str | None = None
+    keywords: Mapping[str, Any] = field(default_factory=dict)
+    read: Callable[[Any], Any] | None = None
 
 
 @shape
-class Text(Values):
-    """A text; `limits` are keywords of JSON Schema. An `is_public` text is never hidden."""
+class Text(Shape):
+    """A text. An `is_public` text is never hidden."""
 
-    limits: Mapping[str, Any] = field(default_factory=dict)
     is_public: bool = False
 
 
@@ -95,59 +101,7 @@ class Pattern(Text):
 
 
 @shape
-class Words(Values):
-    """One of some words: the values of an enum, or plain texts."""
-
-    choices: type[Enum] | tuple[str, ...]
-
-    @property
-    def words(self) -> list[str]:
-        choices = self.choices
-        return list(choices) if isinstance(choices, tuple) else [choice.value for choice in choices]
-
-
-@shape
-class Flag(Values):
-    """True or false."""
-
-    title: str = "true or false"
-
-
-@shape
-class Number(Values):
-    """A number; `limits` are keywords of JSON Schema."""
-
-    limits: Mapping[str, Any] = field(default_factory=dict)
-    is_whole: bool = False
-
-
-@shape
-class Share(Values):
-    """A percentage as text, or a number from 0 to 1: a float."""
-
-    title: str = "a percentage such as 5%, or a share from 0 to 1"
-
-
-@shape
-class Duration(Values):
-    """A span of time: a timedelta."""
-
-    title: str = "a duration such as 90s, 30m, 24h or 7d"
-
-
-@shape
-class Bytes(Values):
-    """A size as text in decimal units, or a number of bytes: an int."""
-
-    title: str = "a size such as 500kB, 16 MB or 2GB, or a number of bytes"
-
-
-class Scalar(Values):
-    """A text, a number or a boolean."""
-
-
-@shape
-class Listed(Values):
+class Listed(Shape):
     """A list: a tuple, or a frozenset where the order means nothing."""
 
     items: Shape
@@ -157,18 +111,14 @@ class Listed(Values):
 
 
 @shape
-class Settings(Values):
+class Settings(Shape):
     """A mapping of free names to scalars, which is kept as text and may be secret."""
 
     values: Shape
 
 
-class Variables(Values):
-    """A mapping of free names to any values."""
-
-
 @shape
-class Nested(Values):
+class Nested(Shape):
     """A mapping with the keys of a resource.
 
     An `is_inline` resource belongs to the one that it is in: it has no name, and is not empty.
@@ -177,11 +127,10 @@ class Nested(Values):
 
     resource: type[Declared]
     is_inline: bool = False
-    title: str = ""
 
 
 @shape
-class ByName(Values):
+class ByName(Shape):
     """A mapping of names to resources."""
 
     names: Text
@@ -189,37 +138,17 @@ class ByName(Values):
 
 
 @shape
-class Either(Values):
+class Either(Shape):
     """One of several shapes, which differ in their JSON type."""
 
     shapes: tuple[Shape, ...]
 
 
 @shape
-class Chosen(Values):
+class Chosen(Shape):
     """Not a key: the last step of whichever of `paths` is there."""
 
     paths: tuple[tuple[str, ...], ...]
-    title: str = ""
-
-
-Shape = (
-    Text
-    | Words
-    | Flag
-    | Number
-    | Share
-    | Duration
-    | Bytes
-    | Scalar
-    | Listed
-    | Settings
-    | Variables
-    | Nested
-    | ByName
-    | Either
-    | Chosen
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -378,13 +307,13 @@ START = r"^[^\u0000-/:-@\[-^`{-\u00a9]"
 _NAME_LETTERS = r"[^\u0000-,./:-@\[-^`{-\u00a9]*$(?!\n)"
 
 TEXT = Text(title="text", definition="text")
-FILLED = Text(title="text that is not empty", definition="filled", limits={"minLength": 1})
-FILLED_PATH = PathOrUri(title=FILLED.title, definition="filled", limits=FILLED.limits)
+FILLED = Text(title="text that is not empty", definition="filled", keywords={"minLength": 1})
+FILLED_PATH = PathOrUri(title=FILLED.title, definition="filled", keywords=FILLED.keywords)
 PUBLIC = replace(FILLED, is_public=True)
 NAME = Text(
     title="a name of letters, digits, '_' and '-', starting with a letter, a digit or '_'",
     definition="name",
-    limits={
+    keywords={
         "minLength": 1,
         "maxLength": 128,
         "pattern": START + _NAME_LETTERS,
@@ -398,7 +327,7 @@ TAGS = Listed(
     items=Text(
         title="a tag of letters, digits, '_', '-', '.', ':', '/' and '@', starting with a letter, "
         "a digit or '_'",
-        limits={
+        keywords={
             "pattern": START + r"[^\u0000-,;-?\[-^`{-\u00a9]*$(?!\n)",
             "format": "lancestat-tag",
         },
@@ -412,13 +341,54 @@ PATTERNS = Listed(
     items=Pattern(title="a column name or a pattern with * and ?", definition="pattern"),
 )
 FILLED_PATTERNS = replace(PATTERNS, definition="filled_patterns", is_filled=True)
+
+
+def words(choices: type[Enum] | tuple[str, ...], title: str) -> Shape:
+    """Return the shape of one of some words: the values of an enum, or plain texts."""
+    if isinstance(choices, tuple):
+        return Shape(title=title, keywords={"type": "string", "enum": [*choices]})
+    values = [choice.value for choice in choices]
+    return Shape(title=title, keywords={"type": "string", "enum": values}, read=choices)
+
+
+def number(title: str, **keywords: float) -> Shape:
+    return Shape(title=title, keywords={"type": "number", **keywords})
+
+
+def whole_number(title: str, **keywords: int) -> Shape:
+    return Shape(title=title, keywords={"type": "integer", **keywords}, read=int)
+
+
+def span(text: str) -> timedelta:
+    """Return the span of time that a text such as `24h` names."""
+    seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}[text[-1]]
+    read = timedelta(seconds=int(text[:-1]) * seconds)
+    if read > _LONGEST:
+        raise ValueError(f"must be at most {_LONGEST.days} days")
+    return read
+
+
+_LONGEST = timedelta(days=36500)
+
+
+def _bytes(value: str | int) -> int:
+    if isinstance(value, int | float):
+        return int(value)
+    digits = value.rstrip("BkMGT")
+    unit = value.removeprefix(digits)
+    return int(digits) * {"B": 1, "kB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}[unit]
+
+
+def _share(value: str | float) -> float:
+    return float(value.removesuffix("%")) / 100 if isinstance(value, str) else float(value)
+
+
 TYPES = Listed(
     title="a list of column types",
     description="Only columns of these types.",
     definition="types",
-    items=Words(
-        title="a column type",
-        choices=(
+    items=words(
+        (
             "integer",
             "float",
             "decimal",
@@ -430,22 +400,44 @@ TYPES = Listed(
             "timestamp_ntz",
             "time",
         ),
+        "a column type",
     ),
     is_filled=True,
     is_unique=True,
     is_ordered=False,
 )
-DURATION = Duration(definition="duration")
-AT_LEAST_0 = Number(title="a whole number, 0 or more", limits={"minimum": 0}, is_whole=True)
-TO_100000 = Number(
-    title="a whole number from 1 to 100000",
-    limits={"minimum": 1, "maximum": 100_000},
-    is_whole=True,
+FLAG = Shape(title="true or false", keywords={"type": "boolean"})
+SHARE = Shape(
+    title="a percentage such as 5%, or a share from 0 to 1",
+    keywords={
+        "type": ["number", "string"],
+        "minimum": 0,
+        "maximum": 1,
+        "pattern": r"^(100(\.0{1,9})?|[0-9]{1,2}(\.[0-9]{1,9})?)%$(?!\n)",
+    },
+    read=_share,
 )
+DURATION = Shape(
+    title="a duration such as 90s, 30m, 24h or 7d",
+    definition="duration",
+    keywords={"type": "string", "pattern": r"^[0-9]{1,9}[smhd]$(?!\n)"},
+    read=span,
+)
+SIZE = Shape(
+    title="a size such as 500kB, 16 MB or 2GB, or a number of bytes",
+    keywords={
+        "type": ["integer", "string"],
+        "minimum": 0,
+        "pattern": r"^[0-9]{1,9} ?(B|kB|MB|GB|TB)$(?!\n)",
+    },
+    read=_bytes,
+)
+AT_LEAST_0 = whole_number("a whole number, 0 or more", minimum=0)
+TO_100000 = whole_number("a whole number from 1 to 100000", minimum=1, maximum=100_000)
 # Of a few neighbours, or all within a distance.
 NEIGHBOURS = Either(
     title="a whole number from 1 to 100000, or 'all'",
-    shapes=(TO_100000, Text(title="'all'", limits={"pattern": r"^all$(?!\n)"}, is_public=True)),
+    shapes=(TO_100000, Text(title="'all'", keywords={"pattern": r"^all$(?!\n)"}, is_public=True)),
 )
 # Of results: so many of the newest, or those of the last days.
 KEPT = Either(
@@ -454,5 +446,9 @@ KEPT = Either(
 )
 SETTINGS = Settings(
     title="a mapping of options",
-    values=Scalar(title="text, a number, true or false", definition="setting"),
+    values=Shape(
+        title="text, a number, true or false",
+        definition="setting",
+        keywords={"type": ["string", "number", "boolean"]},
+    ),
 )

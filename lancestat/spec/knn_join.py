@@ -18,6 +18,7 @@ from lancestat.spec.declaration import (
     CHECK,
     FILLED,
     FILLED_PATH,
+    FLAG,
     KEPT,
     LABEL,
     MEANING,
@@ -31,18 +32,17 @@ from lancestat.spec.declaration import (
     TO_100000,
     Chosen,
     Either,
-    Flag,
     Key,
     Listed,
     Nested,
-    Number,
     Resource,
     Risk,
     Text,
-    Words,
     key,
     keys,
+    number,
     resource,
+    words,
 )
 from lancestat.spec.table import NodeKind
 
@@ -171,7 +171,7 @@ class KnnSide:
     select: tuple[str, ...] | None = key(
         Listed(
             title="a list of columns",
-            items=Text(title="a column", limits={"minLength": 1}),
+            items=Text(title="a column", keywords={"minLength": 1}),
             is_unique=True,
         ),
         "The columns of the result; all by default. A right column that the left side also has "
@@ -257,7 +257,7 @@ class KnnJoin:
             items=Either(
                 title="a column, or {left: a, right: b}",
                 shapes=(
-                    Text(title="a column", limits={"minLength": 1}),
+                    Text(title="a column", keywords={"minLength": 1}),
                     Nested(resource=KeyPair),
                 ),
             ),
@@ -270,7 +270,7 @@ class KnnJoin:
         kw_only=True,
     )
     max_distance: float | None = key(
-        Number(title="a number"),
+        number("a number"),
         "The maximum distance of a neighbour, in the units of _distance; with l2, that is the "
         "squared Euclidean distance.",
         risk=ROWS,
@@ -278,7 +278,7 @@ class KnnJoin:
         kw_only=True,
     )
     metric: str = key(
-        Words(title="a metric", choices=_values(MetricName)),
+        words(_values(MetricName), "a metric"),
         "The distance measure.",
         role=MEANING,
         risk=ROWS,
@@ -286,7 +286,7 @@ class KnnJoin:
         kw_only=True,
     )
     mode: str = key(
-        Words(title="a mode", choices=_values(Mode)),
+        words(_values(Mode), "a mode"),
         "`exact` compares all pairs; `approx` may miss some neighbours.",
         role=MEANING,
         risk=ROWS,
@@ -304,10 +304,7 @@ class KnnJoin:
         kw_only=True,
     )
     recall: float | None = key(
-        Number(
-            title="a number over 0 and at most 1",
-            limits={"exclusiveMinimum": 0, "maximum": 1},
-        ),
+        number("a number over 0 and at most 1", exclusiveMinimum=0, maximum=1),
         "The share of true neighbours to find.",
         "approx",
         "recall",
@@ -317,7 +314,7 @@ class KnnJoin:
         kw_only=True,
     )
     join: str = key(
-        Words(title="a join type", choices=_values(JoinKind)),
+        words(_values(JoinKind), "a join type"),
         "`inner` drops left rows without neighbours; `left_outer` keeps them.",
         role=MEANING,
         risk=ROWS,
@@ -325,7 +322,7 @@ class KnnJoin:
         kw_only=True,
     )
     rank: bool = key(
-        Flag(),
+        FLAG,
         "Whether to add a column _rank, which is 1 for the nearest right row.",
         risk=ROWS,
         default=False,
@@ -338,14 +335,14 @@ class KnnJoin:
         kw_only=True,
     )
     exclude_self: bool = key(
-        Flag(),
+        FLAG,
         "Whether to exclude each row from its own neighbours, if both sides are the same table.",
         risk=ROWS,
         default=False,
         kw_only=True,
     )
     pairs: str = key(
-        Words(title="a word", choices=_values(Pairs)),
+        words(_values(Pairs), "a word"),
         "`unordered` returns each pair of rows of one table once, with the row that comes first.",
         risk=ROWS,
         default=Pairs.ORDERED.value,

@@ -21,20 +21,20 @@ from lancestat.spec.declaration import (
     DURATION,
     NAME,
     SETTINGS,
+    SIZE,
     START,
     TEXT,
     ByName,
-    Bytes,
     Declared,
     Listed,
     Nested,
     PathOrUri,
     Resource,
+    Shape,
     Text,
-    Variables,
-    Words,
     key,
     resource,
+    words,
 )
 from lancestat.spec.knn_join import KnnJoin as KnnJoin
 from lancestat.spec.knn_join import KnnSide as KnnSide
@@ -69,7 +69,7 @@ class Reader(StringEnum):
     CONNECTOR = "connector"
 
 
-_FOLDER = PathOrUri(title="a folder or an object-store URI", limits={"minLength": 1})
+_FOLDER = PathOrUri(title="a folder or an object-store URI", keywords={"minLength": 1})
 
 
 @resource
@@ -93,7 +93,7 @@ class Target:
         kw_only=True,
     )
     spark_master: str | None = key(
-        Text(title="a Spark master such as local[*]", limits={"minLength": 1}),
+        Text(title="a Spark master such as local[*]", keywords={"minLength": 1}),
         "Spark's master URL.",
         "spark",
         "master",
@@ -103,7 +103,7 @@ class Target:
     spark_remote: str | None = key(
         Text(
             title="the URL of a Spark Connect server such as sc://host:15002",
-            limits={"pattern": r"^sc://[^/;\s]+(?:/(?:;.*)?)?$(?!\n)"},
+            keywords={"pattern": r"^sc://[^/;\s]+(?:/(?:;.*)?)?$(?!\n)"},
         ),
         "The URL of a Spark Connect server, in place of a master: `sc://host:port/;token=...`. It "
         "is never shown. Take tokens from {{ env_var('X') }}.",
@@ -132,7 +132,7 @@ class Target:
         kw_only=True,
     )
     spark_min_bytes: int = key(
-        Bytes(),
+        SIZE,
         "If less than this of a table is to be read, the master is local and no session is "
         "running, the table is analyzed in lancestat's own process. 0: always on Spark.",
         "spark",
@@ -151,7 +151,7 @@ class Target:
     )
     package_location: Location | None = field(default=None, compare=False, kw_only=True)
     reader: Reader = key(
-        Words(title="'lancestat' or 'connector'", choices=Reader),
+        words(Reader, "'lancestat' or 'connector'"),
         "What reads the rows of queries: lancestat, or the Lance connector for Spark, which must "
         "be on Spark's class path. The statistics are the same.",
         default=Reader.LANCESTAT,
@@ -169,7 +169,7 @@ class Target:
     catalogs: Mapping[str, Catalog] = key(
         ByName(
             title="a mapping of catalogs",
-            names=Text(title=NAME.title, limits=NAME.limits),
+            names=Text(title=NAME.title, keywords=NAME.keywords),
             items=Nested(resource=Catalog),
         ),
         "Catalogs, by the names that tables and queries use.",
@@ -207,7 +207,7 @@ class ProjectFile:
     spec_paths: tuple[str, ...] = key(
         Listed(
             title="a list of folders",
-            items=Text(title="a folder", limits={"minLength": 1}),
+            items=Text(title="a folder", keywords={"minLength": 1}),
             is_filled=True,
         ),
         "Folders whose .yml and .yaml files, at any depth, declare tables, column sets, "
@@ -215,13 +215,13 @@ class ProjectFile:
         default=("specs",),
     )
     vars: Mapping[str, object] = key(
-        Variables(title="a mapping of variables"),
+        Shape(title="a mapping of variables", keywords={"type": "object"}),
         "Values for {{ var('name') }}, which the option --vars overrides. A value may use "
         "env_var() and target.name.",
         default_factory=dict,
     )
     default_target: str | None = key(
-        Text(title="the name of a target", limits={"minLength": 1}),
+        Text(title="the name of a target", keywords={"minLength": 1}),
         "The target to use without --target. It is not needed if there is only one.",
         default=None,
     )
@@ -231,7 +231,7 @@ class ProjectFile:
             names=Text(
                 title="a name of letters, digits, '_', '-' and '.', starting with a letter, a "
                 "digit or '_'",
-                limits={
+                keywords={
                     "pattern": START + r"[^\u0000-,/:-@\[-^`{-\u00a9]*$(?!\n)",
                     "format": "lancestat-target",
                 },

@@ -16,8 +16,6 @@ from lancestat.spec.declaration import (
     Nested,
     Resource,
     Shape,
-    Text,
-    Words,
     key_fields,
 )
 from lancestat.spec.model import RESOURCES, KnnSide, ProjectFile, SpecFile, Target
@@ -94,10 +92,10 @@ def _row(key: str, value: str, default: str, about: str) -> str:
 
 
 def _value(shape: Shape) -> str:
-    if isinstance(shape, Words):
-        *words, last = (f"`{word}`" for word in shape.words)
+    if "enum" in shape.keywords:
+        *words, last = (f"`{word}`" for word in shape.keywords["enum"])
         return f"{', '.join(words)} or {last}"
-    if isinstance(shape, Listed) and isinstance(shape.items, Words):
+    if isinstance(shape, Listed) and "enum" in shape.items.keywords:
         return f"{shape.title}: {_value(shape.items)}"
     if not shape.title and isinstance(shape, Nested):
         return shape.resource.declares.title
@@ -109,8 +107,7 @@ def _default(declared: KeyField) -> str:
         return "required"
     default = schema_default(declared)
     if isinstance(declared.first.shape, Either) and default is None:
-        scalar = declared.first.shape.shapes[0]
-        default = scalar.limits.get("default") if isinstance(scalar, Text) else None
+        default = declared.first.shape.shapes[0].keywords.get("default")
     if isinstance(default, list):
         return f"`[{', '.join(default)}]`"
     if isinstance(default, bool):

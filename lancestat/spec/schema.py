@@ -9,29 +9,18 @@ from enum import Enum
 from functools import cache
 from typing import Any
 
-from typing_extensions import assert_never
-
 from lancestat.spec.declaration import (
     ByName,
-    Bytes,
-    Chosen,
     Declared,
-    Duration,
     Either,
-    Flag,
     Key,
     KeyField,
     Listed,
     Nested,
-    Number,
     Resource,
-    Scalar,
     Settings,
     Shape,
-    Share,
     Text,
-    Variables,
-    Words,
     key_fields,
 )
 from lancestat.spec.model import RESOURCES, ProjectFile, SpecFile
@@ -138,33 +127,14 @@ class _Writer:
 
     def _keywords(self, shape: Shape) -> Schema:
         match shape:
-            case Text(limits=limits):
-                return {"type": "string", **limits}
-            case Words():
-                return {"type": "string", "enum": shape.words}
-            case Flag():
-                return {"type": "boolean"}
-            case Number(limits=limits):
-                return {"type": "integer" if shape.is_whole else "number", **limits}
-            case Share():
-                percent = r"^(100(\.0{1,9})?|[0-9]{1,2}(\.[0-9]{1,9})?)%$(?!\n)"
-                limits = {"minimum": 0, "maximum": 1, "pattern": percent}
-                return {"type": ["number", "string"], **limits}
-            case Duration():
-                return {"type": "string", "pattern": r"^[0-9]{1,9}[smhd]$(?!\n)"}
-            case Bytes():
-                pattern = r"^[0-9]{1,9} ?(B|kB|MB|GB|TB)$(?!\n)"
-                return {"type": ["integer", "string"], "minimum": 0, "pattern": pattern}
-            case Scalar():
-                return {"type": ["string", "number", "boolean"]}
+            case Text():
+                return {"type": "string", **shape.keywords}
             case Listed():
-                limits = {"minItems": 1} if shape.is_filled else {}
-                limits |= {"uniqueItems": True} if shape.is_unique else {}
-                return {"type": "array", **limits, "items": self.shape(shape.items)}
+                filled = {"minItems": 1} if shape.is_filled else {}
+                unique = {"uniqueItems": True} if shape.is_unique else {}
+                return {"type": "array", **filled, **unique, "items": self.shape(shape.items)}
             case Settings(values=values):
                 return {"type": "object", "additionalProperties": self.shape(values)}
-            case Variables():
-                return {"type": "object"}
             case Nested(resource=resource):
                 return self.mapping(resource, is_inline=shape.is_inline)
             case ByName(names=names, items=items):
@@ -176,9 +146,7 @@ class _Writer:
                 }
             case Either(shapes=shapes):
                 return self._either(shapes)
-            case Chosen():
-                raise AssertionError("the YAML has no such key")
-        assert_never(shape)
+        return {**shape.keywords}
 
     def _either(self, shapes: Iterable[Shape]) -> Schema:
         parts = [self._keywords(shape) for shape in shapes]

@@ -47,7 +47,7 @@ _TABLE_PATTERNS = Listed(
     items=Text(
         title="a pattern of table names such as sales.* or *_tmp",
         definition="table_pattern",
-        limits={"pattern": r"^[^.\s]+(\.[^.\s]+)*$(?!\n)"},
+        keywords={"pattern": r"^[^.\s]+(\.[^.\s]+)*$(?!\n)"},
     ),
     is_unique=True,
 )
@@ -93,7 +93,7 @@ class Source:
         kw_only=True,
     )
     uri: str | None = key(
-        PathOrUri(title="a folder or an object-store URI", limits={"minLength": 1}),
+        PathOrUri(title="a folder or an object-store URI", keywords={"minLength": 1}),
         "A folder of Lance datasets, or the root of a directory catalog.",
         role=MEANING,
         default=None,
@@ -110,7 +110,7 @@ class Source:
         _TABLE_PATTERNS, "The tables that do not.", role=MEANING, default=(), kw_only=True
     )
     name: str = key(
-        Text(title="a template of the names of nodes", limits={"minLength": 1}),
+        Text(title="a template of the names of nodes", keywords={"minLength": 1}),
         "A template of the names of nodes over `namespace` (the parts joined by _), `table` and "
         "`catalog`. By default, namespace and table joined by _.",
         role=LABEL,
@@ -206,7 +206,7 @@ class Source:
         return replace(node, uri=f"{SCHEME}{catalog}")
 
 
-_MOST_LETTERS: int = NAME.limits["maxLength"]
+_MOST_LETTERS: int = NAME.keywords["maxLength"]
 
 
 def is_stand_in(node: Table) -> bool:

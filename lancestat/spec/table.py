@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import ClassVar
 
@@ -16,6 +16,7 @@ from lancestat.spec.declaration import (
     CHECK,
     DURATION,
     FILLED_PATTERNS,
+    FLAG,
     LABEL,
     MEANING,
     NAME,
@@ -23,22 +24,21 @@ from lancestat.spec.declaration import (
     PUBLIC,
     REMARK,
     SETTINGS,
+    SHARE,
     TAGS,
     TEXT,
     TYPES,
     Either,
-    Flag,
     Key,
     Nested,
     PathOrUri,
     Resource,
     Risk,
-    Share,
     Text,
-    Words,
     key,
     keys,
     resource,
+    words,
 )
 
 
@@ -81,7 +81,7 @@ class StaleBounds:
         default=None,
     )
     max_changed_rows: float | None = key(
-        Share(),
+        SHARE,
         "The maximum share of the current rows that were added, removed or rewritten since.",
         role=MEANING,
         default=None,
@@ -125,7 +125,7 @@ class Policy:
             description="Whether readers may use statistics of an older version: never, always, "
             "or within every bound that is given.",
             definition="allow_stale",
-            shapes=(Flag(), Nested(resource=StaleBounds)),
+            shapes=(FLAG, Nested(resource=StaleBounds)),
         ),
         None,
         "allow.stale",
@@ -135,12 +135,11 @@ class Policy:
         default=False,
     )
     refresh: Refresh = key(
-        Words(
-            title="when to refresh",
+        replace(
+            words(Refresh, "when to refresh"),
             description="`always`: every run brings statistics up to date. `when_stale`: a run "
             "does nothing while allow.stale accepts the published ones.",
             definition="refresh",
-            choices=Refresh,
         ),
         role=MEANING,
         risk=Risk.STALENESS_LOOSENED,
@@ -233,7 +232,7 @@ COLUMNS = Either(
     shapes=(
         Text(
             title="'all'",
-            limits={"default": "all", "examples": ["all"], "pattern": r"^all$(?!\n)"},
+            keywords={"default": "all", "examples": ["all"], "pattern": r"^all$(?!\n)"},
         ),
         FILLED_PATTERNS,
         Nested(resource=ColumnChoice),
@@ -298,7 +297,7 @@ class Table:
     uri: str = keys(
         Key(
             ("uri",),
-            PathOrUri(title="a path or an object-store URI", limits={"minLength": 1}),
+            PathOrUri(title="a path or an object-store URI", keywords={"minLength": 1}),
             "The Lance dataset. Relative paths start at the project's folder.",
             role=MEANING,
             risk=Risk.DATASET_MOVED,
@@ -346,7 +345,7 @@ class Table:
         default_factory=Policy,
     )
     publish: Publish = key(
-        Words(title="where statistics go", choices=Publish),
+        words(Publish, "where statistics go"),
         "Where statistics are published: `manifest` commits them to the table; `none` keeps them "
         "in the state.",
         role=MEANING,
@@ -355,7 +354,7 @@ class Table:
         default=Publish.MANIFEST,
     )
     histogram: bool = key(
-        Flag(),
+        FLAG,
         "Whether columns of numbers, dates and times also get equi-height histograms, which are "
         "kept in the state and reported to Spark's optimizer. Use it for skewed columns.",
         risk=Risk.COVERAGE_LOST,
@@ -370,7 +369,7 @@ class Table:
         default=None,
     )
     show_values: bool = key(
-        Flag(),
+        FLAG,
         "Whether 'lancestat show', the pages and `lancestat.statistics` show the bounds of "
         "strings and binary values. It does not affect runs.",
         role=CHECK,
