@@ -322,6 +322,7 @@ def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> No
         columns=tuple(field.name for field in now.fields),
         values=entries,
         bounds={},
+        manifest=now.pin.manifest,
     )
     node = NodeRun("huge", "table", "", {}, stored_record(record))
     project.state.add_run(RunRecord("1", "run", "dev", NOW, NOW, "success", (node,)))

@@ -143,6 +143,7 @@ def run_of(number: int, tables: int) -> RunRecord:
             columns=columns,
             values=values,
             bounds={},
+            manifest="f" * 32,
         )
         result = {"name": record.node}
         nodes.append(NodeRun(record.node, "table", "digest", result, stored_record(record)))

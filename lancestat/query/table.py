@@ -485,7 +485,9 @@ class DeclaredTables:
 
         return ReadTable(
             name=table.name,
-            statistics=TableStatistics.declared(table, observed, record, observer.look_back),
+            statistics=TableStatistics.declared(
+                table, observed, record, observer.look_back, self.spec.options.of(observed.uri)
+            ),
             storage_options=self.spec.options.of(observed.uri),
             histogram=table.histogram,
             load_fragments=fragments,

@@ -14,7 +14,7 @@ from lancestat.joins.measures import Accuracy
 from lancestat.report.values import Health, NodeRunReport
 from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.node_result import Status
-from lancestat.spec.model import Freshness, KnnJoin, Publish
+from lancestat.spec.model import Freshness, KnnJoin
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.table_status import TableStatus
 
@@ -77,8 +77,7 @@ _ABSENT = {
 def _had_statistics(assessment: TableAssessment) -> bool:
     """Whether a run has put statistics where the declaration keeps them."""
     record = assessment.record
-    is_unpublished = assessment.spec.publish is Publish.NONE
-    return record is not None and (record.published or is_unpublished)
+    return record is not None and (record.published or not assessment.carrier.is_public)
 
 
 def uncovered(status: TableStatus) -> list[Problem]:

@@ -55,6 +55,11 @@ class Publish(StringEnum):
     MANIFEST = "manifest"
     NONE = "none"
 
+    @property
+    def commits(self) -> bool:
+        """Whether publishing commits a version to the table."""
+        return self is Publish.MANIFEST
+
 
 class Refresh(StringEnum):
     """The times when `run` brings statistics up to date."""
@@ -268,7 +273,7 @@ class Freshness:
 
 
 def _publish_warning(old: Publish, new: Publish) -> str:
-    if new is Publish.MANIFEST:
+    if new.commits:
         return "runs will commit statistics to the table, which others see in its history"
     return (
         "runs no longer commit statistics to the table: readers find only those that are there, "
@@ -409,4 +414,4 @@ class Table:
     @property
     def written_uri(self) -> str | None:
         """The dataset that a run of the node writes to, None where it writes to none."""
-        return self.uri if self.publish is Publish.MANIFEST else None
+        return self.uri if self.publish.commits else None

@@ -13,8 +13,9 @@ from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Verb, action_summary
 from lancestat.runs.stages import Stage
-from lancestat.spec.model import NodeKind
+from lancestat.spec.model import NodeKind, Publish
 from lancestat.state.identity import quantile_key
+from lancestat.tables.carriers.registry import CARRIERS
 
 if TYPE_CHECKING:
     # Spark's workers import this module.
@@ -93,14 +94,15 @@ class RestampStatistics(Stage):
 
 @dataclass(frozen=True, slots=True)
 class PublishStatistics(Stage):
-    """Commit the statistics to the manifest, or keep them in the state alone (`publish: none`)."""
+    """Hand the statistics to the carrier that the declaration names."""
 
     name: ClassVar[str] = "publish"
-    to_manifest: bool
+    publish: Publish
 
     @property
     def words(self) -> str:
-        return "in the table's manifest" if self.to_manifest else "in the state alone"
+        carrier = CARRIERS[self.publish]
+        return f"in {carrier.place}" if carrier.commits else f"in {carrier.place} alone"
 
 
 TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics

@@ -8,10 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from typing_extensions import assert_never
-
 from lancestat.errors import StateError
-from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
 from lancestat.state.identity import weight
@@ -23,15 +20,12 @@ from lancestat.tables.action import (
     Scan,
     TableVersion,
 )
+from lancestat.tables.carriers.registry import CARRIERS
 from lancestat.tables.coverage import Carry, Coverage, stored_keys
-from lancestat.tables.manifest.publication import Publication, commit
 from lancestat.tables.manifest.wire import (
-    COMPUTED_AT_VERSION,
     encode_kept,
     encode_statistics,
-    is_altered,
     restamp,
-    same_statistics,
 )
 from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
@@ -275,10 +269,15 @@ class TableWorkspace:
             PublishError: they cannot be committed.
         """
         assert self.statistics is not None, "statistics are made before they are published"
-        self.landed = self.table.pin
-        self.is_published = stage.to_manifest
-        if stage.to_manifest:
-            self.landed = self._landed(self.statistics.values, even_late)
+        carrier = CARRIERS[stage.publish]
+        self.is_published = carrier.is_public
+        self.landed = carrier.publish(
+            self.table,
+            self.statistics.values,
+            run=self.run_id,
+            options=self.storage_options,
+            even_late=even_late,
+        )
         if self.landed is None:
             return False
         try:
@@ -294,21 +293,6 @@ class TableWorkspace:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)
         return True
-
-    def _landed(self, values: Mapping[str, str], even_late: bool) -> Pin | None:
-        table = self.table
-        is_tagged = table.config.get(COMPUTED_AT_VERSION) == str(table.version)
-        if is_tagged and same_statistics(table.config, values) and not is_altered(table.config):
-            return table.pin
-        publication = Publication(table.pin, values, table.config, self.run_id)
-        landing = commit(publication, storage_options=self.storage_options, even_late=even_late)
-        match landing:
-            case Landed():
-                return landing.pin
-            case LandedLate() | Conflict():
-                return None
-            case _:
-                assert_never(landing)
 
     def record(self) -> TableRecord:
         """Return what the state remembers of the table."""

@@ -11,6 +11,7 @@ from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readabl
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import Table
 from lancestat.state.values import PartialIndex
+from lancestat.tables.carriers.carrier import Carrier
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import LookBack, TableStatistics, Verdict, no_history
 from lancestat.tables.manifest.wire import Finding, PublishedStatistics
@@ -47,6 +48,11 @@ class TableAssessment:
     def snapshot(self) -> Snapshot:
         """The table at the assessed version."""
         return self.statistics.snapshot
+
+    @property
+    def carrier(self) -> Carrier:
+        """Where the statistics are kept."""
+        return self.statistics.carrier
 
     @property
     def types(self) -> Mapping[str, ColumnType]:
@@ -99,15 +105,16 @@ def assess(
     snapshot: Snapshot,
     record: TableRecord | None,
     look_back: LookBack = no_history,
+    options: Mapping[str, str] | None = None,
 ) -> TableAssessment:
     """Resolve the declared columns of a table.
 
-    `identity` is the state's name for the dataset.
+    `identity` is the state's name for the dataset, `options` are the storage options for it.
 
     Raises:
         SpecError: A declared column does not exist or cannot be analyzed.
     """
-    statistics = TableStatistics.declared(spec, snapshot, record, look_back)
+    statistics = TableStatistics.declared(spec, snapshot, record, look_back, options)
     types = statistics.types
     resolved = resolve(spec, snapshot, types)
     columns = _pick(snapshot, resolved.names)

@@ -18,10 +18,12 @@ from functools import cached_property
 
 from lancestat.errors import LakeError
 from lancestat.formats import count
-from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
+from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.history import History, rows_changed_between
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.spec.model import Publish, StaleBounds, Table
+from lancestat.tables.carriers.carrier import Carrier
+from lancestat.tables.carriers.registry import CARRIERS
 from lancestat.tables.manifest.wire import (
     SCHEMA_HASH,
     Finding,
@@ -33,7 +35,6 @@ from lancestat.tables.manifest.wire import (
     is_altered,
     newest_fragment,
     same_statistics,
-    tagged,
     version_tag,
 )
 from lancestat.tables.statistics.column_type import ColumnType, column_type
@@ -182,17 +183,19 @@ class TableStatistics:
 
     Args:
         snapshot: The table at the version that is read.
-        publish: Where the statistics are kept: in the manifest, or in the state's `record` alone.
+        carrier: Where the statistics are kept.
         allow_stale: The declared policy.
         record: What the state remembers, None for nothing.
         look_back: Opens an earlier version; called only when the share of changed rows matters.
+        options: The storage options for the table.
     """
 
     snapshot: Snapshot
-    publish: Publish = Publish.MANIFEST
+    carrier: Carrier = CARRIERS[Publish.MANIFEST]
     allow_stale: bool | StaleBounds = False
     record: TableRecord | None = None
     look_back: LookBack = field(default=no_history, repr=False)
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @classmethod
     def declared(
@@ -201,9 +204,11 @@ class TableStatistics:
         snapshot: Snapshot,
         record: TableRecord | None,
         look_back: LookBack = no_history,
+        options: Mapping[str, str] | None = None,
     ) -> TableStatistics:
         """The statistics of a table that a project declares."""
-        return cls(snapshot, table.publish, table.policy.allow_stale, record, look_back)
+        carrier, allow_stale = CARRIERS[table.publish], table.policy.allow_stale
+        return cls(snapshot, carrier, allow_stale, record, look_back, options or {})
 
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:
@@ -218,24 +223,20 @@ class TableStatistics:
 
     @cached_property
     def entries(self) -> Mapping[str, str]:
-        """The `lance.stats.*` entries: the manifest's, or under `publish: none` the state's.
+        """The `lance.stats.*` entries of the carrier, empty where none may be of this dataset.
 
-        A manifest carries its own statistics, unless they name another newest fragment: then they
-        were meant for a dataset whose place this one took at the moment of the commit. Those in the
-        state may be of a dataset that has been dropped and created again since, which counts its
-        versions from 1: what cannot be of this one is none. The state's entries carry the version
-        of the record as their tag. Those of a record that was made while the table was still
-        published may carry the tag of a commit that was not needed.
+        Those that name its current version may be of one whose place it took meanwhile, or which
+        counted its versions from 1 as well.
         """
-        if self.publish is Publish.MANIFEST:
-            config = self.snapshot.config
-            is_current = version_tag(config) == self.snapshot.version
-            named = newest_fragment(config) or self.snapshot.newest_fragment
-            is_meant = not is_current or named == self.snapshot.newest_fragment
-            return config if is_meant or is_altered(config) else {}
-        if self.record is None or not self._may_describe(self.record):
+        entries = self.carrier.entries(self.snapshot, self.record, self.options)
+        is_current = version_tag(entries) == self.snapshot.version
+        if (
+            is_current
+            and not self.carrier.is_of(entries, self.record, self.snapshot)
+            and not is_altered(entries)
+        ):
             return {}
-        return tagged(self.record.values, self.record.version)
+        return entries
 
     @cached_property
     def published(self) -> PublishedStatistics | None:
@@ -256,7 +257,7 @@ class TableStatistics:
         record, published = self.record, self.published
         if record is None or published is None or record.version != published.version_tag:
             return None
-        if self.publish is Publish.NONE:
+        if not self.carrier.is_public:
             return record
         is_of_dataset = newest_fragment(record.values) == newest_fragment(self.entries)
         is_same = is_of_dataset and same_statistics(self.entries, record.values)
@@ -269,16 +270,10 @@ class TableStatistics:
 
     @property
     def described_version(self) -> int | None:
-        """The version whose rows the statistics describe, None where there are none.
-
-        In a manifest that is the one before their tag: they were read before the commit that
-        published them, and one that landed late carries the tag of a version made by someone else.
-        Statistics that only the state keeps were never committed: they describe the version itself.
-        """
+        """The version whose rows the statistics describe, None where there are none."""
         if self.published is None:
             return None
-        tag = self.published.version_tag
-        return tag - 1 if self.publish is Publish.MANIFEST else tag
+        return self.carrier.described_version(self.published.version_tag)
 
     @cached_property
     def changed_rows(self) -> float | None:
@@ -367,30 +362,15 @@ class TableStatistics:
     @property
     def _is_proven(self) -> bool:
         """Whether statistics of an earlier version are known to be of this dataset."""
-        is_manifest = self.publish is Publish.MANIFEST
-        if is_manifest and (self.published is None or self.published.newest_fragment is None):
+        is_public = self.carrier.is_public
+        if is_public and (self.published is None or self.published.newest_fragment is None):
             return True
         base, _ = self._base_and_history
-        return is_manifest if base is None else self._is_of(base)
-
-    def _may_describe(self, record: TableRecord) -> bool:
-        """Whether a record may be of this dataset, as far as the snapshot alone tells."""
-        version = self.snapshot.version
-        return record.version < version or (
-            record.version == version and self._is_of(self.snapshot)
-        )
+        return is_public if base is None else self._is_of(base)
 
     def _is_of(self, base: Snapshot) -> bool:
         """Whether `base` is what the statistics were made from."""
-        if self.publish is Publish.MANIFEST:
-            named = None if self.published is None else self.published.newest_fragment
-            return named is None or named == base.newest_fragment
-        if self.record is None:
-            return True
-        if self.record.manifest is not None:
-            return self.record.describes(base.pin)
-        # A release that stored no manifest: equal content is the same.
-        return digest_of_names(base, frozenset(self.record.columns)) == self.record.content_digest
+        return self.carrier.is_of(self.entries, self.record, base)
 
 
 def schema_change(before: Sequence[Field], now: Sequence[Field]) -> str | None:
@@ -425,9 +405,3 @@ def _changed(names: Sequence[str], how: str) -> str:
     more = f" and {count(len(names) - _NAMES_LISTED)} more" if len(names) > _NAMES_LISTED else ""
     is_one = len(names) == 1
     return f"{'column' if is_one else 'columns'} {shown}{more} {'was' if is_one else 'were'} {how}"
-
-
-def digest_of_names(snapshot: Snapshot, names: frozenset[str]) -> str:
-    """The `table_digest` of the columns that have one of `names`."""
-    fields: tuple[Field, ...] = tuple(field for field in snapshot.fields if field.name in names)
-    return table_digest(column_groups(snapshot, fields), fields)

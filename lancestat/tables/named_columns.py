@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from lancestat.errors import InvalidColumnChoice, SpecError, did_you_mean
-from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Publish
+from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection
 from lancestat.tables.assessment import TableAssessment, resolve
 
 
@@ -61,7 +61,7 @@ def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -
 
 def _known(assessment: TableAssessment) -> Sequence[str]:
     """The columns with statistics, where the table keeps them."""
-    if assessment.spec.publish is Publish.NONE:
+    if not assessment.carrier.is_public:
         return assessment.record.columns if assessment.record is not None else ()
     return tuple(assessment.published.columns) if assessment.published is not None else ()
 

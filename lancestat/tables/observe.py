@@ -43,7 +43,7 @@ from lancestat.state.identity import quantile_key, table_identity
 from lancestat.state.values import StateReader
 from lancestat.tables.assessment import TableAssessment, TableChanges, assess
 from lancestat.tables.coverage import Rewritten
-from lancestat.tables.judgement import digest_of_names, no_history
+from lancestat.tables.judgement import no_history
 from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.tables.stored import TableRecord, table_records
 
@@ -197,7 +197,8 @@ class Observer:
             SpecError: the dataset lacks a declared column, or the column cannot be analyzed.
         """
         identity = table_identity(table.uri)
-        return assess(table, identity, snapshot, records.get(identity), self.look_back)
+        options = self.spec.options.of(snapshot.uri)
+        return assess(table, identity, snapshot, records.get(identity), self.look_back, options)
 
     def _plan_table(
         self,
@@ -269,9 +270,7 @@ class Observer:
         return TableChanges(
             groups=mark(groups),
             digest=table_digest(groups, fields),
-            base_digest=(
-                digest_of_names(base, frozenset(field.name for field in fields)) if base else None
-            ),
+            base_digest=None if base is None else _digest_of_names(base, fields),
             history=history,
             rewrites=_rewrites(now, fields, history, mark),
             verdict=statistics.verdict(self.clock()),
@@ -324,6 +323,13 @@ def _remembered(
         return observed
     hint = f"it was there when its statistics were computed, {instant(record.computed_at)}"
     return DatasetMissing(observed.message, location=observed.location, hint=hint)
+
+
+def _digest_of_names(snapshot: Snapshot, wanted: Sequence[Field]) -> str:
+    """Return the `table_digest` of the columns with the names of the wanted ones."""
+    names = {field.name for field in wanted}
+    fields = tuple(field for field in snapshot.fields if field.name in names)
+    return table_digest(column_groups(snapshot, fields), fields)
 
 
 def _described_version(assessment: TableAssessment) -> int | None:

@@ -8,7 +8,6 @@ from lancestat.formats import count, visible
 from lancestat.lake.fingerprint import estimated_bytes
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
-from lancestat.spec.model import Publish
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.state.identity import plain_keys
 from lancestat.state.values import PartialIndex
@@ -65,7 +64,7 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     about a dataset that may have been made anew, so their content has to be compared.
     """
     current = assessment.finding.reason is GuardReason.CURRENT
-    if assessment.spec.publish is Publish.NONE or not current or not _is_intact(assessment):
+    if not assessment.carrier.is_public or not current or not _is_intact(assessment):
         return None
     if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
         return None
@@ -107,7 +106,7 @@ def decide(
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), notes)
     stand = _stand(assessment, changes)
     record = assessment.record
-    unpublished = assessment.spec.publish is Publish.NONE and stand
+    unpublished = not assessment.carrier.is_public and stand
     if unpublished and record is not None and record.describes(assessment.snapshot.pin):
         return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
     coverage = cover(changes.groups, changes.index, changes.rewrites)
@@ -130,7 +129,7 @@ def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
     A restamp without a state leaves a record without bounds behind.
     """
     published, record = assessment.published, assessment.record
-    if assessment.spec.publish is Publish.NONE or published is None or published.revision is None:
+    if not assessment.carrier.is_public or published is None or published.revision is None:
         return ()
     texts = {
         name
@@ -173,7 +172,7 @@ def _make(
 def _removed(assessment: TableAssessment) -> tuple[str, ...]:
     """Return a note where publishing removes entries that lancestat never writes."""
     keys = unknown_keys(assessment.snapshot.config)
-    if assessment.spec.publish is Publish.NONE or not keys:
+    if not assessment.carrier.commits or not keys:
         return ()
     more = len(keys) - _KEYS_LISTED
     listed = ", ".join(map(visible, keys[:_KEYS_LISTED]))
@@ -189,11 +188,11 @@ def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
 def _described(assessment: TableAssessment) -> int:
     """The version that the statistics will describe: the one that the publishing commit makes."""
     version = assessment.snapshot.version
-    return version + 1 if assessment.spec.publish is Publish.MANIFEST else version
+    return assessment.carrier.tag(version)
 
 
 def _publication(assessment: TableAssessment) -> PublishStatistics:
-    return PublishStatistics(to_manifest=assessment.spec.publish is Publish.MANIFEST)
+    return PublishStatistics(assessment.spec.publish)
 
 
 def _is_intact(assessment: TableAssessment) -> bool:
@@ -227,12 +226,12 @@ def _is_altered(assessment: TableAssessment) -> bool:
         return False
     if published.version_tag != record.version:
         return False
-    return not same_statistics(assessment.snapshot.config, record.values)
+    return not same_statistics(assessment.statistics.entries, record.values)
 
 
 def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
     policy = assessment.spec.policy
-    if policy.refresh is not RefreshWhen.WHEN_STALE or assessment.spec.publish is Publish.NONE:
+    if policy.refresh is not RefreshWhen.WHEN_STALE or not assessment.carrier.is_public:
         return False
     is_whole = _is_intact(assessment) and _keeps_unpublished(assessment)
     return verdict.use and is_whole and _has_histograms(assessment)
@@ -255,7 +254,7 @@ def _stand(assessment: TableAssessment, changes: TableChanges) -> bool:
         return False
     if not _keeps_unpublished(assessment):
         return False
-    if assessment.spec.publish is Publish.NONE:
+    if not assessment.carrier.is_public:
         is_whole = _is_whole(assessment)
     else:
         is_whole = assessment.finding.reason is GuardReason.STALE and _is_intact(assessment)
@@ -289,7 +288,7 @@ def _remaking(
     published, history = assessment.published, changes.history
     is_ours = published is not None and published.revision is not None
     if is_ours and history.is_complete and history.effects <= _ROWS_STAY:
-        entries = published_entries(assessment.snapshot.config)
+        entries = published_entries(assessment.statistics.entries)
         return _restamp(version, entries, assessment.statistics.remembered)
     return None if coverage.missing else MergePartials(version)
 
@@ -311,7 +310,7 @@ def _record_stands(assessment: TableAssessment, changes: TableChanges) -> bool:
     record = assessment.record
     if record is None or not _is_whole(assessment):
         return False
-    if assessment.spec.publish is Publish.NONE:
+    if not assessment.carrier.is_public:
         return True
     is_current = written_revision(record.values) == REVISION
     return is_current and record.content_digest == changes.digest
@@ -321,7 +320,7 @@ def _rows_stand(assessment: TableAssessment, changes: TableChanges) -> bool:
     """Whether what was described is proven to be the same rows, under the same names, as now."""
     record = assessment.record
     now = changes.digest
-    unpublished = assessment.spec.publish is Publish.NONE
+    unpublished = not assessment.carrier.is_public
     known = unpublished or _is_ours(assessment)
     if record is not None and record.content_digest == now and known:
         return True
@@ -366,7 +365,7 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
 
 def _publication_reasons(assessment: TableAssessment) -> set[Reason]:
     record, published = assessment.record, assessment.published
-    if assessment.spec.publish is Publish.NONE:
+    if not assessment.carrier.is_public:
         return set() if record else {Reason.NEW}
     if assessment.finding.reason is GuardReason.ABSENT or _is_foreign(assessment):
         if record is None:
@@ -433,6 +432,6 @@ def _figures(assessment: TableAssessment, scans: tuple[Scan, ...]) -> Figures:
         rows_scanned=sum(rows.values()),
         bytes_scanned=sum(scan.size_bytes for scan in scans),
         version_read=assessment.snapshot.version,
-        still_published=assessment.spec.publish is Publish.NONE
+        still_published=not assessment.carrier.commits
         and bool(own_keys(assessment.snapshot.config)),
     )

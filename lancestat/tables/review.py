@@ -20,7 +20,6 @@ from lancestat.spec.model import (
     ColumnRule,
     Policy,
     ProjectSpec,
-    Publish,
     Refresh,
     StaleBounds,
     Table,
@@ -310,12 +309,12 @@ def _consequences(change: TableChange) -> Iterator[str]:
     if old is None:
         return
     if new is None:
-        if old.publish is Publish.MANIFEST:
+        if old.publish.commits:
             yield "what is published stays in the table's manifest, where readers may find it"
             yield f"'lancestat unpublish {old.name}' removes it, while the table is declared"
         yield "'lancestat gc' drops what the state knows of the table"
         return
-    if old.publish is Publish.MANIFEST and new.publish is Publish.NONE:
+    if old.publish.commits and not new.publish.commits:
         yield (
             "statistics published earlier stay in the table; "
             f"'lancestat unpublish {new.name}' removes them"

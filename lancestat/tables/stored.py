@@ -32,7 +32,7 @@ class TableRecord:
     columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are
     never published, `bounds` the string and binary bounds that the manifest cannot hold (hex),
     `histograms` the columns whose partials have quantiles. `manifest` identifies the manifest of
-    `version` (`lake.pin`), None in records of releases that did not store it.
+    `version` (`lake.pin`).
     """
 
     table: str
@@ -47,8 +47,8 @@ class TableRecord:
     columns: tuple[str, ...]
     values: Mapping[str, str]
     bounds: Mapping[str, tuple[str, str]]
+    manifest: str
     histograms: tuple[str, ...] = ()
-    manifest: str | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
 
     def describes(self, pin: Pin) -> bool:

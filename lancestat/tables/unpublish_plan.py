@@ -70,12 +70,16 @@ class UnpublishedNode:
     @property
     def is_published_again(self) -> bool:
         """Whether the next run publishes statistics of the table again."""
-        return self.action == "unpublish" and self.publish is Publish.MANIFEST
+        return self.action == "unpublish" and self._commits
 
     @property
     def is_behind(self) -> bool:
         """Whether statistics that the state keeps are of an earlier version until the next run."""
-        return self.action == "unpublish" and self.publish is Publish.NONE
+        return self.action == "unpublish" and not self._commits
+
+    @property
+    def _commits(self) -> bool:
+        return self.publish is not None and self.publish.commits
 
     def to_json(self) -> dict[str, object]:
         """Return the node's object in the JSON of `unpublish`."""

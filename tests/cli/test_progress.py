@@ -22,6 +22,7 @@ from lancestat.joins.search.work import Scope
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import TableProgress
 from lancestat.runs.stages import StageProgress
+from lancestat.spec.model import Publish
 from lancestat.tables.action import MergePartials, PublishStatistics, ReadFragments, TableStage
 
 
@@ -188,7 +189,7 @@ def test_a_join_shows_its_stage_rows_and_rate() -> None:
 
 def test_a_table_that_has_been_read_shows_the_stages_that_follow() -> None:
     stages: list[TableStage] = [
-        ReadFragments(()), MergePartials(2), PublishStatistics(to_manifest=True)
+        ReadFragments(()), MergePartials(2), PublishStatistics(Publish.MANIFEST)
     ]  # fmt: skip
     terminal = Terminal()
     terminal.progress.started(TABLES, [])

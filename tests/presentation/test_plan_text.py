@@ -8,6 +8,7 @@ from lancestat.errors import UnsupportedColumn
 from lancestat.presentation.plan_view import explain_stages
 from lancestat.presentation.text_nodes import SKIPS_LISTED
 from lancestat.runs.actions import RunsOn
+from lancestat.spec.model import Publish
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -69,7 +70,7 @@ def test_verbose_names_the_fragments_that_are_read(ids: tuple[int, ...], named: 
 
 
 def test_verbose_tells_where_statistics_go() -> None:
-    assert lines_of(MergePartials(3), PublishStatistics(to_manifest=False)) == [
+    assert lines_of(MergePartials(3), PublishStatistics(Publish.NONE)) == [
         "merge: all partials, into the statistics of version 3",
         "publish: in the state alone",
     ]

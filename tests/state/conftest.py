@@ -85,6 +85,7 @@ def record(table: str, version: int) -> TableRecord:
         columns=("a", "b"),
         values={"lance.stats.version": "1", "lance.stats.column.a.max": "ü\n"},
         bounds={"b": ("00", "ff")},
+        manifest="f" * 32,
         histograms=("a",),
     )
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from lancestat.errors import DatasetMissing, LancestatError, Location
 from lancestat.lake.snapshot import Field, Pin
 from lancestat.runs.actions import Action, Blocked, Figures, Plan, Reason, Skip, Verb
+from lancestat.spec.model import Publish
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -63,7 +64,7 @@ def version(sizes: Figures) -> TableVersion:
 def action(
     node: str, verb: Verb, reasons: tuple[Reason, ...], sizes: Figures, *stages: TableStage
 ) -> TableAction:
-    publish = PublishStatistics(to_manifest=True)
+    publish = PublishStatistics(Publish.MANIFEST)
     return TableAction(node, verb, reasons, sizes, version(sizes), (*stages, publish))
 
 

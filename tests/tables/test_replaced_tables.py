@@ -15,12 +15,12 @@ from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Policy, Publish, StaleBounds
 from lancestat.state.identity import table_identity
-from lancestat.tables.action import Scan, TableAction, TableVersion
+from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.manifest import publication as publish
 from lancestat.tables.manifest.wire import GuardReason
 from lancestat.tables.statistics.partial import ColumnPartial
-from lancestat.tables.stored import stored_record, table_records
+from lancestat.tables.stored import table_records
 from tests.runs.test_faults import check_no_reader_is_misled
 from tests.runs.world import World, orders
 
@@ -222,32 +222,6 @@ def test_a_restored_backup_has_its_unpublished_statistics(world: World) -> None:
     shutil.copytree(aside, world.path)
     assert verdict_of_readers(world) is GuardReason.CURRENT
     assert isinstance(world.action(), Skip)
-
-
-def test_records_of_earlier_releases_are_verified_by_content_and_upgraded(world: World) -> None:
-    world.publish = Publish.NONE
-    make(world.path, 0)
-    assert world.run().status == "success"
-    forget_manifests(world)
-    assert verdict_of_readers(world) is GuardReason.CURRENT
-    action = world.action()
-    assert isinstance(action, TableAction)
-    assert action.verb == "restamp"
-    assert action.figures.fragments_scanned == 0
-    assert world.run().status == "success"
-    assert verdict_of_readers(world) is GuardReason.CURRENT
-    assert isinstance(world.action(), Skip)
-
-
-def forget_manifests(world: World) -> None:
-    """Make the state one of a release that did not store them."""
-    from dataclasses import replace
-
-    [run] = world.state.runs(1)
-    [node] = run.nodes
-    [record] = table_records(world.state).values()
-    older = replace(node, record=stored_record(replace(record, manifest=None)))
-    world.state.add_run(replace(run, run_id="older", nodes=(older,)))
 
 
 def test_a_table_replaced_during_planning_is_planned_again(

@@ -24,11 +24,11 @@ from lancestat.spec.model import (
     Freshness,
     KnnJoin,
     KnnSide,
-    Publish,
     Refresh,
     Table,
 )
 from lancestat.spec.redaction import NO_ORIGINS, Origins, named
+from lancestat.tables.carriers.registry import CARRIERS
 from lancestat.tables.manifest.wire import PublishedColumn
 from lancestat.tables.statistics.column_statistics import STATISTICS
 from lancestat.tables.statistics.histogram import Histogram
@@ -72,8 +72,9 @@ def _declared(report: TableReport, origins: Origins) -> list[Fact]:
     facts: list[Fact] = [("Policy", f"{name}{words}")]
     if published := named(origins, "publish"):
         facts.append(("Published", published))
-    elif spec.publish is Publish.NONE:
-        facts.append(("Published", "to the state only, never to the manifest"))
+    elif not spec.publish.commits:
+        place = CARRIERS[spec.publish].place
+        facts.append(("Published", f"to {place} only, never to the manifest"))
     facts += [("Owner", spec.owner)] if spec.owner else []
     return facts
 
