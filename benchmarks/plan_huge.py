@@ -232,10 +232,10 @@ def make_published(folder: Path, tiny: bool) -> Measures:
     """Publish statistics and store their partials, as a run would."""
     project, now = seen(folder)
     from lancestat.lake.commit import Landed
-    from lancestat.tables.manifest.publication import Publication, commit
+    from lancestat.tables.manifest.publication import commit, publication
 
     entries = published(now)
-    landed = commit(Publication(now.pin, entries, now.config))
+    landed = commit(publication(now.pin, entries, now.config))
     assert isinstance(landed, Landed)
     remember_partials(project, now)
     remember_run(project, now, entries)

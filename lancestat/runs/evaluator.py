@@ -514,15 +514,13 @@ def _groups(action: JoinAction, outcome: JoinOutcome) -> JoinGroups | None:
 def _table_ended(
     result: NodeResult, action: TableAction, scanned: ScanTotals, done: TableWorkspace
 ) -> NodeEnded:
-    assert done.landed is not None, "publishing is the last stage"
-    landed = done.landed.version
+    assert done.record is not None, "publishing is the last stage"
+    landed = done.record.version
     result = replace(
         _table_result(result, action.figures, scanned),
         version_published=landed if landed != action.table.version else None,
     )
-    return NodeEnded(
-        result, stored_table(done.record()), {action.table.identity: action.table.live}
-    )
+    return NodeEnded(result, stored_table(done.record), {action.table.identity: action.table.live})
 
 
 def _table_result(result: NodeResult, figures: Figures, scanned: ScanTotals) -> NodeResult:

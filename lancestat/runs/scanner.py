@@ -31,7 +31,7 @@ from lancestat.spark.start import (
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze.work import TableScan
+from lancestat.tables.analyze.scan_task import TableScan
 from lancestat.tables.statistics.partial import ColumnPartial
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ class SparkScanner:
         from lancestat.tables.analyze.jobs import analyze_table
 
         with self._cancellable(session, f"reading {table.uri}") as group:
-            for scanned in analyze_table(
+            for scan, partials in analyze_table(
                 session,
                 TableScan(node, table, tuple(scans)),
                 self._options.of(table.uri),
@@ -133,7 +133,7 @@ class SparkScanner:
                 on_progress=lambda fragments, size: self._advance(node, fragments, size),
             ):
                 self._refuse_when_cancelled(f"reading {table.uri}")
-                yield scanned.scan, scanned.partials
+                yield scan, partials
 
     @contextmanager
     def join(self, work: JoinWork, on_stage: OnStage) -> Iterator[SparkJoin]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.lake.snapshot import Pin
 from lancestat.state.identity import weight
 from lancestat.state.values import StateWriter, StoredPartials
 from lancestat.tables.action import (
@@ -141,20 +140,6 @@ class ScanTotals:
         return ScanTotals(self.fragments + len(rows), self.rows + sum(rows.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class EncodedStatistics:
-    """The statistics of a table as they are stored.
-
-    `values` are the entries for the manifest; `bounds`, by column, and the entries `kept` are for
-    the state alone.
-    """
-
-    values: Mapping[str, str]
-    bounds: Mapping[str, tuple[str, str]]
-    kept: Mapping[str, str]
-    computed_at: datetime
-
-
 ScannedPartials = Iterable[tuple[Scan, Mapping[str, ColumnPartial]]]
 # Reads the scans of a stage of a table, and yields each with its partials by field key.
 ScanTable = Callable[[str, TableVersion, ReadFragments], ScannedPartials]
@@ -165,8 +150,8 @@ class TableWorkspace:
     """The intermediate results that the stages of one table share.
 
     `scan` reads fragments. `is_new` says that the state had nothing of use for the table.
-    `on_stored` receives how many more fragments have been read and are in the state. `landed` is
-    the version that the statistics stand for once they are published.
+    `on_stored` receives how many more fragments have been read and are in the state. `record` is
+    what the state is to remember, of the version that the statistics stand for once published.
     """
 
     node: str
@@ -181,9 +166,7 @@ class TableWorkspace:
     assembly: Assembly = field(default_factory=Assembly)
     coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
     scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = field(default_factory=dict)
-    statistics: EncodedStatistics | None = None
-    landed: Pin | None = None
-    is_published: bool = False
+    record: TableRecord | None = None
 
     def reuse(self, coverage: Coverage) -> None:
         """Merge stored partials, groups of fragments first."""
@@ -229,9 +212,7 @@ class TableWorkspace:
             computed_at=now,
             newest_fragment=self.table.newest_fragment,
         )
-        self.statistics = EncodedStatistics(
-            values, _private_bounds(columns), encode_kept(columns), now
-        )
+        self.record = self._record(now, values, _private_bounds(columns), encode_kept(columns))
 
     def restamp(self, stage: RestampStatistics) -> None:
         """Keep the statistics, for another version.
@@ -247,7 +228,34 @@ class TableWorkspace:
             computed_at=now,
             newest_fragment=self.table.newest_fragment,
         )
-        self.statistics = EncodedStatistics(values, dict(stage.bounds), dict(stage.kept), now)
+        self.record = self._record(now, values, dict(stage.bounds), dict(stage.kept))
+
+    def _record(
+        self,
+        computed_at: datetime,
+        values: Mapping[str, str],
+        bounds: Mapping[str, tuple[str, str]],
+        kept: Mapping[str, str],
+    ) -> TableRecord:
+        """Return what the state will remember, as of the version that was read."""
+        table = self.table
+        return TableRecord(
+            table=table.identity,
+            node=self.node,
+            version=table.version,
+            published=False,
+            content_digest=table.content_digest,
+            schema_hash=table.schema_hash,
+            rows=table.rows,
+            fragments=table.fragments,
+            computed_at=computed_at,
+            columns=tuple(field.name for field in table.fields),
+            values=values,
+            bounds=bounds,
+            manifest=table.pin.manifest,
+            histograms=tuple(sorted(table.histograms)),
+            kept=kept,
+        )
 
     def _finished(self) -> dict[str, ColumnPartial]:
         partials, carried = self.assembly.finish()
@@ -268,24 +276,29 @@ class TableWorkspace:
         Raises:
             PublishError: they cannot be committed.
         """
-        assert self.statistics is not None, "statistics are made before they are published"
+        assert self.record is not None, "statistics are made before they are published"
         carrier = CARRIERS[stage.publish]
-        self.is_published = carrier.is_public
-        self.landed = carrier.publish(
+        landed = carrier.publish(
             self.table,
-            self.statistics.values,
+            self.record.values,
             run=self.run_id,
             options=self.storage_options,
             even_late=even_late,
         )
-        if self.landed is None:
+        if landed is None:
             return False
+        self.record = replace(
+            self.record,
+            version=landed.version,
+            manifest=landed.manifest,
+            published=carrier.is_public,
+        )
         try:
             store_summary(
                 self.state,
                 self.table,
                 self.coverage,
-                self.landed,
+                landed,
                 scanned=self.scanned,
                 is_new=self.is_new,
             )
@@ -293,28 +306,6 @@ class TableWorkspace:
             # The statistics are published: without a summary fewer fragments are ruled out.
             _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)
         return True
-
-    def record(self) -> TableRecord:
-        """Return what the state remembers of the table."""
-        table, made, landed = self.table, self.statistics, self.landed
-        assert made is not None and landed is not None, "the statistics are published"
-        return TableRecord(
-            table=table.identity,
-            node=self.node,
-            version=landed.version,
-            published=self.is_published,
-            content_digest=table.content_digest,
-            schema_hash=table.schema_hash,
-            rows=table.rows,
-            fragments=table.fragments,
-            computed_at=made.computed_at,
-            columns=tuple(field.name for field in table.fields),
-            values=made.values,
-            bounds=made.bounds,
-            histograms=tuple(sorted(table.histograms)),
-            manifest=landed.manifest,
-            kept=made.kept,
-        )
 
 
 def _batches(

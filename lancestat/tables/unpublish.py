@@ -22,7 +22,7 @@ from lancestat.runs.node_result import Status
 from lancestat.runs.result import NodeFailure, nodes_failed
 from lancestat.runs.scheduler import THREADS, known_error
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
-from lancestat.tables.manifest.publication import remove
+from lancestat.tables.manifest.publication import commit
 from lancestat.tables.unpublish_plan import UnpublishedNode, blocked, plan_removal, skip_join
 
 
@@ -128,14 +128,14 @@ class _Unpublishing:
         for _ in range(MAX_ATTEMPTS):
             if isinstance(observed, LakeError):
                 raise observed
-            node, removal = plan_removal(table, observed)
-            if not removal.keys:
+            node, change = plan_removal(table, observed)
+            if not change.updates:
                 return removed or node
             # Also to a table of which runs write nothing.
             require_sole_writer(self.spec, replace(table, publish=Publish.MANIFEST))
             if self.dry_run:
                 return node
-            outcome = remove(removal, storage_options=self.spec.options.of(table.uri))
+            outcome = commit(change, storage_options=self.spec.options.of(table.uri))
             match outcome:
                 case Landed():
                     return replace(node, version_committed=outcome.version)

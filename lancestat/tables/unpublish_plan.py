@@ -13,12 +13,11 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.runs.node_result import Status
 from lancestat.spec.model import KnnJoin, Node, Publish, Table
 from lancestat.spec.source import is_source
-from lancestat.tables.manifest.publication import Removal
+from lancestat.tables.manifest.publication import EntriesChange, removal
 from lancestat.tables.manifest.wire import (
     Writer,
     column_count,
     own_keys,
-    published_entries,
     unknown_keys,
     writer_of,
 )
@@ -117,7 +116,7 @@ def skip_join(join: KnnJoin) -> UnpublishedNode:
     return UnpublishedNode(join.name, join.kind.value, Status.PLANNED, reason)
 
 
-def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, Removal]:
+def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, EntriesChange]:
     """Return what is to be done with a table as it is, and the entries that go."""
     keys = own_keys(snapshot.config)
     node = UnpublishedNode(
@@ -131,7 +130,7 @@ def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, Rem
         version_read=snapshot.version,
         unknown=unknown_keys(keys),
     )
-    return node, Removal(snapshot.pin, keys, published_entries(snapshot.config))
+    return node, removal(snapshot.pin, keys)
 
 
 def _reason(writer: Writer) -> UnpublishReason:

@@ -18,7 +18,7 @@ from lancestat.lake.observe import snapshot
 from lancestat.runs.scanner import SparkScanner
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze.work import TableScan
+from lancestat.tables.analyze.scan_task import TableScan
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 

@@ -42,7 +42,7 @@ from lancestat.spark.jobs import ConnectJobs, jobs_of
 from lancestat.spark.start import connect, is_connect, running_session
 from lancestat.spec.model import Target
 from lancestat.tables.analyze import scan_task
-from lancestat.tables.analyze.work import split
+from lancestat.tables.analyze.scan_task import split
 from lancestat.tables.statistics.partial import encode
 from tests.connect_client import ENVIRONMENT
 from tests.integration.commands import lancestat as commands

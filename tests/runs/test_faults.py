@@ -76,20 +76,20 @@ def test_a_table_that_changes_on_every_attempt_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a bounded number of attempts the run fails; its statistics are refused by readers."""
-    from lancestat.tables import assembly
+    from lancestat.tables.carriers import manifest
 
-    commit = assembly.commit
+    commit = manifest.commit
 
     def slip_in(publication: object, **options: object) -> object:
         lance.write_dataset(orders(100, 1), str(world.path), mode="append")
         return commit(publication, **options)
 
-    monkeypatch.setattr(assembly, "commit", slip_in)
+    monkeypatch.setattr(manifest, "commit", slip_in)
     [node] = world.run().nodes
     assert node.status == "error"
     assert node.code == "LS604"
     assert not check_no_reader_is_misled(world.path)
-    monkeypatch.setattr(assembly, "commit", commit)
+    monkeypatch.setattr(manifest, "commit", commit)
     world.reads.clear()
     assert world.run().status == "success"
     assert check_no_reader_is_misled(world.path)

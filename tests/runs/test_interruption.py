@@ -21,10 +21,9 @@ from lancestat.report.values import Health
 from lancestat.runs.actions import table_figures
 from lancestat.runs.node_result import NOT_BEGUN, NodeResult, Status
 from lancestat.runs.result import RunInterrupted, SilentProgress
-from lancestat.tables.analyze.scan_task import RangePartials, ScanTask
-from lancestat.tables.analyze.work import ScanRange
+from lancestat.tables.analyze.scan_task import RangePartials, ScanRange, ScanTask
 from lancestat.tables.assembly import TableWorkspace
-from lancestat.tables.manifest.publication import Publication, commit
+from lancestat.tables.manifest.publication import EntriesChange, commit
 from tests.runs.test_scheduler import statuses
 from tests.runs.world import orders, write_project
 
@@ -191,13 +190,13 @@ def run_large(folder: Path) -> tuple[NodeResult, RunInterrupted]:
 def interrupt_commit(monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], object]) -> None:
     """Send Ctrl-C where statistics are committed, which goes on while the run ends."""
 
-    def interrupting(publication: Publication, **options: Any) -> CommitOutcome:
+    def interrupting(change: EntriesChange, **options: Any) -> CommitOutcome:
         os.kill(os.getpid(), signal.SIGINT)
         assert cancelled.wait(60)
         wait(1.0)
-        return commit(publication, **options)
+        return commit(change, **options)
 
-    monkeypatch.setattr("lancestat.tables.assembly.commit", interrupting)
+    monkeypatch.setattr("lancestat.tables.carriers.manifest.commit", interrupting)
 
 
 def test_a_table_that_is_being_published_is_waited_for(

@@ -32,7 +32,7 @@ from lancestat.spark.failure import (
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableVersion
 from lancestat.tables.analyze.jobs import explain
-from lancestat.tables.analyze.work import TableScan
+from lancestat.tables.analyze.scan_task import TableScan
 
 TABLE = TableScan(
     "orders",

@@ -109,7 +109,7 @@ def test_statistics_that_landed_in_a_replaced_table_are_reverted(
         return commit(*args, **options)
 
     monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(late))
-    landing = publish.commit(publish.Publication(observed.pin, entries, observed.config))
+    landing = publish.commit(publish.publication(observed.pin, entries, observed.config))
     assert isinstance(landing, Conflict)
     assert "replaced" in landing.detail
     assert world.dataset.config() == {}

@@ -13,8 +13,13 @@ from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze.scan_task import RangePartials, ScanTask, scan_table
-from lancestat.tables.analyze.work import TableScan, WorkItem
+from lancestat.tables.analyze.scan_task import (
+    RangePartials,
+    ScanTask,
+    TableScan,
+    WorkItem,
+    scan_table,
+)
 from lancestat.tables.statistics.partial import ColumnPartial
 
 # Receives the scans of ranges that have been read.
@@ -70,14 +75,13 @@ class ProcessScanner:
             FragmentNotAnalyzed: Rows cannot be read or analyzed, after all attempts.
             Cancelled: It was cancelled.
         """
-        for scanned in scan_table(
+        return scan_table(
             TableScan(node, table, tuple(scans)),
             self._options.of(table.uri),
             self._run,
             cores=self._cores,
             on_progress=lambda fragments, size: self._advance(node, fragments, size),
-        ):
-            yield scanned.scan, scanned.partials
+        )
 
     def _run(
         self, task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
@@ -88,7 +92,7 @@ class ProcessScanner:
         def read(item: WorkItem, partials: list[RangePartials]) -> None:
             self._read(task, item, partials)
             with lock:
-                listener([one.range.scan for one in partials])
+                listener([part.scan for part, _ in partials])
 
         self._refuse_when_cancelled(task.pin.uri)
         futures = [self._pool.submit(read, *each) for each in zip(items, done, strict=True)]
@@ -114,7 +118,7 @@ class ProcessScanner:
         return self._attempt(task, item, done)
 
     def _attempt(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
-        for part in item.ranges[len(done) :]:
+        for part in item[len(done) :]:
             self._refuse_when_cancelled(task.pin.uri)
             done.append(task.read(part))
 

@@ -10,8 +10,15 @@ from lancestat.redact import secret_values
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import jobs_of
 from lancestat.spark.start import task_threads
-from lancestat.tables.analyze.scan_task import RangePartials, ScanPartials, ScanTask, scan_table
-from lancestat.tables.analyze.work import OnProgress, TableScan, WorkItem
+from lancestat.tables.analyze.scan_task import (
+    OnProgress,
+    RangePartials,
+    ScanPartials,
+    ScanTask,
+    TableScan,
+    WorkItem,
+    scan_table,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,7 +57,7 @@ def analyze_table(
     ) -> list[RangePartials]:
         def read(partition: Iterable[WorkItem]) -> Iterator[tuple[RangePartials, list[int]]]:
             for partials in task(partition):
-                yield partials, [partials.range.scan]
+                yield partials, [partials[0].scan]
 
         try:
             with jobs.group(group, description):

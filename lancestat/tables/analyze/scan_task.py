@@ -1,37 +1,145 @@
-"""Reads the scans of a table: work items in, encoded partials out, wherever the items are read."""
+"""Reads the scans of a table: what each task reads, and partials from it, wherever tasks run."""
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from lancestat.errors import FragmentNotAnalyzed, LancestatError
 from lancestat.lake.open import portable
+from lancestat.lake.row_ranges import ANALYSIS, RowRange, Span, TaskSizes
+from lancestat.lake.row_ranges import split as split_spans
 from lancestat.lake.snapshot import Pin
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.python import prepare_worker
-from lancestat.state.identity import has_quantiles
-from lancestat.tables.action import Scan
-from lancestat.tables.analyze.work import (
-    OnProgress,
-    ScanProgress,
-    ScanRange,
-    TableScan,
-    WorkItem,
-    jobs,
-    split,
-)
+from lancestat.state.identity import has_quantiles, weight
+from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
+
+PARTIALS_PER_JOB = 32_768
+
+_CELL_WEIGHT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class RangePartials:
-    """Encoded partials of one range of a scan by field key."""
+class TableScan:
+    """The scans of one table; `node` names it in Spark's user interface."""
 
-    range: ScanRange
-    encoded: Mapping[str, bytes]
+    node: str
+    table: TableVersion
+    scans: tuple[Scan, ...]
+
+    @property
+    def column_names(self) -> dict[str, str]:
+        """Return column names by the keys of their partials."""
+        return {self.table.stored_key(field): field.name for field in self.table.fields}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRange:
+    """Live rows of one scan.
+
+    `scan` is an index into the scans that were split, `row_bytes` estimates the bytes on disk of a
+    row, and `weight` is the range's part of the cost of the scan.
+    """
+
+    scan: int
+    rows: RowRange
+    row_bytes: int
+    weight: float
+
+
+# What one task reads.
+WorkItem = tuple[ScanRange, ...]
+
+
+def weigh(scan: Scan, sizes: TaskSizes = ANALYSIS) -> int:
+    """Return the cost of a scan, in bytes read from disk or their equivalent in processor time.
+
+    Well compressed columns still cost time per cell, and tiny fragments the time to open them.
+    """
+    return sizes.per_fragment + scan.size_bytes + _CELL_WEIGHT * scan.rows * len(scan.fields)
+
+
+def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tuple[WorkItem, ...]:
+    """Split heavy scans by rows and put light ones together, heaviest item first.
+
+    Every row of every scan is in exactly one range. Taken heaviest first by idle cores, the items
+    end within one item's time of each other (R. L. Graham, Bounds on Multiprocessing Timing
+    Anomalies, 1969).
+    """
+    spans = [Span(scan.fragment_id, scan.rows, weigh(scan, sizes)) for scan in scans]
+    tasks = split_spans(spans, cores, sizes)
+
+    def scan_range(index: int, rows: RowRange) -> ScanRange:
+        scan, span = scans[index], spans[index]
+        count = span.rows - rows.offset if rows.count is None else rows.count
+        weight = span.weight * (count / span.rows if span.rows else 1)
+        return ScanRange(index, rows, scan.size_bytes // (scan.rows or 1), weight)
+
+    items = (tuple(scan_range(index, rows) for index, rows in task) for task in tasks)
+    return tuple(sorted(items, key=lambda item: -sum(part.weight for part in item)))
+
+
+def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Sequence[Scan]]:
+    """Yield consecutive scans that have at most `limit` partials together, but at least one scan.
+
+    A partial with quantiles counts as the several that it is as large as.
+
+    A job's results are held in the driver at once; this bounds them for tables of any size.
+    """
+    start = count = 0
+    for index, scan in enumerate(scans):
+        if count and count + weight(scan.fields) > limit:
+            yield scans[start:index]
+            start, count = index, 0
+        count += weight(scan.fields)
+    if start < len(scans):
+        yield scans[start:]
+
+
+# Fragments and bytes of one table read so far; called from a thread of the engine's.
+OnProgress = Callable[[int, int], None]
+
+
+class ScanProgress:
+    """Fragments and bytes read so far of one table."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress
+        self._fragments: set[int] = set()
+        self._bytes = 0
+
+    def listener(
+        self, scans: Sequence[Scan], parts: Mapping[int, int]
+    ) -> Callable[[Sequence[int]], None]:
+        """Return a listener for the finished parts of one job; `parts` is their number per scan."""
+        left = dict(parts)
+
+        def add(done: Sequence[int]) -> None:
+            for index in done:
+                left[index] -= 1
+                self._bytes += scans[index].size_bytes // parts[index]
+                if left[index] == 0:
+                    self._fragments.add(scans[index].fragment_id)
+            self._report()
+
+        return add
+
+    def _report(self) -> None:
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(len(self._fragments), self._bytes)
+        except Exception:
+            # Spark's scheduler waits for this thread: a failing listener must not stop the run.
+            self._on_progress = None
+
+
+# One range of a scan, with its encoded partials by field key.
+RangePartials = tuple[ScanRange, Mapping[str, bytes]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +163,7 @@ class ScanTask:
         prepare_worker(self.threads, "lancestat.tables.statistics.kernel")
         try:
             for item in items:
-                yield from map(self.read, item.ranges)
+                yield from map(self.read, item)
         except LancestatError as error:
             raise WorkerError.carrying(error) from None
 
@@ -81,9 +189,7 @@ class ScanTask:
             schema = pa.schema([dataset.schema.field(name) for name in names])
             quantiles = {name for key, name in columns.items() if has_quantiles(key)}
             partials = analyze(batches, schema, quantiles=quantiles)
-            return RangePartials(
-                part, {key: encode(partials[name]) for key, name in columns.items()}
-            )
+            return part, {key: encode(partials[name]) for key, name in columns.items()}
         except LancestatError:
             raise
         except Exception as error:
@@ -95,12 +201,8 @@ class ScanTask:
             raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error
 
 
-@dataclass(frozen=True, slots=True)
-class ScanPartials:
-    """All partials of one scan by field key."""
-
-    scan: Scan
-    partials: Mapping[str, ColumnPartial]
+# A scan, with all of its partials by field key.
+ScanPartials = tuple[Scan, Mapping[str, ColumnPartial]]
 
 
 # Reads all items of a job, and tells the listener the scan of each range that has been read. What
@@ -145,33 +247,31 @@ def scan_table(
             storage_options=portable(storage_options),
             threads=threads,
         )
-        parts = [0] * len(scans)
-        for item in items:
-            for part in item.ranges:
-                parts[part.scan] = part.parts
+        parts = Counter(part.scan for item in items for part in item)
         description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
         done: list[RangePartials] = []
         try:
-            for partials in run(task, items, progress.listener(scans, parts), description):
-                done.append(partials)
+            for read in run(task, items, progress.listener(scans, parts), description):
+                done.append(read)
         except (Exception, KeyboardInterrupt):
-            yield from _assemble(scans, done)
+            yield from _assemble(scans, parts, done)
             raise
-        assert len(done) == sum(parts), "a job that succeeds has read all ranges"
-        yield from _assemble(scans, done)
+        assert len(done) == parts.total(), "a job that succeeds has read all ranges"
+        yield from _assemble(scans, parts, done)
 
 
-def _assemble(scans: Sequence[Scan], done: list[RangePartials]) -> Iterator[ScanPartials]:
+def _assemble(
+    scans: Sequence[Scan], parts: Mapping[int, int], done: list[RangePartials]
+) -> Iterator[ScanPartials]:
     """Yield the partials of the scans all of whose ranges are done."""
-    by_scan: dict[int, list[RangePartials]] = defaultdict(list)
+    by_scan: dict[int, list[Mapping[str, bytes]]] = defaultdict(list)
     while done:
-        partials = done.pop()
-        by_scan[partials.range.scan].append(partials)
+        part, encoded = done.pop()
+        by_scan[part.scan].append(encoded)
     for index, scan in enumerate(scans):
-        parts = by_scan.pop(index, [])
-        if not parts or len(parts) < parts[0].range.parts:
-            continue
-        yield ScanPartials(
-            scan,
-            {key: merge(decode(part.encoded[key]) for part in parts) for key in scan.fields},
-        )
+        encoded_parts = by_scan.pop(index, [])
+        if encoded_parts and len(encoded_parts) == parts[index]:
+            yield (
+                scan,
+                {key: merge(decode(one[key]) for one in encoded_parts) for key in scan.fields},
+            )

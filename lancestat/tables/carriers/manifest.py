@@ -11,7 +11,7 @@ from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.snapshot import Pin, Snapshot
 from lancestat.spec.model import Publish
 from lancestat.tables.carriers.carrier import Carrier
-from lancestat.tables.manifest.publication import Publication, commit
+from lancestat.tables.manifest.publication import commit, publication
 from lancestat.tables.manifest.wire import (
     COMPUTED_AT_VERSION,
     is_altered,
@@ -49,8 +49,8 @@ class ManifestCarrier(Carrier):
         is_tagged = config.get(COMPUTED_AT_VERSION) == str(table.version)
         if is_tagged and same_statistics(config, entries) and not is_altered(config):
             return table.pin
-        publication = Publication(table.pin, entries, config, run)
-        landing = commit(publication, storage_options=options, even_late=even_late)
+        change = publication(table.pin, entries, config, run)
+        landing = commit(change, storage_options=options, even_late=even_late)
         match landing:
             case Landed():
                 return landing.pin

@@ -24,74 +24,67 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Publication:
-    """Entries to publish, which presuppose that the table is still as it was read.
+class EntriesChange:
+    """A change of a table's statistics, which presupposes that it is still as it was read.
 
-    `pin` is the version that was read, and `config` its config. `run` is the id of the run, for the
-    transaction's properties.
+    `pin` is the version that was read, `updates` are entries, None for one that goes. `properties`
+    are the transaction's, and `verb` is what happens to the statistics, as messages have it.
+
+    Raises:
+        ValueError: an entry is outside `lance.stats.`.
+    """
+
+    pin: Pin
+    updates: Mapping[str, str | None] = field(repr=False)
+    properties: Mapping[str, str]
+    verb: str
+
+    def __post_init__(self) -> None:
+        foreign = [key for key in self.updates if not key.startswith(PREFIX)]
+        if foreign:
+            raise ValueError(f"{foreign[0]!r} is not a statistics entry")
+
+
+def publication(
+    pin: Pin, entries: Mapping[str, str], config: Mapping[str, str], run: str | None = None
+) -> EntriesChange:
+    """Return the change that replaces the statistics in `config` by `entries`.
+
+    `run` is the id of the run, for the transaction's properties.
 
     Raises:
         ValueError: an entry is outside `lance.stats.`, or the tag is not that of the next version.
     """
-
-    pin: Pin
-    entries: Mapping[str, str]
-    config: Mapping[str, str] = field(repr=False)
-    run: str | None = None
-
-    @property
-    def uri(self) -> str:
-        """The table, as the project names it."""
-        return self.pin.uri
-
-    @property
-    def read_version(self) -> int:
-        """The version that the entries describe."""
-        return self.pin.version
-
-    def __post_init__(self) -> None:
-        foreign = [key for key in self.entries if not key.startswith(PREFIX)]
-        if foreign:
-            raise ValueError(f"{foreign[0]!r} is not a statistics entry")
-        tag = self.entries.get(COMPUTED_AT_VERSION)
-        if tag != str(self.read_version + 1):
-            raise ValueError(f"the tag {tag!r} is not that of version {self.read_version + 1}")
+    tag = entries.get(COMPUTED_AT_VERSION)
+    if tag != str(pin.version + 1):
+        raise ValueError(f"the tag {tag!r} is not that of version {pin.version + 1}")
+    properties = commit_properties(f"statistics of version {pin.version}", run)
+    return EntriesChange(pin, plan_updates(config, entries), properties, "published to")
 
 
-@dataclass(frozen=True, slots=True)
-class Removal:
-    """Statistics to remove, which presuppose that the table is still as it was read.
+def removal(pin: Pin, keys: frozenset[str]) -> EntriesChange:
+    """Return the change that removes some entries of the version that was read.
 
-    `pin` is the version that was read, `config` its config and `keys` the entries that go.
-
-    Raises:
-        ValueError: an entry is outside `lance.stats.`, or is not there.
+    Where it lands late, what came in between may have brought entries back.
     """
-
-    pin: Pin
-    keys: frozenset[str]
-    config: Mapping[str, str] = field(repr=False)
-
-    def __post_init__(self) -> None:
-        wrong = [key for key in self.keys if not key.startswith(PREFIX) or key not in self.config]
-        if wrong:
-            raise ValueError(f"{wrong[0]!r} is not a statistics entry of the table")
+    properties = commit_properties("statistics removed", None)
+    return EntriesChange(pin, dict.fromkeys(sorted(keys)), properties, "removed from")
 
 
 def commit(
-    publication: Publication,
+    change: EntriesChange,
     *,
     storage_options: Mapping[str, str] | None = None,
     even_late: bool = False,
 ) -> CommitOutcome:
-    """Publish in one commit that writes statistics and nothing else.
+    """Change statistics in one commit that changes nothing else.
 
     By default nothing is committed to a table that has moved on, and one attempt is made: it lands
     late only if another commit slips into the milliseconds between look and attempt. Readers
     refuse the tag of entries that landed late.
 
     Args:
-        publication: The entries, and the version that they presuppose.
+        change: The entries, and the version that they presuppose.
         storage_options: For an object store.
         even_late: Commit wherever Lance lets it land. The tag stays that of the version that was
             read, so only readers whose policy accepts the distance use the entries.
@@ -100,45 +93,6 @@ def commit(
         LakeError: the table cannot be opened.
         CommitFailed: the commit failed.
     """
-    pin = publication.pin
-    change = _Change(
-        pin,
-        plan_updates(publication.config, publication.entries),
-        commit_properties(f"statistics of version {pin.version}", publication.run),
-        "published to",
-    )
-    return _commit(change, storage_options, even_late=even_late)
-
-
-def remove(removal: Removal, *, storage_options: Mapping[str, str] | None = None) -> CommitOutcome:
-    """Remove statistics in one commit that changes nothing else, as `commit` publishes them.
-
-    Nothing is committed to a table that has moved on. Where the commit lands late, what came in
-    between may have brought entries back.
-
-    Raises:
-        LakeError: the table cannot be opened.
-        CommitFailed: the commit failed.
-    """
-    properties = commit_properties("statistics removed", None)
-    updates = dict.fromkeys(sorted(removal.keys))
-    change = _Change(removal.pin, updates, properties, "removed from")
-    return _commit(change, storage_options, even_late=False)
-
-
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """Updates of a config; None removes an entry. `verb` is what happens to the statistics."""
-
-    pin: Pin
-    updates: Mapping[str, str | None]
-    properties: Mapping[str, str]
-    verb: str
-
-
-def _commit(
-    change: _Change, storage_options: Mapping[str, str] | None, *, even_late: bool
-) -> CommitOutcome:
     pin = change.pin
     try:
         return commit_change(
@@ -166,7 +120,7 @@ def _commit(
 
 
 def _withdraw(
-    change: _Change, landed: LanceDataset, storage_options: Mapping[str, str] | None
+    change: EntriesChange, landed: LanceDataset, storage_options: Mapping[str, str] | None
 ) -> None:
     """Take a change back that landed in another dataset than the one that was read.
 

@@ -17,8 +17,7 @@ from lancestat.spark.start import in_process_bytes, start_seconds
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS
 from lancestat.tables.analyze.in_process import ProcessScanner
-from lancestat.tables.analyze.scan_task import RangePartials, ScanTask
-from lancestat.tables.analyze.work import ScanRange
+from lancestat.tables.analyze.scan_task import RangePartials, ScanRange, ScanTask
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.integration.scans import whole_table

@@ -21,7 +21,7 @@ from lancestat.lake.commit import CommitOutcome, Conflict, Landed, LandedLate
 from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Snapshot
 from lancestat.tables.judgement import examine
-from lancestat.tables.manifest.publication import Publication, commit
+from lancestat.tables.manifest.publication import EntriesChange, commit, publication, removal
 from lancestat.tables.manifest.wire import (
     GuardReason,
     decode_statistics,
@@ -54,18 +54,25 @@ def observe(uri: str) -> Snapshot:
     return snapshot(lance.dataset(uri))
 
 
-def publication(
-    read: Snapshot, *columns: str, maximum: int | None = 3, run: str | None = None
-) -> Publication:
+def entries_of(read: Snapshot, *columns: str, maximum: int | None = 3) -> dict[str, str]:
     statistics = ColumnStatistics(0, 3, None if maximum is None else 1, maximum, 8, 8)
-    entries = encode_statistics(
+    return encode_statistics(
         dict.fromkeys(columns, (BIGINT, statistics)),
         rows=read.rows,
         schema_hash=HASH,
         computed_at_version=read.version + 1,
         computed_at=NOON,
     )
-    return Publication(read.pin, entries, read.config, run)
+
+
+def change(
+    read: Snapshot, *columns: str, maximum: int | None = 3, run: str | None = None
+) -> EntriesChange:
+    return publication(read.pin, entries_of(read, *columns, maximum=maximum), read.config, run)
+
+
+def written(change: EntriesChange) -> dict[str, str]:
+    return {key: text for key, text in change.updates.items() if text is not None}
 
 
 def landed_at(landing: CommitOutcome) -> int:
@@ -113,7 +120,7 @@ COMMITS_BETWEEN = [append, overwrite, restore, delete, compact, index, set_user_
 
 def test_a_publication_lands_where_its_tag_says(uri: str) -> None:
     read = observe(uri)
-    assert landed_at(commit(publication(read, "id"))) == read.version + 1
+    assert landed_at(commit(change(read, "id"))) == read.version + 1
     after = observe(uri)
     assert after.version == read.version + 1
     assert after.config["lance.stats.computedAtVersion"] == str(after.version)
@@ -121,7 +128,7 @@ def test_a_publication_lands_where_its_tag_says(uri: str) -> None:
 
 
 def test_the_commit_names_lancestat(uri: str) -> None:
-    commit(publication(observe(uri), "id", run="run-7"))
+    commit(change(observe(uri), "id", run="run-7"))
     dataset = lance.dataset(uri)
     transaction = dataset.read_transaction(dataset.version)
     assert transaction.transaction_properties == {
@@ -137,10 +144,10 @@ def test_a_publication_changes_only_statistics(uri: str) -> None:
     before, rows = lance.dataset(uri), lance.dataset(uri).to_table()
     indices = [str(description) for description in before.describe_indices()]
     read = observe(uri)
-    published = publication(read, "id")
+    published = change(read, "id")
     commit(published)
     after = lance.dataset(uri)
-    assert after.config() == {**FOREIGN, **published.entries}
+    assert after.config() == {**FOREIGN, **written(published)}
     assert after.schema.equals(before.schema, check_metadata=True)
     assert after.schema.metadata == {b"owner": b"them"}
     assert after.metadata == {"table.note": "m"}
@@ -150,25 +157,25 @@ def test_a_publication_changes_only_statistics(uri: str) -> None:
 
 
 def test_orphans_and_lost_bounds_go_in_the_same_commit(uri: str) -> None:
-    commit(publication(observe(uri), "id", "gone"))
+    commit(change(observe(uri), "id", "gone"))
     lance.dataset(uri).update_config({"lance.stats.column.orphan.histogram": "h"})
     read = observe(uri)
-    published = publication(read, "id", maximum=None)
+    published = change(read, "id", maximum=None)
     assert landed_at(commit(published)) == read.version + 1
     config = observe(uri).config
-    assert published_entries(config) == published.entries
+    assert published_entries(config) == written(published)
     assert "lance.stats.column.id.max" not in config
-    assert config == {**FOREIGN, **published.entries}
+    assert config == {**FOREIGN, **written(published)}
 
 
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
 def test_a_table_that_changed_gets_no_commit(uri: str, between: Callable[[str], None]) -> None:
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     between(uri)
     moved = observe(uri)
     landing = commit(published)
     assert isinstance(landing, Conflict)
-    assert str(published.read_version) in landing.detail
+    assert str(published.pin.version) in landing.detail
     assert observe(uri) == moved
 
 
@@ -176,13 +183,13 @@ def test_a_table_that_changed_gets_no_commit(uri: str, between: Callable[[str], 
 def test_a_late_landing_is_reported_and_its_tag_refused(
     uri: str, between: Callable[[str], None]
 ) -> None:
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     between(uri)
     moved = observe(uri).version
     landing = commit(published, even_late=True)
     assert isinstance(landing, LandedLate)
     assert landing.version == moved + 1
-    assert observe(uri).config["lance.stats.computedAtVersion"] == str(published.read_version + 1)
+    assert observe(uri).config["lance.stats.computedAtVersion"] == str(published.pin.version + 1)
     assert verdict(uri) is GuardReason.STALE
     append(uri)
     assert verdict(uri) is GuardReason.STALE
@@ -192,7 +199,7 @@ def test_a_late_landing_is_reported_and_its_tag_refused(
 def test_a_commit_between_observation_and_attempt_is_reported_afterwards(
     uri: str, between: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     real_commit = lance.LanceDataset.commit
 
     def slow_commit(*args: object, **options: object) -> object:
@@ -210,28 +217,28 @@ def test_a_commit_between_observation_and_attempt_is_reported_afterwards(
 @pytest.mark.parametrize("even_late", [False, True])
 def test_one_of_two_concurrent_publishers_wins(uri: str, even_late: bool) -> None:
     read = observe(uri)
-    first, second = publication(read, "id"), publication(read, "id", "name")
+    first, second = change(read, "id"), change(read, "id", "name")
     assert landed_at(commit(first)) == read.version + 1
     assert isinstance(commit(second, even_late=even_late), Conflict)
-    assert published_entries(observe(uri).config) == first.entries
+    assert published_entries(observe(uri).config) == written(first)
     assert verdict(uri) is GuardReason.CURRENT
 
 
 def test_a_publisher_that_read_later_replaces_the_first(uri: str) -> None:
-    commit(publication(observe(uri), "id"))
+    commit(change(observe(uri), "id"))
     read = observe(uri)
-    second = publication(read, "name")
+    second = change(read, "name")
     assert landed_at(commit(second)) == read.version + 1
-    assert published_entries(observe(uri).config) == second.entries
+    assert published_entries(observe(uri).config) == written(second)
 
 
 def test_a_table_replaced_under_the_same_version_number_gets_no_commit(uri: str) -> None:
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     shutil.rmtree(uri)
-    for _ in range(published.read_version):
+    for _ in range(published.pin.version):
         lance.write_dataset(ROWS, uri, mode="append")
     replaced = observe(uri)
-    assert replaced.version == published.read_version
+    assert replaced.version == published.pin.version
     for even_late in (False, True):
         landing = commit(published, even_late=even_late)
         assert isinstance(landing, Conflict)
@@ -242,7 +249,7 @@ def test_a_table_replaced_under_the_same_version_number_gets_no_commit(uri: str)
 
 
 def test_a_version_that_was_cleaned_up_gets_one_clear_error(uri: str) -> None:
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     append(uri)
     lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
     assert isinstance(commit(published), Conflict)
@@ -254,7 +261,7 @@ def test_a_version_that_was_cleaned_up_gets_one_clear_error(uri: str) -> None:
 
 
 def test_a_missing_table_gets_one_clear_error(uri: str) -> None:
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     shutil.rmtree(uri)
     with pytest.raises(
         DatasetMissing, match=r"^LS201  statistics were not published: .*no Lance dataset"
@@ -269,7 +276,7 @@ def test_a_failed_commit_gets_one_clear_error_without_secrets(
     def fail(*args: object, **options: object) -> object:
         raise OSError("LanceError(IO): denied for hunter22, /home/build/lance/src/io.rs:10:2")
 
-    published = publication(observe(uri), "id")
+    published = change(observe(uri), "id")
     monkeypatch.setattr(lance.LanceDataset, "commit", fail)
     with pytest.raises(PublishError) as raised:
         commit(published, storage_options={"aws_secret_access_key": "hunter22"})
@@ -281,11 +288,14 @@ def test_a_failed_commit_gets_one_clear_error_without_secrets(
 
 
 def test_a_publication_contains_only_statistics_and_their_tag(uri: str) -> None:
-    good = publication(observe(uri), "id")
+    read = observe(uri)
+    good = entries_of(read, "id")
     with pytest.raises(ValueError, match=r"'user\.key'"):
-        Publication(good.pin, {**good.entries, "user.key": "x"}, good.config)
+        publication(read.pin, {**good, "user.key": "x"}, read.config)
     with pytest.raises(ValueError, match="tag"):
-        Publication(replace(good.pin, version=good.read_version + 1), good.entries, good.config)
+        publication(replace(read.pin, version=read.version + 1), good, read.config)
+    with pytest.raises(ValueError, match=r"'user\.key'"):
+        removal(read.pin, frozenset({"user.key"}))
 
 
 @pytest.mark.fault
@@ -296,7 +306,7 @@ def test_racing_publishers_and_writers_never_mislead_readers(uri: str) -> None:
 
     def publish() -> None:
         while not stop.is_set():
-            landings.append(commit(publication(observe(uri), "id")))
+            landings.append(commit(change(observe(uri), "id")))
 
     def write() -> None:
         for number in range(400):
