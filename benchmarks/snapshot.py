@@ -66,7 +66,7 @@ def many(folder: Path, tiny: bool) -> Measures:
 
 def huge(folder: Path, tiny: bool) -> Measures:
     """Look at one table of very many fragments."""
-    from lancestat.lake.fingerprint import column_groups, content_digest, estimated_bytes
+    from lancestat.lake.fingerprint import ByteEstimator, column_groups, content_digest
     from lancestat.lake.observe import snapshot
     from lancestat.lake.open import observe_dataset
 
@@ -77,9 +77,10 @@ def huge(folder: Path, tiny: bool) -> Measures:
     snapshot_seconds, observed = timed(lambda: snapshot(dataset))
     groups_seconds, groups = timed(lambda: column_groups(observed, observed.fields))
     digest_seconds, _ = timed(lambda: content_digest(groups))
+    bytes_read = ByteEstimator(observed.fields)
     estimate_seconds, _ = timed(
         lambda: [
-            estimated_bytes(fragment, group.fields, observed.fields)
+            bytes_read.estimate(fragment, group.fields)
             for fragment, group in zip(observed.fragments, groups, strict=True)
         ]
     )

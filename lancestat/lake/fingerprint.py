@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -242,7 +241,7 @@ def rows_digest(contents: Sequence[FragmentContent]) -> str:
 def column_bytes(dataset: lance.LanceDataset) -> dict[int, int]:
     """Return bytes on disk by field id, also of nested fields, from the footers of all data files.
 
-    Opens every data file; planning uses `estimated_bytes`.
+    Opens every data file; planning uses `ByteEstimator`.
 
     Raises:
         LakeError: When a data file cannot be opened.
@@ -253,24 +252,6 @@ def column_bytes(dataset: lance.LanceDataset) -> dict[int, int]:
 
 # The least bytes of a value of variable length.
 _SHORT_VALUE = 16.0
-
-
-def estimated_bytes(
-    fragment: Fragment, fields: Collection[str], all_fields: Sequence[Field]
-) -> int:
-    """Estimate the bytes on disk that reading some columns of a fragment touches.
-
-    The size of a file is shared among its columns: fixed-width columns weigh their decoded width,
-    and the others what remains, but at least 16 bytes per value. A file of unknown size counts as
-    uncompressed. Overlays count as files.
-
-    Args:
-        fragment: The fragment to be read.
-        fields: Field keys (`field_key`) of the columns to be read.
-        all_fields: All columns of the snapshot; pass the same object for every fragment.
-    """
-    field_keys = fields if isinstance(fields, frozenset) else frozenset(fields)
-    return _widths(_Identity(all_fields)).estimate(fragment, field_keys)
 
 
 def fixed_width(arrow_type: pa.DataType) -> float | None:
@@ -291,75 +272,51 @@ def fixed_width(arrow_type: pa.DataType) -> float | None:
     return arrow_type.bit_width / 8 if any(holds(arrow_type) for holds in fixed) else None
 
 
-@dataclass(frozen=True, slots=True)
-class _WidthSum:
-    """Some columns of a file: the summed width of fixed-width ones, and the number of others."""
+class ByteEstimator:
+    """Estimates the bytes on disk that reading some columns of a table's fragments touches.
 
-    fixed: float = 0.0
-    variable: int = 0
+    The size of a file is shared among its columns: fixed-width columns weigh their decoded width,
+    and the others what remains, but at least 16 bytes per value. A file of unknown size counts as
+    uncompressed. Overlays count as files.
 
-
-class _Widths:
-    """The columns of one table; caches the sums of each file layout."""
+    Args:
+        fields: All columns of the table.
+    """
 
     def __init__(self, fields: Sequence[Field]) -> None:
         self._keys = {field.id: field_key(field) for field in fields}
         self._widths = {field.id: fixed_width(field.type) for field in fields}
         # Keyed by the identity of the field ids, shared by like files; the value keeps them alive.
-        self._cached_sums: dict[
-            tuple[int, frozenset[str]], tuple[_WidthSum, _WidthSum, tuple[int, ...]]
-        ] = {}
+        self._shapes: dict[tuple[int, frozenset[str]], tuple[_Shape, _Shape, tuple[int, ...]]] = {}
 
-    def estimate(self, fragment: Fragment, field_keys: frozenset[str]) -> int:
+    def estimate(self, fragment: Fragment, keys: frozenset[str]) -> int:
+        """Return the bytes that reading the columns of some field keys (`field_key`) touches."""
         files = (*fragment.files, *(overlay.file for overlay in fragment.overlays))
-        return round(sum(self._file(file, field_keys, fragment.physical_rows) for file in files))
+        return round(sum(self._file(file, keys, fragment.physical_rows) for file in files))
 
-    def _file(self, file: DataFile, field_keys: frozenset[str], rows: int) -> float:
-        part, whole = self._width_sums(file.field_ids, field_keys)
+    def _file(self, file: DataFile, keys: frozenset[str], rows: int) -> float:
+        cached = self._shapes.get((id(file.field_ids), keys))
+        if cached is None:
+            ours = [field_id for field_id in file.field_ids if self._keys.get(field_id) in keys]
+            cached = self._shape(ours), self._shape(file.field_ids), file.field_ids
+            self._shapes[id(file.field_ids), keys] = cached
+        part, whole, _ = cached
         if part == whole and file.size_bytes is not None:
             return file.size_bytes
-        fixed, per_column = rows * whole.fixed, rows * _SHORT_VALUE
+        fixed, per_column = rows * whole[0], rows * _SHORT_VALUE
         if file.size_bytes is None:
-            return rows * part.fixed + per_column * part.variable
-        if whole.variable:
-            per_column = max(per_column, (file.size_bytes - fixed) / whole.variable)
-        total = fixed + per_column * whole.variable
-        return (
-            file.size_bytes * (rows * part.fixed + per_column * part.variable) / total
-            if total
-            else 0.0
-        )
+            return rows * part[0] + per_column * part[1]
+        if whole[1]:
+            per_column = max(per_column, (file.size_bytes - fixed) / whole[1])
+        total = fixed + per_column * whole[1]
+        return file.size_bytes * (rows * part[0] + per_column * part[1]) / total if total else 0.0
 
-    def _width_sums(
-        self, field_ids: tuple[int, ...], field_keys: frozenset[str]
-    ) -> tuple[_WidthSum, _WidthSum]:
-        key = (id(field_ids), field_keys)
-        sums = self._cached_sums.get(key)
-        if sums is None:
-            ours = [field_id for field_id in field_ids if self._keys.get(field_id) in field_keys]
-            sums = self._cached_sums[key] = (self._sum(ours), self._sum(field_ids), field_ids)
-        return sums[0], sums[1]
-
-    def _sum(self, field_ids: Collection[int]) -> _WidthSum:
+    def _shape(self, field_ids: Iterable[int]) -> _Shape:
         # Negative ids mark columns that a newer file replaces; nested leaves have no width here.
         widths = [self._widths.get(field_id) for field_id in field_ids if field_id >= 0]
         fixed = [width for width in widths if width is not None]
-        return _WidthSum(sum(fixed), len(widths) - len(fixed))
+        return sum(fixed), len(widths) - len(fixed)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Identity:
-    """Fields compared as one object: hashing hundreds of them per fragment would cost most."""
-
-    fields: Sequence[Field]
-
-    def __hash__(self) -> int:
-        return id(self.fields)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Identity) and other.fields is self.fields
-
-
-@lru_cache(maxsize=8)
-def _widths(identity: _Identity) -> _Widths:
-    return _Widths(identity.fields)
+# Of some columns of a file, the summed width of fixed-width ones, and the number of others.
+_Shape = tuple[float, int]

@@ -15,7 +15,7 @@ from lancestat.joins.observe import read_uris
 from lancestat.joins.record import JoinRecord, join_records
 from lancestat.joins.sides import datasets_of
 from lancestat.lake.files import list_files, list_store_files, local_path
-from lancestat.lake.fingerprint import ColumnGroup, column_groups, estimated_bytes, field_key
+from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.review.mask import Mask
@@ -216,8 +216,9 @@ def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Eviden
     groups = [_stored_as(group, stored) for group in column_groups(snapshot, [*fresh.values()])]
     index = evidence.index(table_identity(snapshot.uri))
     fragments = {fragment.id: fragment for fragment in snapshot.fragments}
+    bytes_read = ByteEstimator(snapshot.fields)
     return sum(
-        estimated_bytes(fragments[group.fragment_id], plain_keys(keys), snapshot.fields)
+        bytes_read.estimate(fragments[group.fragment_id], plain_keys(keys))
         for group, keys in cover(groups, index, ()).missing
     )
 
@@ -246,7 +247,8 @@ def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
         return snapshot.size_bytes
     fields = [field for name in select if (field := snapshot.field(name)) is not None]
     keys = frozenset(map(field_key, fields))
-    return sum(estimated_bytes(fragment, keys, snapshot.fields) for fragment in snapshot.fragments)
+    bytes_read = ByteEstimator(snapshot.fields)
+    return sum(bytes_read.estimate(fragment, keys) for fragment in snapshot.fragments)
 
 
 def _files_bytes(uri: str, evidence: Evidence) -> int | None:

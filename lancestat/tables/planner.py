@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lancestat.formats import count, visible
-from lancestat.lake.fingerprint import estimated_bytes
+from lancestat.lake.fingerprint import ByteEstimator
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
 from lancestat.spec.model import Refresh as RefreshWhen
@@ -387,15 +387,14 @@ def _is_foreign(assessment: TableAssessment) -> bool:
 
 def _scans(assessment: TableAssessment, coverage: Coverage) -> tuple[Scan, ...]:
     fragments = {fragment.id: fragment for fragment in assessment.snapshot.fragments}
+    bytes_read = ByteEstimator(assessment.snapshot.fields)
     return tuple(
         Scan(
             group.fragment_id,
             group.fingerprint,
             fields,
             fragments[group.fragment_id].rows,
-            estimated_bytes(
-                fragments[group.fragment_id], plain_keys(fields), assessment.snapshot.fields
-            ),
+            bytes_read.estimate(fragments[group.fragment_id], plain_keys(fields)),
         )
         for group, fields in coverage.missing
     )
