@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from functools import cached_property
@@ -121,14 +121,6 @@ class _NamesCallback:
     def __init__(self, spark: SparkSession, tables: NamedTables) -> None:
         self._spark = spark
         self._tables = tables
-        self._answers: Mapping[str, Callable[[_Question, tuple[str, ...]], list[Any]]] = {
-            "load": self._load,
-            "load_at": self._load_at,
-            "load_as": self._load_as,
-            "exists": self._exists,
-            "tables": self._names,
-            "namespaces": self._names,
-        }
 
     def accept(self, question: str, answer: Any) -> None:
         """Add the answer to a list of the JVM; it stays empty where there is no such thing."""
@@ -141,7 +133,7 @@ class _NamesCallback:
     def _answer(self, question: str) -> list[Any]:
         asked: _Question = json.loads(question)
         try:
-            return self._answers[asked["op"]](asked, tuple(asked["identifier"]))
+            return self._found(asked, tuple(asked["identifier"]))
         except LancestatError as error:
             problem = error
         except Exception as error:
@@ -156,16 +148,24 @@ class _NamesCallback:
             return []
         return [json.dumps({"error": str(WorkerError.carrying(shown))})]
 
-    def _load(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
-        return self._related(self._tables.open(identifier))
-
-    def _load_at(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
-        microseconds = asked.get("microseconds")
-        moment = None
-        if microseconds is not None:
-            moment = _EPOCH + timedelta(microseconds=microseconds)
-        table = self._tables.open_at(identifier, version=asked.get("version"), moment=moment)
-        return self._related(table)
+    def _found(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
+        match asked["op"]:
+            case "load":
+                return self._related(self._tables.open(identifier))
+            case "load_at":
+                since = asked.get("microseconds")
+                moment = None if since is None else _EPOCH + timedelta(microseconds=since)
+                version = asked.get("version")
+                return self._related(
+                    self._tables.open_at(identifier, version=version, moment=moment)
+                )
+            case "load_as":
+                return self._load_as(asked, identifier)
+            case "exists":
+                return ["{}"] if self._tables.exists(identifier) else []
+            case kind:
+                names = self._tables.names(identifier, kind)
+                return [] if names is None else [json.dumps({"names": names})]
 
     def _load_as(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
         table = self._tables.open_as(identifier, asked["uri"])
@@ -193,13 +193,6 @@ class _NamesCallback:
         declared = declared_relation(self._spark, relation, readers.index_of(relation))
         [reader] = readers.functions
         return [json.dumps({"table": {**declared, **_version(table)}}), reader]
-
-    def _exists(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
-        return ["{}"] if self._tables.exists(identifier) else []
-
-    def _names(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
-        names = self._tables.names(identifier, asked["op"])
-        return [] if names is None else [json.dumps({"names": names})]
 
 
 def _version(table: ReadTable) -> dict[str, str]:
@@ -229,10 +222,9 @@ class NamedTables:
         name = TableName(self.catalog, identifier)
         try:
             table = self._by_name.get(identifier)
-            if table is not None:
-                return self._opened(table, name)
-            place = self._place(name)
-            table = self._by_identity.get(table_identity(place.uri))
+            if table is None:
+                place = self._place(name)
+                table = self._by_identity.get(table_identity(place.uri))
             if table is not None:
                 return self._opened(table, name)
             opened = open_table(place.uri, storage_options=place.options)
