@@ -56,7 +56,7 @@ _MILLIS = ("expires_at_millis", "refresh_offset_millis")
 
 
 class AnswerError(ValueError):
-    """An answer of a catalog makes no sense; the text says why and shows no value of it."""
+    """An answer of a catalog is invalid; the message says why and shows no value of it."""
 
 
 def is_unreadable(error: BaseException) -> bool:
@@ -166,7 +166,7 @@ _HINT_SECONDS = 5.0
 
 
 class LimitError(Exception):
-    """A catalog goes on past its bounds; the text says which."""
+    """A catalog exceeds one of its bounds; the message says which."""
 
 
 class _Listing:
@@ -341,7 +341,7 @@ class CatalogClient:
         """Yield the tables of all namespaces.
 
         Raises:
-            LakeError: they cannot be listed, or are more than `BOUNDS` has room for.
+            LakeError: they cannot be listed, or exceed `BOUNDS`.
         """
         listing = _Listing()
         pending: list[tuple[str, ...]] = [()]
@@ -434,12 +434,12 @@ class CatalogClient:
             )
         if isinstance(error, LimitError):
             return CatalogLimitExceeded(
-                f"the catalog '{self.name}' goes on without end: {reason}",
+                f"the catalog '{self.name}' exceeds a limit: {reason}",
                 hint="ask whoever runs the catalog; tables that are declared by 'uri' need none",
             )
         if isinstance(error, AnswerError) or is_unreadable(error):
             return CatalogAnswerInvalid(
-                f"the catalog '{self.name}' gives no sound answer about {what} ({reason})",
+                f"the catalog '{self.name}' gives an invalid answer about {what} ({reason})",
                 hint="ask whoever runs the catalog",
             )
         cause = cause_of(error)
@@ -492,7 +492,7 @@ class CatalogClient:
         Raises:
             BaseException: what the catalog raises.
             LimitError: a bound is exceeded.
-            AnswerError: an answer makes no sense.
+            AnswerError: an answer is invalid.
         """
         from lance_namespace import ListNamespacesRequest, ListTablesRequest
 
@@ -533,7 +533,7 @@ def require_time(until: float) -> None:
     """Raise LimitError once it is later than a moment of `time.monotonic`."""
     if time.monotonic() > until:
         limit = duration(BOUNDS.locating_seconds)
-        raise LimitError(f"it does not tell where its tables are within {limit}")
+        raise LimitError(f"it does not report the locations of its tables within {limit}")
 
 
 def _answered(ask: Callable[[], T], seconds: float = math.inf) -> T:

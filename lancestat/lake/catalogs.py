@@ -1,7 +1,7 @@
-"""Tables of catalogs: where they are, and how they are opened and committed to.
+"""Tables of catalogs: their locations, and how they are opened and committed to.
 
-A catalog tells the location of a table and may give credentials that expire. Where it also owns the
-versions of its tables, a commit has to go through it: otherwise its readers stay at the version
+A catalog reports the location of a table and may give credentials that expire. Where it also owns
+the versions of its tables, commits have to go through it: otherwise its readers stay at the version
 before. Catalogs are those of lance_namespace.
 """
 
@@ -221,8 +221,8 @@ def _located(
 ) -> LocatedTable:
     if not described.location:
         raise CatalogMisconfigured(
-            f"the catalog '{table.catalog}' does not tell where {table} is",
-            hint="a catalog of Lance tables tells their location",
+            f"the catalog '{table.catalog}' does not report the location of {table}",
+            hint="catalogs of Lance tables report their locations",
         )
     given = described.storage_options or {}
     is_managed = described.managed_versioning is True

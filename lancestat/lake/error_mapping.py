@@ -188,7 +188,7 @@ def is_panic(error: BaseException) -> bool:
 
 
 def is_error_or_panic(error: BaseException) -> bool:
-    """Return whether something failed, rather than being interrupted or told to exit."""
+    """Return whether something failed, rather than an interrupt or an exit."""
     return isinstance(error, Exception) or is_panic(error)
 
 
@@ -237,7 +237,7 @@ _TEXTS: dict[type[LakeError], tuple[str, str | None]] = {
         "the message ends with Lance's own error, which names no damage to files",
     ),
     CatalogUnreachable: (
-        "the catalog of {uri} does not tell its versions",
+        "the catalog of {uri} does not report its versions",
         "check the properties of the catalog in the target, and the network",
     ),
     StoreUnreachable: (

@@ -150,7 +150,7 @@ _EFFECTS = {
 
 
 def read_commit(dataset: lance.LanceDataset, version: int) -> Commit:
-    """Read the commit that made one version of a dataset; UNKNOWN when that cannot be told."""
+    """Read the commit that made one version of a dataset; UNKNOWN if it cannot be read."""
     # Reading a transaction borrows the dataset for itself; a copy lets others be read meanwhile.
     own = copy.copy(dataset)
     try:

@@ -74,7 +74,7 @@ class FolderStorage:
             return None
 
     def has_file(self, path: str, size_bytes: int) -> bool:
-        """Return whether a file is there, of that size where the listing tells sizes."""
+        """Return whether a file is there, of that size where listings have sizes."""
         try:
             status = (self.root / path).lstat()
         except (FileNotFoundError, NotADirectoryError):
@@ -213,7 +213,7 @@ class ObjectStorage:
             return copy.read_text(encoding="utf-8", errors="replace")
 
     def has_file(self, path: str, size_bytes: int) -> bool:
-        """See `FolderStorage`: sizes are not told."""
+        """See `FolderStorage`: listings have no sizes."""
         return bool(self._session.contains(path))
 
     def write(self, path: str, text: str, *, make_folder: bool = False) -> None:

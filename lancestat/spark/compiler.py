@@ -80,7 +80,7 @@ def _is_shipped(spark: SparkSession) -> bool:
         raise JavaClassNotLoaded(
             "the jar of lancestat that Spark was started with is not of this release, or is for "
             "another Spark",
-            hint="write it anew: lancestat jar --force",
+            hint="write it again: lancestat jar --force",
         )
     return True
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MARK = "lancestat-error:"
-MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or let fewer run at once"
+MORE_MEMORY = "a worker ran out of memory or was killed: give it more, or run fewer concurrently"
 
 
 class WorkerError(Exception):

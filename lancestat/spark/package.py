@@ -153,7 +153,7 @@ def require_same_versions(path: str, location: Location | None = None) -> None:
     raise PackageOfOtherVersions(
         f"{path} is not of the versions that run here: it has {', '.join(changes) or 'others'}",
         location=location,
-        hint=f"write it anew: lancestat package --force --out {path}",
+        hint=f"write it again: lancestat package --force --out {path}",
     )
 
 
@@ -222,7 +222,7 @@ def _files(distributions: Mapping[str, metadata.Distribution]) -> dict[str, Path
         if not listed:
             raise PackageNotWritten(
                 f"the files of {name} are not known: it was not installed from a wheel",
-                hint=f"install it anew with pip: pip install --force-reinstall {name}",
+                hint=f"reinstall it with pip: pip install --force-reinstall {name}",
             )
         for path in listed:
             if path.suffix == ".pth" and len(path.parts) == 1 and name != _DISTRIBUTION:

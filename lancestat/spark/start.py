@@ -1,4 +1,4 @@
-"""Starts Spark or connects to it, finds the session that runs, and tells where one would run."""
+"""Starts Spark or connects to it, finds the running session, and says where one would run."""
 
 from __future__ import annotations
 

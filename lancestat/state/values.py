@@ -152,7 +152,7 @@ class StateReader(Protocol):
         ...
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
-        """As `partial_index`, of some tables at once."""
+        """As `partial_index`, of several tables."""
         ...
 
     def runs(self, limit: int) -> list[RunRecord]:

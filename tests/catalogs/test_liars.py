@@ -186,7 +186,7 @@ def test_a_catalog_without_end_blocks_its_source_alone(
     with liar(lie()) as (uri, asked):
         result = shop(tmp_path, uri, sound).lancestat("plan")
         text = check_others_go_on(result, "LS218")
-        assert f"the catalog 'lake' goes on without end: {reason}" in text
+        assert f"the catalog 'lake' exceeds a limit: {reason}" in text
         assert len(asked) < 500
 
 

@@ -58,7 +58,7 @@ class UnknownColumnError(FilterSyntaxError):
     """A filter names a column that the table does not have."""
 
     def __init__(self, column: str) -> None:
-        super().__init__(f"names column '{column}', which there is not")
+        super().__init__(f"names an unknown column '{column}'")
         self.column = column
 
 

@@ -112,7 +112,7 @@ def test_a_filter_is_read(text: str, filter: Filter) -> None:
         ("size < 20 20", "cannot be read from '20' on"),
         ("(size < 20", "has its end where ')' is expected"),
         ("size < 20)", "cannot be read from ')' on"),
-        ("upper(name) = 'A'", "names column 'upper', which there is not"),
+        ("upper(name) = 'A'", "names an unknown column 'upper'"),
         ("20 > size", "has '20' where the name of a column is expected"),
         ("size < 1.5", "compares 'size', which is of type int32, with 1.5"),
         ("size < 'a'", "compares 'size', which is of type int32, with 'a'"),
