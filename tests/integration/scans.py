@@ -8,9 +8,9 @@ import lance
 import pyarrow as pa
 
 from lancestat.lake.fingerprint import (
+    ByteEstimator,
     column_groups,
     content_digest,
-    estimated_bytes,
     field_key,
     schema_hash,
 )
@@ -35,6 +35,7 @@ def whole_table(
         for field in seen.fields
         if column_type(field.type) and (columns is None or field.name in columns)
     )
+    bytes_read = ByteEstimator(seen.fields)
     fragments = {fragment.id: fragment for fragment in seen.fragments}
     groups = column_groups(seen, fields)
     scans = tuple(
@@ -43,7 +44,7 @@ def whole_table(
             group.fingerprint,
             group.fields,
             fragments[group.fragment_id].rows,
-            estimated_bytes(fragments[group.fragment_id], group.fields, seen.fields),
+            bytes_read.estimate(fragments[group.fragment_id], group.fields),
         )
         for group in groups
     )
