@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote
 
 from lancestat.errors import InvalidProject, LancestatError, Location
@@ -127,9 +128,65 @@ class KnownValue:
     is_secret: bool = False
     is_whole: bool = False
 
+    def patterns(self) -> Iterator[_Pattern]:
+        replacement = self.replacement
+        spellings = dict.fromkeys(self.spellings())
+        shortest = _SHORTEST_SECRET if self.is_secret else _SHORTEST_ORDINARY
+        within = _LEAST_WITHIN_WORDS[self.is_secret]
+        for spelling in spellings:
+            words = spelling.split()
+            if not words:
+                continue
+            if len(spelling) < shortest:
+                quoted = f"'{spelling}'"
+                # Not the name of a variable that is shown in place of another value.
+                yield _Pattern(
+                    quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{replacement}'"
+                )
+                continue
+            pattern = r"\s+".join(map(re.escape, words))
+            if len(spelling) < within:
+                before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
+                after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
+                pattern = f"{before}{pattern}{after}"
+            yield _Pattern(words[0].lower(), f"({pattern})", replacement)
+        parent = self.value.rstrip("/").rpartition("/")[0]
+        if self.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
+            # Messages name the folder, too, and what else lies in it.
+            yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{replacement}/..")
+        if self.is_whole and len(self.value) >= _LONG:
+            start = self.value[:_BEGINNING].split()
+            if start and len(start[0]) >= shortest:
+                pattern = r"\s+".join(map(re.escape, start))
+                yield _Pattern(start[0].lower(), rf"({pattern}\S*)", replacement)
 
-@dataclass(frozen=True, slots=True)
-class _Pattern:
+    def spellings(self) -> Iterator[str]:
+        """Yield the spellings of a value: of URIs, JSON, Rust, object stores and lancestat."""
+        values = [self.value]
+        if "\n" in self.value and self.is_whole:
+            values += [
+                line for line in self.value.splitlines() if len(line) >= _LEAST_WITHIN_WORDS[True]
+            ]
+        for value in values:
+            yield value
+            yield quote(value, errors="replace")
+            yield quote(value, safe="", errors="replace")
+            yield json.dumps(value)[1:-1]
+            yield json.dumps(value, ensure_ascii=False)[1:-1]
+            yield visible(value)
+            bare = _SCHEME.sub("", value)
+            # Object stores report paths without a scheme and slashes at the start or the end.
+            inner = bare.strip("/")
+            yield from (inner, bare.rstrip("/")) if "/" in inner else (bare,)
+        if self.value.startswith("/") and len(self.value) < 4096 and "\0" not in self.value:
+            yield os.path.realpath(self.value)
+        if self.is_secret:
+            encoded = self.value.encode("utf-8", "surrogatepass")
+            yield base64.b64encode(encoded).decode().rstrip("=")
+            yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
+
+
+class _Pattern(NamedTuple):
     """One spelling of a known value: `probe` is part of every text that the pattern matches."""
 
     probe: str
@@ -284,65 +341,8 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
 def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Pattern, ...]:
     """Return patterns for values: of those that contain each other, the longest first."""
     candidates = [candidate for candidate in known if candidate.is_whole or not is_whole]
-    patterns = [pattern for candidate in candidates for pattern in _patterns(candidate)]
+    patterns = [pattern for candidate in candidates for pattern in candidate.patterns()]
     return tuple(sorted(patterns, key=lambda pattern: -len(pattern.pattern)))
-
-
-def _patterns(known: KnownValue) -> Iterator[_Pattern]:
-    replacement = known.replacement
-    spellings = dict.fromkeys(_spellings(known))
-    shortest = _SHORTEST_SECRET if known.is_secret else _SHORTEST_ORDINARY
-    within = _LEAST_WITHIN_WORDS[known.is_secret]
-    for spelling in spellings:
-        words = spelling.split()
-        if not words:
-            continue
-        if len(spelling) < shortest:
-            quoted = f"'{spelling}'"
-            # Not the name of a variable that is shown in place of another value.
-            yield _Pattern(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{replacement}'")
-            continue
-        pattern = r"\s+".join(map(re.escape, words))
-        if len(spelling) < within:
-            before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
-            after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
-            pattern = f"{before}{pattern}{after}"
-        yield _Pattern(words[0].lower(), f"({pattern})", replacement)
-    parent = known.value.rstrip("/").rpartition("/")[0]
-    if known.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
-        # Messages name the folder, too, and what else lies in it.
-        yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{replacement}/..")
-    if known.is_whole and len(known.value) >= _LONG:
-        start = known.value[:_BEGINNING].split()
-        if start and len(start[0]) >= shortest:
-            pattern = r"\s+".join(map(re.escape, start))
-            yield _Pattern(start[0].lower(), rf"({pattern}\S*)", replacement)
-
-
-def _spellings(known: KnownValue) -> Iterator[str]:
-    """Yield the spellings of a value: of URIs, JSON, Rust, object stores and lancestat."""
-    values = [known.value]
-    if "\n" in known.value and known.is_whole:
-        values += [
-            line for line in known.value.splitlines() if len(line) >= _LEAST_WITHIN_WORDS[True]
-        ]
-    for value in values:
-        yield value
-        yield quote(value, errors="replace")
-        yield quote(value, safe="", errors="replace")
-        yield json.dumps(value)[1:-1]
-        yield json.dumps(value, ensure_ascii=False)[1:-1]
-        yield visible(value)
-        bare = _SCHEME.sub("", value)
-        # Object stores report paths without a scheme, and without a slash at the start or the end.
-        yield bare.strip("/") if "/" in bare.strip("/") else bare
-        yield bare.rstrip("/") if "/" in bare.strip("/") else bare
-    if known.value.startswith("/") and len(known.value) < 4096 and "\0" not in known.value:
-        yield os.path.realpath(known.value)
-    if known.is_secret:
-        encoded = known.value.encode("utf-8", "surrogatepass")
-        yield base64.b64encode(encoded).decode().rstrip("=")
-        yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
 
 
 @lru_cache(maxsize=256)

@@ -29,51 +29,40 @@ class Scaffold:
     editor_files: Mapping[str, str] = field(default_factory=dict)
     tables: Mapping[str, Callable[[], pa.Table]] = field(default_factory=dict)
 
+    def write(self, root: Path) -> list[str]:
+        """Write the project into a folder, which may hold other things, its project file last.
 
-@dataclass(frozen=True, slots=True)
-class Written:
-    """The paths of what was written, relative to the folder, and of the files that stayed."""
+        So a folder without a project file is not a project yet: what a killed process has left of
+        the same scaffold there is completed.
 
-    files: tuple[str, ...]
-    tables: tuple[str, ...]
-    unchanged: tuple[str, ...]
+        Returns:
+            The editor files that were there and stay as they are.
 
-
-def write_scaffold(scaffold: Scaffold, root: Path) -> Written:
-    """Write a project into a folder, which may hold other things, and its project file last.
-
-    So a folder without a project file is not a project yet: what a killed process has left of the
-    same scaffold there is completed.
-
-    Raises:
-        PlaceOccupied: There is a project already, or a file or table of the scaffold's names;
-            nothing was written.
-        NotWritten: The folder cannot be written to.
-    """
-    for name in (*scaffold.files, *scaffold.editor_files, *scaffold.tables):
-        # Also where nothing is written.
-        remove_drafts(root / name)
-    _require_free_paths(scaffold, root)
-    unchanged = [
-        name
-        for name, text in scaffold.editor_files.items()
-        if _exists(root / name) and not _has_text(root / name, text)
-    ]
-    texts = {
-        name: text
-        for name, text in {**scaffold.files, **scaffold.editor_files}.items()
-        if name not in unchanged
-    }
-    try:
-        for name, rows in scaffold.tables.items():
-            _write_table(root / name, rows)
-        for name in sorted(texts, key=lambda name: name == PROJECT_FILE):
-            _write_text(root / name, texts[name])
-    except OSError as error:
-        path = error.filename2 or error.filename or root
-        reason = error.strerror or redact_line(str(error))
-        raise NotWritten(f"cannot write to {path}: {reason}") from error
-    return Written(tuple(texts), tuple(scaffold.tables), tuple(unchanged))
+        Raises:
+            PlaceOccupied: There is a project already, or a file or table of the scaffold's names;
+                nothing was written.
+            NotWritten: The folder cannot be written to.
+        """
+        for name in (*self.files, *self.editor_files, *self.tables):
+            # Also where nothing is written.
+            remove_drafts(root / name)
+        _require_free_paths(self, root)
+        unchanged = [
+            name
+            for name, text in self.editor_files.items()
+            if _exists(root / name) and not _has_text(root / name, text)
+        ]
+        texts = {**self.files, **self.editor_files}
+        try:
+            for name, rows in self.tables.items():
+                _write_table(root / name, rows)
+            for name in sorted(texts.keys() - unchanged, key=lambda name: name == PROJECT_FILE):
+                _write_text(root / name, texts[name])
+        except OSError as error:
+            path = error.filename2 or error.filename or root
+            reason = error.strerror or redact_line(str(error))
+            raise NotWritten(f"cannot write to {path}: {reason}") from error
+        return unchanged
 
 
 def _require_free_paths(scaffold: Scaffold, root: Path) -> None:

@@ -23,6 +23,17 @@ class AvailableColumn:
     kind: str | None
     why_not: str | None = None
 
+    @property
+    def objection(self) -> str | None:
+        """The reason why the column gets no statistics, None where it can have some."""
+        if not self.name:
+            return "a column without a name cannot be stored"
+        if "." in self.name:
+            return "a name with a dot cannot be stored"
+        if self.kind is None:
+            return self.why_not or "its type cannot be analyzed"
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class ResolvedColumns:
@@ -74,13 +85,12 @@ def resolve_columns(
     for column in available:
         if column.name not in selected:
             continue
-        why_not = _why_not(column)
-        if why_not is None:
+        if column.objection is None:
             names.append(column.name)
         else:
-            skipped.append((column.name, why_not))
+            skipped.append((column.name, column.objection))
     if not names:
-        is_warning = any(_why_not(column) is None for column in available)
+        is_warning = any(column.objection is None for column in available)
         (warnings if is_warning else notes).append("no column is left to analyze")
     return ResolvedColumns(tuple(names), tuple(skipped), tuple(warnings), tuple(notes))
 
@@ -124,22 +134,10 @@ def _matches(pattern: ColumnPattern, name: str) -> bool:
 
 
 def _check_usable(pattern: ColumnPattern, column: AvailableColumn, table: str) -> None:
-    why_not = _why_not(column)
-    if why_not is not None:
-        raise UnsupportedColumn(
-            f"column {quoted(column.name)} of table '{table}' cannot have statistics: {why_not}",
-            location=pattern.location,
-        )
-
-
-def _why_not(column: AvailableColumn) -> str | None:
-    if not column.name:
-        return "a column without a name cannot be stored"
-    if "." in column.name:
-        return "a name with a dot cannot be stored"
-    if column.kind is None:
-        return column.why_not or "its type cannot be analyzed"
-    return None
+    if column.objection is not None:
+        what = f"column {quoted(column.name)} of table '{table}'"
+        message = f"{what} cannot have statistics: {column.objection}"
+        raise UnsupportedColumn(message, location=pattern.location)
 
 
 def _unknown_column(pattern: ColumnPattern, columns: Iterable[str], table: str) -> SpecError:

@@ -205,6 +205,17 @@ class SpecFolder:
     location: Location
     origin: Origin | None = None
 
+    @property
+    def shown(self) -> str:
+        return visible(self.path if self.origin is None else self.origin.template)
+
+    def refused(self, error: SpecError) -> LancestatError:
+        """Return the error about it, named only where the project file holds its name."""
+        if self.origin is None:
+            return error.placed(self.location)
+        message = f"spec path '{self.shown}' is nothing that is read"
+        return type(error)(message, location=self.location, hint=error.hint)
+
 
 def is_spec(name: str) -> bool:
     """Whether a file is read for what it declares, by its name alone; hidden ones are not."""
@@ -238,22 +249,21 @@ def spec_files(
     names: dict[str, None] = {}
     for folder in folders:
         text = folder.path
-        visible_path = visible(text if folder.origin is None else folder.origin.template)
         try:
             below = None
             if "\0" not in text:
                 below = files.below(relative_name(root, Path(os.path.normpath(root / text))))
         except SpecError as error:
-            errors.append(_placed(error, folder))
+            errors.append(folder.refused(error))
             continue
         except OSError as error:
-            message = f"cannot read spec path '{visible_path}': {error.strerror}"
+            message = f"cannot read spec path '{folder.shown}': {error.strerror}"
             errors.append(UnreadableFile(message, location=folder.location))
             continue
         if below is None:
             errors.append(
                 UnreadableFile(
-                    f"spec path '{visible_path}' is not a folder",
+                    f"spec path '{folder.shown}' is not a folder",
                     location=folder.location,
                     hint=f"create it in {root}, or change 'spec_paths'",
                 )
@@ -261,14 +271,6 @@ def spec_files(
             continue
         names.update(dict.fromkeys(sorted(below, key=lambda name: PurePosixPath(name).parts)))
     return list(names)
-
-
-def _placed(error: SpecError, folder: SpecFolder) -> LancestatError:
-    """Return the error about a folder, named only where the project file holds its name."""
-    if folder.origin is None:
-        return error.placed(folder.location)
-    message = f"spec path '{visible(folder.origin.template)}' is nothing that is read"
-    return type(error)(message, location=folder.location, hint=error.hint)
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")

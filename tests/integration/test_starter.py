@@ -12,7 +12,6 @@ import pytest
 from lancestat import Project
 from lancestat.scaffold.sample import orders, products
 from lancestat.scaffold.starter import starter_project
-from lancestat.scaffold.writer import write_scaffold
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.spark
 def test_a_new_project_runs_its_join_and_answers_queries(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    write_scaffold(starter_project(), tmp_path)
+    starter_project().write(tmp_path)
     joins = tmp_path / "specs" / "knn_joins.yml"
     joins.with_suffix(".yml.example").rename(joins)
     project = Project.load(tmp_path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from lancestat.presentation.terminal import paint
 from lancestat.presentation.views import Answer
 
 if TYPE_CHECKING:
-    from lancestat.scaffold.writer import Written
+    from lancestat.scaffold.writer import Scaffold
 
 
 @command(
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 )
 def init(invocation: Invocation, folder: Path | None, location: str | None) -> None:
     from lancestat.scaffold.starter import starter_project
-    from lancestat.scaffold.writer import write_scaffold
 
     root = folder or invocation.project_dir or Path()
     found: list[str] | None = None
@@ -42,26 +41,24 @@ def init(invocation: Invocation, folder: Path | None, location: str | None) -> N
         from lancestat.cli.adopt import adopted_project
 
         scaffold, found = adopted_project(location, root)
-    written = write_scaffold(scaffold, root)
-    members = {
-        "folder": str(root),
-        "files": list(written.files),
-        "tables": list(written.tables),
-        "found": found,
-    }
-    invocation.show(Answer("init", members, lambda page: _lines(root, written, found)))
-    if written.unchanged:
-        unchanged = " and ".join(written.unchanged)
-        verb = "stays as it is" if len(written.unchanged) == 1 else "stay as they are"
-        invocation.say(f"{unchanged} {verb}; 'yaml.schemas' there can name the files of schemas/.")
+    unchanged = scaffold.write(root)
+    files = [name for name in (*scaffold.files, *scaffold.editor_files) if name not in unchanged]
+    members = {"folder": str(root), "files": files, "tables": [*scaffold.tables], "found": found}
+    invocation.show(Answer("init", members, lambda page: _lines(root, files, scaffold, found)))
+    if unchanged:
+        verb = "stays as it is" if len(unchanged) == 1 else "stay as they are"
+        names = " and ".join(unchanged)
+        invocation.say(f"{names} {verb}; 'yaml.schemas' there can name the files of schemas/.")
 
 
-def _lines(root: Path, written: Written, found: list[str] | None) -> Iterator[str]:
+def _lines(
+    root: Path, files: Sequence[str], scaffold: Scaffold, found: list[str] | None
+) -> Iterator[str]:
     is_here = root == Path()
     yield paint(f"A new project in {'.' if is_here else root}", "title")
     yield ""
-    yield from (f"  {file}" for file in written.files)
-    yield from (f"  {name}  a sample table" for name in written.tables)
+    yield from (f"  {file}" for file in files)
+    yield from (f"  {name}  a sample table" for name in scaffold.tables)
     yield ""
     enter = "" if is_here else f"cd {root}, then "
     if found is not None:
