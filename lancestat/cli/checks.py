@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from lancestat.spec.model import ProjectSpec, Table, Target
 
 
-_OPENED_AT_ONCE = 16
+_OPENED_CONCURRENTLY = 16
 
 
 class Check(NamedTuple):
@@ -97,7 +97,7 @@ def check_sources(spec: ProjectSpec) -> Iterator[Check]:
 
 
 def check_tables(spec: ProjectSpec) -> Iterator[Check]:
-    with ThreadPoolExecutor(_OPENED_AT_ONCE) as pool:
+    with ThreadPoolExecutor(_OPENED_CONCURRENTLY) as pool:
         found, nodes = located(spec, spec.tables)
         yield from pool.map(lambda table: _check_table(table, found), tables_of(nodes))
 

@@ -227,14 +227,14 @@ def main() -> None:
     try:
         cli(prog_name="lancestat", obj=Invocation(ends_process=True))
     except KeyboardInterrupt:
-        _exit_at_once(ExitCode.INTERRUPTED)
+        _exit_now(ExitCode.INTERRUPTED)
     except SystemExit as end:
         if end.code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-            _exit_at_once(ExitCode(end.code))
+            _exit_now(ExitCode(end.code))
         raise
 
 
-def _exit_at_once(code: ExitCode) -> NoReturn:
+def _exit_now(code: ExitCode) -> NoReturn:
     """Exit without waiting for threads that were cancelled and go on, as those that read."""
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError):

@@ -8,29 +8,21 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from itertools import islice
 
 from lancestat.formats import format_instant
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.presentation.views import QueryView, ShowView
 
-_ROWS_AT_ONCE = 1000
+_ROWS_PER_WRITE = 1000
 _NEEDS_QUOTES = frozenset('",\r\n')
 
 
 def _write(lines: Iterable[str]) -> None:
-    pending: list[str] = []
-    for line in lines:
-        pending.append(line)
-        if len(pending) >= _ROWS_AT_ONCE:
-            _flush(pending)
-    _flush(pending)
-
-
-def _flush(lines: list[str]) -> None:
-    if lines:
-        CONSOLE.csv("\n".join(lines))
-        lines.clear()
+    rest = iter(lines)
+    while batch := [*islice(rest, _ROWS_PER_WRITE)]:
+        CONSOLE.csv("\n".join(batch))
 
 
 FORMAT: Format[Iterable[str]] = Format(_write)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from lancestat.project import Project
     from lancestat.query.sql.query import QueryResult
-    from lancestat.query.sql.statement import AnalyzeStatement, QueryContext, QueryText, Statement
+    from lancestat.query.sql.statement import AnalyzeStatement, QueryContext, QueryText
 
 _ROWS_FOR_PEOPLE = 100
 _ALL = "all"
@@ -88,7 +88,7 @@ def sql(
     limit: str | int | None,
     explain: bool,
 ) -> None:
-    from lancestat.query.sql.query import query_session
+    from lancestat.query.sql.query import query_session, run_query
     from lancestat.query.sql.statement import parse, parse_analyze, require_query
     from lancestat.spark.start import remote_of
 
@@ -116,9 +116,19 @@ def sql(
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
             if explain:
-                _explain(invocation, spark, statement, query_context)
+                from lancestat.query.sql.explain import explain_query
+
+                explanation = explain_query(spark, statement, query_context)
+                invocation.show(ExplanationView(explanation))
             else:
-                _run(invocation, spark, statement, query_context, _limit(invocation, limit))
+                result = run_query(
+                    spark,
+                    statement,
+                    query_context,
+                    limit=_limit(invocation, limit),
+                    local_time=invocation.is_for_people,
+                )
+                _print(invocation, result)
 
 
 def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
@@ -205,25 +215,6 @@ def _answer_without_spark(
     return True
 
 
-def _run(
-    invocation: Invocation,
-    spark: SparkSession,
-    statement: Statement,
-    query_context: QueryContext,
-    limit: int | None,
-) -> None:
-    from lancestat.query.sql.query import run_query
-
-    result = run_query(
-        spark,
-        statement,
-        query_context,
-        limit=limit,
-        local_time=invocation.is_for_people,
-    )
-    _print(invocation, result)
-
-
 def _print(invocation: Invocation, result: QueryResult) -> None:
     from lancestat.presentation.query_view import query_view
 
@@ -239,15 +230,6 @@ def _print(invocation: Invocation, result: QueryResult) -> None:
         invocation.say(f"the first {rows}; --limit all shows every one")
     if view.is_shortened:
         invocation.say("what does not fit is left out; --verbose shows it")
-
-
-def _explain(
-    invocation: Invocation, spark: SparkSession, statement: Statement, query_context: QueryContext
-) -> None:
-    from lancestat.query.sql.explain import explain_query
-
-    explanation = explain_query(spark, statement, query_context)
-    invocation.show(ExplanationView(explanation))
 
 
 def _analyze(
