@@ -28,10 +28,12 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import processes, timed
 
 import lancestat
-from lancestat.runs.scanner import SparkScanner
+from lancestat.spark.run_session import RunSession
 from lancestat.spark.start import start_session
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableAction
+from lancestat.tables.run import SparkScanner
 from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import merge
@@ -103,7 +105,7 @@ def declare(parquet: Path, folder: Path) -> TableAction:
 def begin(target: Target) -> None:
     """Prepare the process of lancestat's side."""
     global scanner
-    scanner = SparkScanner(target)
+    scanner = SparkScanner(RunSession(target), UriOptions({}))
 
 
 def analyze(work: TableAction) -> int:

@@ -25,8 +25,8 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.runs.actions import Action
-    from lancestat.runs.scanner import SparkScanner
     from lancestat.tables.action import Scan, TableVersion
+    from lancestat.tables.run import SparkScanner
     from lancestat.tables.statistics.partial import ColumnPartial
 
 
@@ -87,7 +87,7 @@ def write_project(folder: Path, tables: int) -> None:
 
 def publish(folder: Path, tiny: bool) -> Measures:
     """Run the project, its fragments read in this process instead of on Spark."""
-    from lancestat.runs.scanner import SparkScanner
+    from lancestat.tables.run import SparkScanner
 
     setattr(SparkScanner, "scan", read_here)  # noqa: B010
     seconds, result = timed(load(folder).run)
@@ -146,7 +146,7 @@ def steps(folder: Path, tiny: bool) -> Measures:
     step.take("import the command line", command_line)
     project = step.take("load the YAML", lambda: load(folder))
     step.take("import lance and pyarrow", libraries)
-    step.take("import what plans", lambda: import_module("lancestat.tables.observe"))
+    step.take("import what plans", lambda: import_module("lancestat.runs.observe"))
     from lancestat.lake.observe import observe_snapshots
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format

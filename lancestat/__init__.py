@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from lancestat.version import __version__
+
 if TYPE_CHECKING:
     from lancestat import errors
     from lancestat.joins.knn_join import knn_join
@@ -12,7 +14,6 @@ if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.query.read.relation import read_table
 
-__version__ = "0.1.0"
 __all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_table", "register"]
 
 _PLACES = {

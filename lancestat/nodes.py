@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lancestat.joins.node import JoinNodes
 from lancestat.runs.node import NodeTypes
-from lancestat.spec.model import NodeKind
+from lancestat.spec.model import NodeKind, Target
 from lancestat.tables.node import TableNodes
 
-NODE_TYPES: NodeTypes = {
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lancestat.review.evidence import ReviewedTypes
+
+NODE_TYPES: ReviewedTypes = {
     NodeKind.TABLE.value: TableNodes(),
     NodeKind.KNN_JOIN.value: JoinNodes(),
 }
+
+
+def node_types(target: Target, session: SparkSession | None = None) -> NodeTypes:
+    """Return the kinds of nodes as they are under a target, or in a session if one is given."""
+    return {kind: type.under(target, session) for kind, type in NODE_TYPES.items()}

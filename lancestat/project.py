@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, TypeVar
 
-from lancestat import __version__
 from lancestat.arguments import (
     check,
     check_name,
@@ -37,6 +36,7 @@ from lancestat.spec.model import (
     tables_of,
 )
 from lancestat.spec.selection import select as select_nodes
+from lancestat.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,12 +48,12 @@ if TYPE_CHECKING:
     from lancestat.review.values import Diff
     from lancestat.runs.actions import Plan
     from lancestat.runs.execute import Execution
+    from lancestat.runs.observe import Observer
     from lancestat.runs.past_runs import PastRun
     from lancestat.runs.plan_store import PlanStore
     from lancestat.runs.result import Progress, RunResult, UnfinishedNodes
     from lancestat.state.garbage_collection import GarbageReport
     from lancestat.state.store import LanceState
-    from lancestat.tables.observe import Observer
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
 
@@ -154,13 +154,20 @@ class Project:
             InvalidProject: One of the sides has errors.
             UsageError: One of the sides does not exist, or an argument is of a wrong kind.
         """
+        from lancestat.nodes import NODE_TYPES
         from lancestat.review.diff import review
 
         _check_loading(project_dir, target, vars)
         check_name("base", base)
         check("head", head, head is None or isinstance(head, str), "a string, or None")
         return review(
-            Path(project_dir), base, head, target=target, vars=vars, with_datasets=with_datasets
+            Path(project_dir),
+            base,
+            head,
+            types=NODE_TYPES,
+            target=target,
+            vars=vars,
+            with_datasets=with_datasets,
         )
 
     @cached_property
@@ -429,8 +436,9 @@ class Project:
         selected = everything
         if columns is not None:
             from lancestat.tables.named_columns import named_columns
+            from lancestat.tables.observe import assess_table
 
-            assessment, _ = self._observer.assess(everything)
+            assessment, _ = assess_table(self._observer, everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             selected = replace(everything, columns=named)
         nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
@@ -580,9 +588,10 @@ class Project:
             LancestatError: The dataset cannot be opened.
         """
         from lancestat.report.gather import fragment_coverage
+        from lancestat.tables.observe import assess_table
         from lancestat.tables.table_status import table_status
 
-        assessment, changes = self._observer.assess(self._table(table))
+        assessment, changes = assess_table(self._observer, self._table(table))
         covered = fragment_coverage(assessment, changes.index).columns
         return table_status(assessment, self._clock(), covered, self.spec.redactor)
 
@@ -684,13 +693,15 @@ class Project:
             StateError: The state cannot be reached.
             RunError: A scratch root cannot be listed.
         """
+        from lancestat.nodes import NODE_TYPES
         from lancestat.report.site.build import clear_drafts
         from lancestat.runs.garbage_collection import collect_garbage
 
         self._discovered()
         if not dry_run:
             clear_drafts(self.spec.root.resolve() / PAGES)
-        return collect_garbage(self.spec, self.state, now=self._clock(), dry_run=dry_run)
+        now = self._clock()
+        return collect_garbage(self.spec, self.state, NODE_TYPES, now=now, dry_run=dry_run)
 
     @property
     def _digests(self) -> dict[str, str]:
@@ -708,21 +719,16 @@ class Project:
         return self._observer_for(None)
 
     def _observer_for(self, session: SparkSession | None) -> Observer:
-        from lancestat.joins.scratch.layouts import LayoutStore
-        from lancestat.joins.spark.scratch_root import known_roots
-        from lancestat.spark.start import in_process_bytes, joins_by_nearest_by, start_seconds
-        from lancestat.tables.observe import Observer
+        from lancestat.nodes import node_types
+        from lancestat.runs.observe import Observer
+        from lancestat.spark.start import start_seconds
 
         target = self.spec.target
-        # The first is the one that a run of this target uses.
-        roots = known_roots(target.scratch, target.spark_conf)
         return Observer(
             self.spec,
             self.state,
             self._clock,
-            in_process_bytes=in_process_bytes(target) if session is None else 0,
-            has_nearest_by_join=joins_by_nearest_by(target, session),
-            layouts=LayoutStore(roots[0], target.storage_options) if roots else None,
+            node_types(target, session),
             spark_start_seconds=start_seconds(target) if session is None else 0.0,
         )
 

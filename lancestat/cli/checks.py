@@ -13,7 +13,6 @@ from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from lancestat import __version__
 from lancestat.errors import InvalidProject, LancestatError
 from lancestat.formats import count, duration, size
 from lancestat.lake.files import local_path
@@ -30,6 +29,7 @@ from lancestat.spark.package import require_same_versions
 from lancestat.spark.start import is_connect, running_session, start_session, uses_package
 from lancestat.spec.model import tables_of
 from lancestat.spec.source import is_stand_in
+from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from lancestat import __version__
 from lancestat.cli.command import ENVIRONMENT, Invocation, shared_options
 from lancestat.cli.failure import ExitCode, print_document, report, termination_raised
 from lancestat.errors import WrongCommandLine
 from lancestat.formats import escape_commands, visible
 from lancestat.presentation.terminal import CONSOLE, replace_what_has_no_code
 from lancestat.redact import Audience
+from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem

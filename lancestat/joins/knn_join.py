@@ -16,6 +16,7 @@ import pyarrow as pa
 from lancestat.arguments import check, is_number, is_whole
 from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.joins.planner import plan_join
+from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.metrics import metric_named
@@ -39,7 +40,6 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.read.relation import read_table
 from lancestat.query.table import QueryScan
-from lancestat.runs.evaluator import JoinEvaluation
 from lancestat.spark.arrow_types import spark_schema
 from lancestat.spark.jobs import jobs_of
 from lancestat.spark.python import own_python

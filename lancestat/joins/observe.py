@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from lancestat.errors import (
     DatasetMissing,
     KeysDiffer,
-    LakeError,
     LancestatError,
     OverlappingOutputs,
     ScratchUnusable,
@@ -36,73 +35,31 @@ from lancestat.joins.sides import (
 from lancestat.lake.files import store_of
 from lancestat.lake.observe import observe_snapshots
 from lancestat.lake.open import probe
-from lancestat.lake.snapshot import Snapshot
 from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.locate import require_sole_writer
+from lancestat.runs.node import Observed
+from lancestat.runs.observe import named_uris
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, Target, joins_of
+from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of
 from lancestat.spec.spark_master import local_cores
-from lancestat.state.identity import canonical_uri
+from lancestat.state.identity import canonical_uri, join_identity
 
 _log = logging.getLogger("lancestat.plan")
 
 SIDES = ("left", "right")
 
 
-def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
-    """Return what a node reads: datasets, folders, patterns of files."""
-    return _uris(spec, node.refs, node.input_uris)
-
-
-def lance_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
-    """The URIs of the Lance datasets that a node reads."""
-    if isinstance(node, Table):
-        return (node.uri,)
-    sides = (side_of(node, name) for name in SIDES)
+def lance_uris(spec: ProjectSpec, join: KnnJoin) -> tuple[str, ...]:
+    """The URIs of the Lance datasets that a join reads."""
+    sides = (side_of(join, name) for name in SIDES)
     return tuple(dataset.uri for side in sides for dataset in datasets_of(spec, side))
 
 
 def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
     """Return the URIs of what a side of a join reads."""
     side = side_of(join, name)
-    return _uris(spec, side.refs, () if side.uri is None else (side.uri,))
-
-
-def _uris(spec: ProjectSpec, refs: Sequence[str], uris: Sequence[str]) -> tuple[str, ...]:
-    named = (node.dataset_uri for ref in refs if (node := spec.node(ref)) is not None)
-    return tuple(dict.fromkeys((*named, *uris)))
-
-
-def join_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
-    """Return by node the joins of `nodes` whose results it reads, however URIs are written."""
-    nodes = tuple(nodes)
-    writers = {canonical_uri(join.output_uri): join.name for join in joins_of(nodes)}
-    joins_read: dict[str, tuple[str, ...]] = {}
-    for node in nodes:
-        uris = map(canonical_uri, read_uris(spec, node))
-        named = dict.fromkeys(writers[uri] for uri in uris if uri in writers)
-        joins_read[node.name] = tuple(name for name in named if name != node.name)
-    return joins_read
-
-
-def in_order(
-    joins: Sequence[KnnJoin], dependencies: Mapping[str, tuple[str, ...]]
-) -> tuple[KnnJoin, ...]:
-    """Sort joins so that each comes after those whose results it reads."""
-    by_name = {join.name: join for join in joins}
-    done: dict[str, KnnJoin] = {}
-
-    def visit(name: str, trail: tuple[str, ...]) -> None:
-        if name in done or name in trail:
-            return
-        for other in dependencies[name]:
-            visit(other, (*trail, name))
-        done[name] = by_name[name]
-
-    for join in joins:
-        visit(join.name, ())
-    return tuple(done.values())
+    return named_uris(spec, side.refs, () if side.uri is None else (side.uri,))
 
 
 def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
@@ -127,34 +84,34 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
 
 @dataclass(frozen=True, slots=True)
 class JoinObserver:
-    """Plans joins by the snapshots of the Lance datasets that they read, by URI.
+    """Plans joins by what was observed of the datasets that they read.
 
-    `layouts` are those that earlier runs have kept, None where that is not known.
+    `has_nearest_by_join` says whether Spark can join vectors. `layouts` are those that earlier runs
+    have kept in scratch, None where that is not known.
     """
 
-    spec: ProjectSpec
-    snapshots: Mapping[str, Snapshot | LakeError]
-    records: Mapping[str, JoinRecord]
+    observed: Observed
     has_nearest_by_join: bool = True
     layouts: LayoutStore | None = None
 
-    def plan(self, join: KnnJoin, *, full_refresh: bool = False) -> Action:
+    def plan(self, join: KnnJoin) -> Action:
         """Plan one join; one that cannot run is blocked."""
         try:
-            action = decide_join(self._assess(join), full_refresh=full_refresh)
+            action = decide_join(self._assess(join), full_refresh=self.observed.full_refresh)
             if is_pending(action) and join.output_format == OutputFormat.LANCE.value:
-                require_sole_writer(self.spec, join)
+                require_sole_writer(self.observed.spec, join)
             return action
         except LancestatError as error:
             placed = error.placed(join.location)
             return Blocked(join.name, join.kind.value, placed, JoinFigures())
 
     def _assess(self, join: KnnJoin) -> JoinAssessment:
-        check_output(self.spec, join)
-        reader = SideReader(self.spec, self.snapshots)
+        spec = self.observed.spec
+        check_output(spec, join)
+        reader = SideReader(spec, self.observed.snapshots)
         left, right = (reader.observe(JoinSide(join, name)) for name in SIDES)
         _check_together(join, left, right)
-        record, digest = self.records.get(join.name), node_digest(join)
+        record, digest = record_of(self.observed, join), node_digest(join)
         return JoinAssessment(
             spec=join,
             digest=digest,
@@ -162,7 +119,7 @@ class JoinObserver:
             right=right,
             record=record,
             output=self._output(join, remembered_result(record, digest)),
-            cores=planned_cores(self.spec.target),
+            cores=planned_cores(spec.target),
             has_nearest_by_join=self.has_nearest_by_join,
             kept=self._kept(join, right),
         )
@@ -186,11 +143,33 @@ class JoinObserver:
         if table_name_of(join.output_uri) is not None:
             # A table that its catalog does not have yet.
             return None
-        options, store = self.spec.options.of(join.output_uri), store_of(join.output_uri)
+        options, store = self.observed.spec.options.of(join.output_uri), store_of(join.output_uri)
         format = OutputFormat(join.output_format)
         if store is not None and format is OutputFormat.LANCE:
             probe(store, options)
         return current(format, join.output_uri, options, remembered)
+
+    def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
+        """Return actions with notes on joins that use a layout which another of them writes."""
+        writers: dict[str, str] = {}
+        noted: dict[str, Action] = {}
+        for name, action in planned.items():
+            noted[name] = action
+            if not isinstance(action, JoinAction) or action.work.right.content is None:
+                continue
+            if any(isinstance(stage, LayOut | ExtendLayout) for stage in action.stages):
+                writer = writers.setdefault(action.work.right.content.key, name)
+                if writer != name:
+                    note = f"'{writer}' has the same right side, whose layout is written once"
+                    noted[name] = replace(action, notes=(*action.notes, note))
+        return noted
+
+
+def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
+    """Return what the state remembers of a join."""
+    record = observed.records[join.kind.value].get(join_identity(join.name))
+    assert record is None or isinstance(record, JoinRecord)
+    return record
 
 
 def declared_layouts(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
@@ -217,22 +196,6 @@ def declared_layouts(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
         else:
             usable[key] = side.work.content
     return usable
-
-
-def with_shared_layouts(planned: Mapping[str, Action]) -> dict[str, Action]:
-    """Return planned joins with notes on those that use a layout which another of them writes."""
-    writers: dict[str, str] = {}
-    noted: dict[str, Action] = {}
-    for name, action in planned.items():
-        noted[name] = action
-        if not isinstance(action, JoinAction) or action.work.right.content is None:
-            continue
-        if any(isinstance(stage, LayOut | ExtendLayout) for stage in action.stages):
-            writer = writers.setdefault(action.work.right.content.key, name)
-            if writer != name:
-                note = f"'{writer}' has the same right side, whose layout is written once"
-                noted[name] = replace(action, notes=(*action.notes, note))
-    return noted
 
 
 def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lancestat.formats import size
-from lancestat.joins.observe import lance_uris, read_uris
-from lancestat.review.evidence import Evidence, join_cost
+from lancestat.joins.observe import lance_uris
+from lancestat.joins.record import JoinRecord
+from lancestat.joins.sides import datasets_of
+from lancestat.lake.files import list_files, list_store_files, local_path
+from lancestat.lake.fingerprint import ByteEstimator, field_key
+from lancestat.lake.snapshot import Snapshot
+from lancestat.review.evidence import Evidence
 from lancestat.review.properties import declared_risks
 from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote
+from lancestat.runs.observe import read_uris
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, ProjectSpec
-from lancestat.state.identity import canonical_uri
+from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
+from lancestat.state.identity import canonical_uri, join_identity
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +98,47 @@ def _notes(change: JoinChange, evidence: Evidence) -> Iterator[str]:
             yield f"a side {why}"
     if change.old is not None and change.old.name != change.new.name:
         yield f"what refers to '{change.old.name}' must refer to '{change.new.name}'"
+
+
+def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
+    """Return the bytes that a full run of a join reads, None where some are not known."""
+    record = evidence.records.get(join.kind.value, {}).get(join_identity(join.name))
+    if isinstance(record, JoinRecord) and record.digest == node_digest(join):
+        return 0
+    sides = [_side_bytes(side, evidence) for side in (join.left, join.right)]
+    known = [cost for cost in sides if cost is not None]
+    return sum(known) if len(known) == len(sides) else None
+
+
+def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
+    spec = evidence.spec
+    if side.sql is None and side.table is None and side.format != "lance":
+        return _files_bytes(side.uri or "", evidence)
+    node = None if side.table is None else spec.node(side.table)
+    if node is not None and node.dataset_format != "lance":
+        return _files_bytes(node.dataset_uri, evidence)
+    snapshots = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
+    opened = [snapshot for snapshot in snapshots if snapshot is not None]
+    if len(opened) < len(snapshots) or not snapshots:
+        return None
+    select = None if side.sql is not None or side.select is None else (*side.select, side.vector)
+    return sum(_read_bytes(snapshot, select) for snapshot in opened)
+
+
+def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
+    if select is None:
+        return snapshot.size_bytes
+    fields = [field for name in select if (field := snapshot.field(name)) is not None]
+    keys = frozenset(map(field_key, fields))
+    bytes_read = ByteEstimator(snapshot.fields)
+    return sum(bytes_read.estimate(fragment, keys) for fragment in snapshot.fragments)
+
+
+def _files_bytes(uri: str, evidence: Evidence) -> int | None:
+    if not evidence.may_open(uri):
+        return None
+    if local_path(uri) is not None:
+        files = list_files(uri)
+    else:
+        files = list_store_files(uri, evidence.spec.options.of(uri))
+    return None if files is None else sum(file.size_bytes for file in files)

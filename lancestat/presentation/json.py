@@ -11,7 +11,6 @@ from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
-from lancestat import __version__
 from lancestat.formats import format_instant
 from lancestat.presentation.registry import Format, Page
 from lancestat.presentation.terminal import CONSOLE
@@ -30,6 +29,7 @@ from lancestat.presentation.views import (
     StatusView,
     UnpublishView,
 )
+from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING
 
 from typing_extensions import assert_never
@@ -53,7 +53,7 @@ from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StateReader
 from lancestat.tables.judgement import TableStatistics, Verdict
-from lancestat.tables.observe import Observer, look_back
+from lancestat.tables.observe import look_back
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, column_type
 from lancestat.tables.stored import TableRecord, table_records
 
@@ -477,7 +477,7 @@ class DeclaredTables:
             return observed
         identity = table_identity(table.uri)
         record = records.get(identity)
-        observer = Observer(self.spec, self.state, self.clock)
+        options = self.spec.options.of(observed.uri)
 
         def fragments() -> FragmentStatistics:
             groups = load_groups(self.state, identity, observed)
@@ -486,9 +486,13 @@ class DeclaredTables:
         return ReadTable(
             name=table.name,
             statistics=TableStatistics.declared(
-                table, observed, record, observer.look_back, self.spec.options.of(observed.uri)
+                table,
+                observed,
+                record,
+                partial(look_back, options=options),
+                options,
             ),
-            storage_options=self.spec.options.of(observed.uri),
+            storage_options=options,
             histogram=table.histogram,
             load_fragments=fragments,
             sampler=Sampler(lambda: self._dataset(observed), observed.rows, _unreported(observed)),

@@ -13,7 +13,7 @@ from typing_extensions import assert_never
 
 from lancestat.errors import LakeError, LancestatError, SpecError
 from lancestat.joins.measures import UNMEASURED
-from lancestat.joins.observe import join_dependencies
+from lancestat.joins.observe import record_of
 from lancestat.joins.record import JoinRecord
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
@@ -48,6 +48,8 @@ from lancestat.report.values import (
     TableReport,
 )
 from lancestat.runs.actions import Action, Reason
+from lancestat.runs.node import Observed
+from lancestat.runs.observe import Observer, result_dependencies
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table, tables_of
 from lancestat.spec.redaction import redacted_node
@@ -55,7 +57,7 @@ from lancestat.state.identity import plain_key, table_identity
 from lancestat.state.values import PartialIndex, StateReader
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.coverage import cover
-from lancestat.tables.observe import ObservedPlan, Observer, stored_groups
+from lancestat.tables.observe import TableObserver, stored_groups
 from lancestat.tables.statistics.histogram import Histogram, equi_height
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.table_status import table_status
@@ -103,8 +105,7 @@ _log = logging.getLogger("lancestat.report")
 class TableReporter:
     """Makes reports of tables from an observed plan; may be shared by threads."""
 
-    observer: Observer
-    observed: ObservedPlan
+    observed: Observed
     now: datetime
     with_histograms: bool = False
 
@@ -136,10 +137,10 @@ class TableReporter:
     def _report(
         self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
     ) -> TableReport:
-        assessment = self._assess(table)
+        assessment = TableObserver(self.observed).assess(table)
         coverage = None if index is None else fragment_coverage(assessment, index)
         covered = coverage.columns if coverage else None
-        status = table_status(assessment, self.now, covered, self.observer.spec.redactor)
+        status = table_status(assessment, self.now, covered, self.observed.spec.redactor)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
             *refused(status, assessment),
@@ -163,14 +164,8 @@ class TableReporter:
             runs=runs,
         )
 
-    def _assess(self, table: Table) -> TableAssessment:
-        snapshot = self.observed.snapshots[table.uri]
-        if isinstance(snapshot, LakeError):
-            raise snapshot
-        return self.observer.assess_snapshot(table, snapshot, self.observed.records)
-
     def _changed_at(self, snapshot: Snapshot) -> datetime | None:
-        options = self.observer.spec.options.of(snapshot.uri)
+        options = self.observed.spec.options.of(snapshot.uri)
         try:
             with pinned_history(snapshot.pin, options) as dataset:
                 return rows_changed_at(dataset)
@@ -181,7 +176,7 @@ class TableReporter:
     def _histograms(self, assessment: TableAssessment) -> Mapping[str, Histogram]:
         if not (self.with_histograms and assessment.histograms):
             return {}
-        known = load_groups(self.observer.state, assessment.identity, assessment.snapshot)
+        known = load_groups(self.observed.state, assessment.identity, assessment.snapshot)
         names = [field.name for field in assessment.columns if field.name in assessment.histograms]
         known.load(names)
         made = {
@@ -288,15 +283,14 @@ def gather(
     Raises:
         StateError: the state cannot be reached.
     """
-    observer = Observer(spec, state, clock, THREADS)
-    observed = observer.observe(nodes)
+    plan, observed = Observer(spec, state, clock, NODE_TYPES, THREADS).observe(nodes)
     nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs, NODE_TYPES) if nodes else {}
     has_joins = any(isinstance(node, KnnJoin) for node in nodes)
     results = results_by_join(state, spec.target.name, RESULTS, NODE_TYPES) if has_joins else {}
     now = clock()
-    tables = TableReporter(observer, observed, now, with_histograms)
-    actions = {action.node: action for action in observed.plan.actions}
+    tables = TableReporter(observed, now, with_histograms)
+    actions = {action.node: action for action in plan.actions}
     indexes: Mapping[str, PartialIndex] = {}
 
     def report(node: Node) -> NodeReport:
@@ -306,7 +300,7 @@ def gather(
             case Table():
                 node_report = tables.report(node, ended, indexes.get(table_identity(node.uri)))
             case KnnJoin():
-                record = observed.joins.get(node.name)
+                record = record_of(observed, node)
                 action, made = actions[node.name], results.get(node.name, ())
                 node_report = join_report(node, action, record, ended, made, now)
             case _:
@@ -329,7 +323,7 @@ def gather(
         _reads(spec, nodes),
         spec.redactor,
         _former_runs(spec, nodes, outcomes),
-        observed.plan.sources,
+        plan.sources,
     )
 
 
@@ -354,7 +348,7 @@ def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
     """Return the nodes that each node reads among `nodes`, by name or by what they write."""
-    named, written = dependencies(spec), join_dependencies(spec, spec.nodes)
+    named, written = dependencies(spec), result_dependencies(spec, spec.nodes)
     names = {node.name for node in nodes}
     return {
         node.name: tuple(

@@ -10,9 +10,10 @@ from pathlib import Path
 from types import MappingProxyType
 
 from lancestat.errors import ForeignState
-from lancestat.joins.review import JoinChange
 from lancestat.review.evidence import (
     Evidence,
+    NodeChange,
+    ReviewedTypes,
     gather,
     is_state_trusted,
     trusted_uris,
@@ -43,12 +44,11 @@ from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyCh
 from lancestat.runs.discover import without_stand_ins
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
-from lancestat.spec.model import KnnJoin, Node, NodeKind, ProjectSpec, Table
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.selection import select_on_either
 from lancestat.state.identity import canonical_uri
 from lancestat.state.store import open_state
 from lancestat.state.values import StateReader
-from lancestat.tables.review import TableChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,17 +104,19 @@ def _alone(nodes: Iterable[Node]) -> dict[Key, Node]:
     return {identity: node for identity, node in alone.items() if node is not None}
 
 
-NodeChange = TableChange | JoinChange | SourceChange
-
 _FELT_BY_READERS = frozenset((Risk.DATASET_MOVED, Risk.OUTPUT_MOVED, Risk.JOIN_MEANING_CHANGED))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two sides of a project, loaded; `labels` name them, `commits` are those of revisions."""
+    """Two sides of a project, loaded; `labels` name them, `commits` are those of revisions.
+
+    `types` are the kinds of nodes, which judge what changes mean.
+    """
 
     base: ProjectSpec
     head: ProjectSpec
+    types: ReviewedTypes
     labels: tuple[str, str]
     commits: tuple[str | None, str | None] = (None, None)
 
@@ -180,22 +182,15 @@ class Comparison:
         changed = changes(before, after)
         if old is not None and new is not None and old.name != new.name:
             changed = (_renamed(old, new), *changed)
+        type = self.types[pair.node.kind.value]
         if stands_for_source(pair.node):
-            assert not isinstance(old, KnnJoin) and not isinstance(new, KnnJoin)
             given, unknown = tables.of(pair.node.name)
             taken = tuple(self._taken(pair.node.name, tables))
             if not changed and given.is_empty and not taken:
                 return None
-            return SourceChange(TableChange(old, new, changed), given, unknown, taken)
-        if not changed:
-            return None
-        match old, new:
-            case (Table() | None, Table() | None):
-                return TableChange(old, new, changed)
-            case (KnnJoin() | None, KnnJoin() | None):
-                return JoinChange(old, new, changed)
-            case _:
-                raise AssertionError(f"nodes of two kinds: {old}, {new}")
+            defaults = type.change(old, new, changed)
+            return SourceChange(old, new, defaults, given, unknown, taken)
+        return type.change(old, new, changed) if changed else None
 
     def _taken(self, name: str, tables: SourceTables) -> Iterator[Taken]:
         """Yield the tables that a source of HEAD takes from other sources of BASE."""
@@ -205,9 +200,8 @@ class Comparison:
             before = node_properties(old, _origins(self.base, old), self.mask)
             after = node_properties(new, _origins(self.head, new), self.mask)
             changed = tuple(change for change in changes(before, after) if change.name != "uri")
-            yield Taken(
-                giver, tuple(sorted(names)), TableChange(replace(old, uri=new.uri), new, changed)
-            )
+            change = self.types[new.kind.value].change(replace(old, uri=new.uri), new, changed)
+            yield Taken(giver, tuple(sorted(names)), change)
 
     def _properties(
         self, spec: ProjectSpec, node: Node, tables: SourceTables
@@ -237,7 +231,7 @@ class Comparison:
         uris: list[str] = []
         for change in changed:
             uris += change.opened_uris(self.head)
-        return gather(nothing, uris, state)
+        return gather(nothing, uris, state, self.types)
 
     def _node(self, pair: NodePair, change: NodeChange, evidence: Evidence) -> NodeDiff:
         node, old, mask = pair.node, pair.old, evidence.mask
@@ -313,6 +307,7 @@ def review(
     base: str,
     head: str | None = None,
     *,
+    types: ReviewedTypes,
     target: str | None = None,
     vars: Mapping[str, object] | None = None,
     select: Selector = None,
@@ -329,6 +324,7 @@ def review(
         base: What to compare with (`source.find_sides`); at a revision from before the project
             there are no nodes.
         head: What is compared, the work tree when None.
+        types: The kinds of nodes, which judge what changes mean.
         target: One of the project's targets on both sides, its default when None.
         vars: Overrides of the project's `vars` on both sides.
         select: Which nodes, of either side.
@@ -347,7 +343,11 @@ def review(
     sides = find_sides(project_dir, base, head)
     old, new = _load(sides, target, vars or {}, loaded)
     comparison = Comparison(
-        old, new, (sides.base.label, sides.head.label), (sides.base.commit, sides.head.commit)
+        old,
+        new,
+        types,
+        (sides.base.label, sides.head.label),
+        (sides.base.commit, sides.head.commit),
     )
     state = _state_of(None if sides.base.is_before_project else old, new)
     names = _names((old, new), select, exclude, state)

@@ -9,26 +9,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from typing import Any, Protocol
 
-from lancestat.errors import LakeError, LancestatError, SpecError
-from lancestat.joins.observe import read_uris
-from lancestat.joins.record import JoinRecord, join_records
-from lancestat.joins.sides import datasets_of
-from lancestat.lake.files import list_files, list_store_files, local_path
-from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, field_key
+from lancestat.errors import LakeError, LancestatError
 from lancestat.lake.observe import observe_snapshots
-from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.lake.snapshot import Snapshot
 from lancestat.review.mask import Mask
+from lancestat.review.values import Findings, PropertyChange
 from lancestat.runs.locate import located_uris
-from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, Table
+from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes
+from lancestat.runs.observe import read_uris
+from lancestat.spec.model import ProjectSpec
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
-from lancestat.state.identity import covered_keys, plain_keys, quantile_key, table_identity
 from lancestat.state.values import PartialIndex, StateReader
-from lancestat.tables.assessment import TableAssessment, assess
-from lancestat.tables.coverage import cover
-from lancestat.tables.planner import skip_if_current
-from lancestat.tables.stored import TableRecord, table_records
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
 
@@ -42,7 +35,7 @@ def trusted_uris(base: ProjectSpec, head: ProjectSpec) -> frozenset[str]:
     """
     if not has_same_options(base, head):
         return frozenset()
-    outputs = (join.output_uri for join in base.joins)
+    outputs = (node.result_uri for node in base.nodes if node.result_uri is not None)
     read = (uri for node in base.nodes for uri in read_uris(base, node))
     return frozenset(
         uri
@@ -81,7 +74,7 @@ _NOTHING = PartialIndex({}, ())
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Datasets by URI, and what runs remember; both may be empty.
+    """Datasets by URI, and what runs remember of nodes by kind and key; both may be empty.
 
     `mask` redacts what they say, `is_opened` tells whether they were to be opened.
     Of them only those at `trusted` URIs are; `withheld` says why others are not.
@@ -92,8 +85,7 @@ class Evidence:
     now: datetime
     opened: Opened = field(default_factory=dict)
     state: StateReader | None = None
-    records: Mapping[str, TableRecord] = field(default_factory=dict)
-    joins: Mapping[str, JoinRecord] = field(default_factory=dict)
+    records: Mapping[str, Mapping[str, NodeRecord]] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     is_opened: bool = True
     trusted: frozenset[str] = frozenset()
@@ -129,7 +121,12 @@ class Evidence:
             return _NOTHING
 
 
-def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateReader]) -> Evidence:
+def gather(
+    nothing: Evidence,
+    uris: Iterable[str],
+    state: Callable[[], StateReader],
+    types: NodeTypes,
+) -> Evidence:
     """Open the trusted datasets in parallel and read the state; neither has to be there."""
     trusted = dict.fromkeys(filter(nothing.may_open, uris))
     if not trusted:
@@ -141,9 +138,8 @@ def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateRead
         return evidence
     try:
         reader = state()
-        return replace(
-            evidence, state=reader, records=table_records(reader), joins=join_records(reader)
-        )
+        records = {kind: reader.records(kind, type.decode_record) for kind, type in types.items()}
+        return replace(evidence, state=reader, records=records)
     except LancestatError as error:
         note = (
             "the state cannot be read, so that costs are those of a run which knows nothing: "
@@ -152,110 +148,34 @@ def gather(nothing: Evidence, uris: Iterable[str], state: Callable[[], StateRead
         return replace(evidence, notes=(note,))
 
 
-def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
-    """Bytes of the columns that are analyzed newly, None where the dataset cannot be opened.
+class NodeChange(Protocol):
+    """A node on both sides that differs, as its kind judges it."""
 
-    Columns whose partials are stored are not read again; nothing is read where the manifest already
-    holds all that is wanted.
+    @property
+    def changed(self) -> tuple[PropertyChange, ...]:
+        """The properties that differ."""
+        ...
 
-    Args:
-        old: What was declared of the same dataset before, if anything.
-        new: What is declared now.
-        evidence: Datasets and state.
-    """
-    snapshot = evidence.snapshot(new.uri)
-    if snapshot is None:
-        return None
-    try:
-        after = _assess(new, snapshot, evidence)
-    except SpecError:
-        # A plan that refuses the table reads nothing.
-        return 0
-    if skip_if_current(after) is not None:
-        return 0
-    known = _keys(old, snapshot, evidence)
-    fields = {_key(field, after): field for field in after.columns}
-    fresh = {key: field for key, field in fields.items() if key not in known}
-    return _missing_bytes(snapshot, fresh, evidence)
+    def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        """Return the URIs of the Lance datasets that tell about the change."""
+        ...
+
+    def judge(self, evidence: Evidence) -> Findings:
+        """Return the cost, the risks and the consequences of the change."""
+        ...
 
 
-def join_cost(join: KnnJoin, evidence: Evidence) -> int | None:
-    """Return the bytes that a full run of a join reads, None where some are not known."""
-    record = evidence.joins.get(join.name)
-    if record is not None and record.digest == node_digest(join):
-        return 0
-    sides = [_side_bytes(side, evidence) for side in (join.left, join.right)]
-    known = [cost for cost in sides if cost is not None]
-    return sum(known) if len(known) == len(sides) else None
+class ReviewedType(NodeType[N_contra], Protocol[N_contra]):
+    """A kind of node that judges what changes of its declarations mean."""
+
+    def change(
+        self,
+        old: N_contra | None,
+        new: N_contra | None,
+        changed: tuple[PropertyChange, ...],
+    ) -> NodeChange:
+        """Return a change; one of the sides may be None, where the node is new or removed."""
+        ...
 
 
-def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
-    identity = table_identity(snapshot.uri)
-    return assess(table, identity, snapshot, evidence.records.get(identity))
-
-
-def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:
-    if table is None:
-        return frozenset()
-    try:
-        assessment = _assess(table, snapshot, evidence)
-    except SpecError:
-        return frozenset()
-    return covered_keys(frozenset(_key(field, assessment) for field in assessment.columns))
-
-
-def _key(field: Field, assessment: TableAssessment) -> str:
-    key = field_key(field)
-    return quantile_key(key) if field.name in assessment.histograms else key
-
-
-def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:
-    if not fresh:
-        return 0
-    stored = {field_key(field): key for key, field in fresh.items()}
-    groups = [_stored_as(group, stored) for group in column_groups(snapshot, [*fresh.values()])]
-    index = evidence.index(table_identity(snapshot.uri))
-    fragments = {fragment.id: fragment for fragment in snapshot.fragments}
-    bytes_read = ByteEstimator(snapshot.fields)
-    return sum(
-        bytes_read.estimate(fragments[group.fragment_id], plain_keys(keys))
-        for group, keys in cover(groups, index, ()).missing
-    )
-
-
-def _stored_as(group: ColumnGroup, stored: dict[str, str]) -> ColumnGroup:
-    return replace(group, fields=frozenset(stored[key] for key in group.fields))
-
-
-def _side_bytes(side: KnnSide, evidence: Evidence) -> int | None:
-    spec = evidence.spec
-    if side.sql is None and side.table is None and side.format != "lance":
-        return _files_bytes(side.uri or "", evidence)
-    node = None if side.table is None else spec.node(side.table)
-    if node is not None and node.dataset_format != "lance":
-        return _files_bytes(node.dataset_uri, evidence)
-    snapshots = [evidence.snapshot(dataset.uri) for dataset in datasets_of(spec, side)]
-    opened = [snapshot for snapshot in snapshots if snapshot is not None]
-    if len(opened) < len(snapshots) or not snapshots:
-        return None
-    select = None if side.sql is not None or side.select is None else (*side.select, side.vector)
-    return sum(_read_bytes(snapshot, select) for snapshot in opened)
-
-
-def _read_bytes(snapshot: Snapshot, select: Iterable[str] | None) -> int:
-    if select is None:
-        return snapshot.size_bytes
-    fields = [field for name in select if (field := snapshot.field(name)) is not None]
-    keys = frozenset(map(field_key, fields))
-    bytes_read = ByteEstimator(snapshot.fields)
-    return sum(bytes_read.estimate(fragment, keys) for fragment in snapshot.fragments)
-
-
-def _files_bytes(uri: str, evidence: Evidence) -> int | None:
-    if not evidence.may_open(uri):
-        return None
-    if local_path(uri) is not None:
-        files = list_files(uri)
-    else:
-        files = list_store_files(uri, evidence.spec.options.of(uri))
-    return None if files is None else sum(file.size_bytes for file in files)
+ReviewedTypes = Mapping[str, ReviewedType[Any]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from lancestat.errors import LakeError
 from lancestat.formats import count
 from lancestat.redact import Origin
-from lancestat.review.evidence import Evidence, has_same_options
+from lancestat.review.evidence import Evidence, NodeChange, has_same_options
 from lancestat.review.mask import Mask
 from lancestat.review.properties import Properties
 from lancestat.review.values import (
@@ -26,7 +26,6 @@ from lancestat.spec.catalog import TableName
 from lancestat.spec.model import Node, ProjectSpec, Source, Table
 from lancestat.spec.source import DEFAULT_NAME, is_source
 from lancestat.state.identity import canonical_uri
-from lancestat.tables.review import TableChange
 
 _NAMED = 8
 _MEANING = ("catalog", "uri", "include", "exclude", "name")
@@ -94,7 +93,7 @@ class Taken:
 
     giver: str
     names: tuple[str, ...]
-    change: TableChange
+    change: NodeChange
 
     @property
     def note(self) -> str:
@@ -115,7 +114,9 @@ class SourceChange:
     BASE gave.
     """
 
-    defaults: TableChange
+    old: Node | None
+    new: Node | None
+    defaults: NodeChange
     tables: TablesChange
     unknown: str | None = None
     taken: tuple[Taken, ...] = ()
@@ -131,7 +132,7 @@ class SourceChange:
 
     def judge(self, evidence: Evidence) -> Findings:
         """Return what the tables lose and gain."""
-        old, new = self.defaults.old, self.defaults.new
+        old, new = self.old, self.new
         is_both = old is not None and new is not None
         findings = self.defaults.judge(evidence) if is_both else Findings()
         more = _much_more(self, is_new=old is None)

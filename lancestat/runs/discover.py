@@ -20,6 +20,7 @@ from lancestat.lake.files import local_path
 from lancestat.redact import Audience, redact_line
 from lancestat.runs.actions import SourceFindings
 from lancestat.runs.locate import located_uris
+from lancestat.runs.node import NodeRecord
 from lancestat.runs.node_result import Status
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
@@ -28,7 +29,6 @@ from lancestat.spec.names import folded
 from lancestat.spec.source import SCHEME, is_source, is_stand_in
 from lancestat.state.identity import canonical_uri, table_identity
 from lancestat.state.values import StateReader
-from lancestat.tables.stored import TableRecord
 
 _MOST_NAMED = 10
 
@@ -170,7 +170,7 @@ def without_stand_ins(spec: ProjectSpec) -> ProjectSpec:
 def source_findings(
     spec: ProjectSpec,
     nodes: Sequence[Node],
-    records: Mapping[str, TableRecord],
+    records: Mapping[str, NodeRecord],
     state: StateReader,
 ) -> SourceFindings | None:
     """Return what is new and what is gone since the last runs, None of a project without sources.
@@ -206,7 +206,7 @@ def source_findings(
     gone = None
     if not any(map(is_source, spec.tables)):
         identities = {table_identity(table.uri) for table in (*spec.tables, *planned.values())}
-        renamed = {record.node for record in records.values() if record.table in identities}
+        renamed = {record.node for identity, record in records.items() if identity in identities}
         kept = renamed.union(node.name for node in spec.nodes)
         gone = tuple(sorted(last.keys() - kept))
     notes = tuple(spec.redactor.text(note, Audience.PERSON) for note in spec.source_notes)

@@ -1,15 +1,136 @@
-"""What a kind of node is to plans and runs: the protocol that `tables` and `joins` implement."""
+"""What a kind of node is to plans, runs, records and reviews: the protocol of `NodeType`.
+
+`tables` and `joins` implement it, and `lancestat.nodes` registers what they have. Nothing in this
+package asks a node or an action of which kind it is.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
-from lancestat.runs.actions import NodeFigures
+from lancestat.errors import LakeError
+from lancestat.lake.fingerprint import Fingerprint
+from lancestat.lake.snapshot import Snapshot
+from lancestat.runs.actions import Action, NodeFigures
+from lancestat.runs.node_result import NodeResult
+from lancestat.spec.model import Node, ProjectSpec, Target
+from lancestat.state.values import StateReader, StoredRecord
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from lancestat.runs.evaluator import RunContext
+    from lancestat.state.garbage_collection import GarbageReport
+
+N_contra = TypeVar("N_contra", bound=Node, contravariant=True)
 
 
-class NodeType(Protocol):
-    """A kind of node. `lancestat.nodes` registers one of each kind."""
+class NodeRecord(Protocol):
+    """What the state remembers of a node."""
+
+    @property
+    def node(self) -> str:
+        """The name of the node."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """What nodes are planned by, with datasets in place of tables of catalogs.
+
+    `snapshots` are those of datasets by URI, `records` by kind of node those by key. Everything is
+    made again under `full_refresh`; without `uses_stored` partials in the state do not count.
+    """
+
+    spec: ProjectSpec
+    nodes: tuple[Node, ...]
+    state: StateReader
+    clock: Callable[[], datetime]
+    snapshots: Mapping[str, Snapshot | LakeError]
+    records: Mapping[str, Mapping[str, NodeRecord]]
+    full_refresh: bool = False
+    uses_stored: bool = True
+
+
+class NodePlanner(Protocol[N_contra]):
+    """Plans nodes of one kind by what was observed; may be shared by threads."""
+
+    def plan(self, node: N_contra) -> Action:
+        """Plan one node; one that cannot be planned is blocked."""
+        ...
+
+    def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
+        """Return the actions of a plan, with notes on what those of this kind share."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class NodeEnded:
+    """The outcome of a node, and the record of it for the state.
+
+    `live` has by dataset the fingerprints of the version that was read.
+    """
+
+    result: NodeResult
+    record: StoredRecord | None = None
+    live: Mapping[str, frozenset[Fingerprint]] = field(default_factory=dict)
+
+
+class NodeRunner(Protocol):
+    """Runs actions of one kind, in threads of one run."""
+
+    def run(self, action: Any) -> NodeEnded | Action:
+        """Carry out an action; the elapsed time of the result is not set yet.
+
+        Returns:
+            The end of the node, or another action to go on with where it was planned again.
+
+        Raises:
+            LancestatError: the node failed.
+            Cancelled: it was stopped; nothing is published of it.
+        """
+        ...
+
+    def cancel(self) -> None:
+        """Stop all that goes on, and refuse more, but for the jobs of the run's Spark."""
+        ...
+
+
+class NodeType(Protocol[N_contra]):
+    """A kind of node, as it is under a target.
+
+    `computes` is set where its runs are long computations on Spark.
+    """
+
+    computes: ClassVar[bool]
+
+    def under(self, target: Target, session: SparkSession | None) -> NodeType[N_contra]:
+        """Return the same kind with what follows from a target, or from a given session."""
+        ...
+
+    def lance_uris(self, spec: ProjectSpec, node: N_contra) -> tuple[str, ...]:
+        """Return the URIs of the Lance datasets that a node reads."""
+        ...
+
+    def record_key(self, node: N_contra) -> str:
+        """Return the key of a node's record in the state."""
+        ...
+
+    def decode_record(self, stored: str) -> NodeRecord:
+        """Return the record of its stored form; raises ValueError on anything else."""
+        ...
+
+    def planner(self, observed: Observed) -> NodePlanner[N_contra]:
+        """Return what plans nodes by what was observed of them."""
+        ...
+
+    def runner(self, context: RunContext) -> AbstractContextManager[NodeRunner]:
+        """Return what runs the actions of one run; leaving it ends what it has started."""
+        ...
 
     def figures_of(self, stored: Mapping[str, object]) -> NodeFigures | None:
         """Return the figures in a node's stored result, None for a kind that has none of its own.
@@ -19,5 +140,27 @@ class NodeType(Protocol):
         """
         ...
 
+    def result_seen(self, observed: Observed, node: N_contra) -> object:
+        """Return what identifies the result that readers of a node see, None where it has none.
 
-NodeTypes = Mapping[str, NodeType]
+        Raises:
+            LancestatError: it cannot be looked at.
+        """
+        ...
+
+    def remove_past(self, spec: ProjectSpec, nodes: Sequence[N_contra], now: datetime) -> None:
+        """Remove what nodes that were just run do not keep any longer."""
+        ...
+
+    def collect_garbage(
+        self, spec: ProjectSpec, state: StateReader, report: GarbageReport, now: datetime
+    ) -> GarbageReport:
+        """Remove leftovers outside of the state, or only count them where the report is dry.
+
+        Returns:
+            The report with what was found added.
+        """
+        ...
+
+
+NodeTypes = Mapping[str, NodeType[Any]]

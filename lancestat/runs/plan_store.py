@@ -23,9 +23,9 @@ from lancestat.formats import quoted, visible
 from lancestat.lake.temporary_files import write_whole
 from lancestat.runs.actions import Plan
 from lancestat.runs.drift import drift
+from lancestat.runs.observe import Observer
 from lancestat.runs.saved import PlanOptions, SavedPlan, Saver
 from lancestat.spec.model import Node
-from lancestat.tables.observe import Observer
 
 # Nodes by what selects and what excludes them.
 SelectNodes = Callable[[Sequence[str] | None, Sequence[str] | None], Sequence[Node]]
@@ -75,9 +75,9 @@ class PlanStore:
 
     def _make(self, options: PlanOptions) -> tuple[Plan, SavedPlan]:
         nodes = self.select(options.select, options.exclude)
-        observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
-        saver = Saver(self.observer.spec, self.version, self.observer.clock)
-        return observed.plan, saver.save(observed, options)
+        plan, observed = self.observer.observe(nodes, full_refresh=options.full_refresh)
+        saver = Saver(self.observer.spec, self.observer.types, self.version)
+        return plan, saver.save(plan, observed, options)
 
 
 FORMAT_VERSION = 2

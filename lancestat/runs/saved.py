@@ -11,49 +11,22 @@ from enum import Enum
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from typing_extensions import assert_never
-
 from lancestat.arguments import check_selectors
 from lancestat.codec import Instant
 from lancestat.errors import LakeError, LancestatError
-from lancestat.joins.observe import lance_uris
-from lancestat.joins.output import result as output
-from lancestat.joins.planner import remembered_result
-from lancestat.joins.record import JoinRecord
-from lancestat.joins.search.cost_model import Decision
-from lancestat.joins.search.work import OutputFormat
 from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.redact import Audience, Redactor, redact_line
-from lancestat.runs.actions import Action
+from lancestat.runs.actions import Action, Plan
+from lancestat.runs.node import NodeType, NodeTypes, Observed
 from lancestat.runs.node_result import planned
-from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Table
+from lancestat.spec.model import Node, ProjectSpec
 from lancestat.state.identity import canonical_uri, table_identity
-from lancestat.tables.action import ReadFragments, TableVersion
-from lancestat.tables.coverage import Carry, Coverage
-from lancestat.tables.observe import ObservedPlan
-from lancestat.tables.stored import TableRecord
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
 _DIGEST_SIZE = 16
-
-# Fields whose order does not change what an action means.
-_UNORDERED = {
-    TableVersion: frozenset({"groups"}),
-    ReadFragments: frozenset({"scans"}),
-    Coverage: frozenset({"reuse", "carries", "missing"}),
-    Carry: frozenset({"sources"}),
-}
-# Sentences and estimates for people, and where the work is done: other machines and sessions give
-# others for the same plan.
-_PROSE: Mapping[type, frozenset[str]] = {
-    Decision: frozenset({"why", "seconds", "why_has_times"}),
-    ReadFragments: frozenset({"runs_on"}),
-}
-_NOTES = frozenset({"notes"})
 
 
 def action_digest(action: Action) -> str:
@@ -163,10 +136,12 @@ _SCALAR_ENCODERS: Mapping[type, Callable[[Any], bytes]] = {
 def _digested_fields(kind: type[DataclassInstance]) -> tuple[tuple[str, bytes, bool], ...]:
     """The fields of a dataclass that decide what it means and hold no secrets.
 
-    With each come its key in the encoding, and whether its order counts.
+    With each come its key in the encoding, and whether its order counts. A dataclass names in
+    `NOT_DIGESTED` sentences and estimates for people, and where work is done, which other machines
+    decide otherwise; in `UNORDERED` fields whose order does not change what it means.
     """
-    left_out = _PROSE.get(kind, frozenset()) | _NOTES
-    unordered = _UNORDERED.get(kind, frozenset())
+    left_out: frozenset[str] = getattr(kind, "NOT_DIGESTED", frozenset()) | {"notes"}
+    unordered: frozenset[str] = getattr(kind, "UNORDERED", frozenset())
     names = (field.name for field in fields(kind) if field.repr and field.name not in left_out)
     return tuple((name, name.encode(), name not in unordered) for name in names)
 
@@ -280,17 +255,17 @@ class Saver:
     """Makes saved plans; `version` is lancestat's own."""
 
     spec: ProjectSpec
+    types: NodeTypes
     version: str
-    clock: Callable[[], datetime]
 
-    def save(self, observed: ObservedPlan, options: PlanOptions) -> SavedPlan:
-        """Return a plan with all that it rests on; the results of joins are observed here."""
-        target, plan = self.spec.target, observed.plan
+    def save(self, plan: Plan, observed: Observed, options: PlanOptions) -> SavedPlan:
+        """Return a plan with all that it rests on; the results of nodes are observed here."""
+        target = self.spec.target
         with ThreadPoolExecutor(max_workers=_THREADS) as pool:
             nodes = tuple(pool.map(lambda action: self._node(action, observed), plan.actions))
         return SavedPlan(
             lancestat=self.version,
-            made_at=self.clock(),
+            made_at=observed.clock(),
             project=plan.project,
             target=plan.target,
             state=self._location(target.state),
@@ -299,18 +274,19 @@ class Saver:
             nodes=nodes,
         )
 
-    def _node(self, action: Action, observed: ObservedPlan) -> SavedNode:
-        node = observed.spec.node(action.node)
-        assert node is not None
+    def _node(self, action: Action, observed: Observed) -> SavedNode:
+        [node] = (node for node in observed.nodes if node.name == action.node)
+        type = self.types[node.kind.value]
+        record = observed.records[node.kind.value].get(type.record_key(node))
         return SavedNode(
             plan=planned(action).redacted(self.spec.redactor, Audience.PUBLIC).to_json(),
             meaning=node_digest(node),
             work=action_digest(action),
-            record=_record(node, observed),
-            output=None if action.error else _output(node, observed),
+            record=None if record is None else value_digest(record),
+            output=None if action.error else _result(type, node, observed),
             inputs=tuple(
                 self._observed(uri, observed.snapshots[uri])
-                for uri in dict.fromkeys(lance_uris(observed.spec, node))
+                for uri in dict.fromkeys(type.lance_uris(observed.spec, node))
             ),
         )
 
@@ -329,29 +305,12 @@ class Saver:
         )
 
 
-def _record(node: Node, observed: ObservedPlan) -> str | None:
-    record: TableRecord | JoinRecord | None
-    match node:
-        case Table():
-            record = observed.records.get(table_identity(node.uri))
-        case KnnJoin():
-            record = observed.joins.get(node.name)
-        case _:
-            assert_never(node)
-    return None if record is None else value_digest(record)
-
-
-def _output(node: Node, observed: ObservedPlan) -> str | None:
-    if not isinstance(node, KnnJoin) or table_name_of(node.output_uri) is not None:
-        return None
-    format = OutputFormat(node.output_format)
-    remembered = remembered_result(observed.joins.get(node.name), node_digest(node))
+def _result(type: NodeType[Node], node: Node, observed: Observed) -> str | None:
     try:
-        options = observed.spec.options.of(node.output_uri)
-        result = output.current(format, node.output_uri, options, remembered)
+        result = type.result_seen(observed, node)
     except LancestatError as error:
         return error.code
-    return None if result is None else value_digest((result.rows, result.digest, result.generation))
+    return None if result is None else value_digest(result)
 
 
 def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:

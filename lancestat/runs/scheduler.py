@@ -27,7 +27,8 @@ from lancestat.runs.actions import (
     own_figures,
     table_figures,
 )
-from lancestat.runs.evaluator import Evaluator, NodeEnded
+from lancestat.runs.evaluator import Evaluator
+from lancestat.runs.node import NodeEnded
 from lancestat.runs.node_result import (
     NOT_BEGUN,
     NodeResult,
@@ -182,7 +183,7 @@ class Scheduler:
         A node that depends on joins runs after them, and not at all when one of them fails. The run
         is recorded as that of `command`.
         """
-        started_at = self.evaluator.clock()
+        started_at = self.evaluator.context.clock()
         self.recorder.begin(plan, self._record(plan, command, started_at, started_at, "running"))
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
         joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
@@ -195,13 +196,13 @@ class Scheduler:
         except KeyboardInterrupt as interrupt:
             interruption = interrupt
         in_order = [ended.get(action.node) or self._left(action, stop) for action in plan.actions]
-        finished_at = self.evaluator.clock()
+        finished_at = self.evaluator.context.clock()
         result = RunResult(
             plan.project,
             plan.target,
             tuple(node.result for node in in_order),
             command,
-            run_id=self.evaluator.run_id,
+            run_id=self.evaluator.context.run_id,
             started_at=started_at,
             finished_at=finished_at,
             redactor=plan.redactor,
@@ -218,7 +219,7 @@ class Scheduler:
         self, plan: Plan, command: str, started_at: datetime, finished_at: datetime, status: str
     ) -> RunRecord:
         """The record of the run without its nodes."""
-        run_id = self.evaluator.run_id
+        run_id = self.evaluator.context.run_id
         return RunRecord(run_id, command, plan.target, started_at, finished_at, status, ())
 
     def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded], stop: _Stop) -> None:
@@ -251,7 +252,7 @@ class Scheduler:
         except BaseException as error:
             stop.is_interrupted = isinstance(error, KeyboardInterrupt)
             stop.is_set = True
-            self.evaluator.stopped.set()
+            self.evaluator.context.stopped.set()
             try:
                 self.progress.cancelling()
             finally:
@@ -266,7 +267,7 @@ class Scheduler:
         """Wait for nodes that stop soon; the threads of others go on until the process ends."""
         start = time.monotonic()
         while stop.begun:
-            publishes = bool(self.evaluator.publishing)
+            publishes = bool(self.evaluator.context.publishing)
             waits = _SECONDS_TO_PUBLISH if publishes else _SECONDS_TO_STOP
             if time.monotonic() - start >= waits:
                 return
@@ -280,11 +281,11 @@ class Scheduler:
         if started is None:
             return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))
         why = "the run was interrupted"
-        if action.node in self.evaluator.publishing:
+        if action.node in self.evaluator.context.publishing:
             why += "; its statistics were being published, and may be"
         # What a run in full has stored, another one in full reads again.
         is_full = Reason.FULL_REFRESH in action.reasons
-        stored = 0 if is_full else self.evaluator.stored[action.node]
+        stored = 0 if is_full else self.evaluator.context.stored[action.node]
         return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
 
     def _end_one(
@@ -302,7 +303,7 @@ class Scheduler:
             ended[action.node] = self._left(action, stop)
             raise
         finally:
-            self.evaluator.publishing.discard(action.node)
+            self.evaluator.context.publishing.discard(action.node)
             stop.begun.pop(action.node, None)
         return ended[action.node].result
 
@@ -327,7 +328,7 @@ class Scheduler:
                 stop.spark_failure = error, action.node
             shown = self.recorder.messages.shown(action.node, known_error(error))
             failure = failed(planned(action), shown)
-            location = failure.location or self.evaluator.locations.get(action.node)
+            location = failure.location or self.evaluator.context.location(action.node)
             return NodeEnded(_timed(replace(failure, location=location), started))
         return replace(done, result=_timed(done.result, started))
 

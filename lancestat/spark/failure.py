@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import Cancelled, JobFailed, LancestatError, SparkNotStarted, error_class
 from lancestat.formats import duration
@@ -267,3 +267,34 @@ def is_forgotten(error: Exception) -> bool:
 def _client(session: SparkSession) -> Any:
     # What a session of Spark Connect has besides a classic one.
     return session.client
+
+
+_QUERY_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
+
+
+@contextmanager
+def silent_query_logger() -> Iterator[None]:
+    """Silence the loggers by which PySpark prints every error of a query as JSON to stderr.
+
+    For the whole of a command or a run: blocks that overlap on several threads would leave the
+    loggers off.
+    """
+    loggers = [_query_logger(name) for name in _QUERY_LOGGERS]
+    before = [logger.disabled for logger in loggers]
+    for logger in loggers:
+        logger.disabled = True
+    try:
+        yield
+    finally:
+        for logger, was in zip(loggers, before, strict=True):
+            logger.disabled = was
+
+
+def _query_logger(name: str) -> logging.Logger:
+    """Return a logger of PySpark's class: PySpark fails to log errors to one of another."""
+    try:
+        from pyspark.logger import PySparkLogger
+    except ImportError:
+        # Spark before 4.0 has neither the class nor the loggers.
+        return logging.getLogger(name)
+    return cast(logging.Logger, PySparkLogger.getLogger(name))

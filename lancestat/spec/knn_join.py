@@ -433,3 +433,8 @@ class KnnJoin:
     @property
     def written_uri(self) -> str:
         return self.output_uri
+
+    @property
+    def result_uri(self) -> str:
+        """The dataset whose rows a run of the node makes."""
+        return self.output_uri

@@ -397,6 +397,8 @@ class Table:
 
     dataset_format: ClassVar[str] = "lance"
     refs: ClassVar[tuple[str, ...]] = ()
+    # A run makes no rows.
+    result_uri: ClassVar[None] = None
 
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}, declared at {self.location}")

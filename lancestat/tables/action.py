@@ -53,6 +53,8 @@ class ReadFragments(Stage):
     """Read fragments, and store their partials."""
 
     name: ClassVar[str] = "read"
+    UNORDERED: ClassVar[frozenset[str]] = frozenset({"scans"})
+    NOT_DIGESTED: ClassVar[frozenset[str]] = frozenset({"runs_on"})
     scans: tuple[Scan, ...]
     runs_on: RunsOn = RunsOn.SPARK
 
@@ -118,6 +120,7 @@ class TableVersion:
     the snapshot.
     """
 
+    UNORDERED: ClassVar[frozenset[str]] = frozenset({"groups"})
     pin: Pin
     identity: str
     config: Mapping[str, str]

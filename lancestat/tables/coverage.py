@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import ClassVar
 
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
 from lancestat.state.values import PartialIndex
@@ -47,6 +48,7 @@ class Carry:
     `sources` are the fingerprints that stored rows cover; one that is listed twice counts twice.
     """
 
+    UNORDERED: ClassVar[frozenset[str]] = frozenset({"sources"})
     sources: tuple[Fingerprints, ...]
     new: Fingerprints
     fields: frozenset[str]
@@ -64,6 +66,7 @@ class Rewritten:
 class Coverage:
     """`missing` pairs a column group with the fields of it that nothing covers."""
 
+    UNORDERED: ClassVar[frozenset[str]] = frozenset({"reuse", "carries", "missing"})
     reuse: tuple[Reuse, ...]
     carries: tuple[Carry, ...]
     missing: tuple[tuple[ColumnGroup, frozenset[str]], ...]

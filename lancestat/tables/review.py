@@ -9,8 +9,9 @@ from fnmatch import fnmatchcase
 
 from lancestat.errors import SpecError
 from lancestat.formats import count, size
-from lancestat.lake.snapshot import Snapshot
-from lancestat.review.evidence import Evidence, table_cost
+from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, field_key
+from lancestat.lake.snapshot import Field, Snapshot
+from lancestat.review.evidence import Evidence
 from lancestat.review.mask import Mask
 from lancestat.review.properties import declared_risks, selection_rules
 from lancestat.review.values import ColumnsChange, Findings, PropertyChange, Risk, RiskNote
@@ -18,14 +19,24 @@ from lancestat.spec.declaration import key_fields
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
+    NodeKind,
     Policy,
     ProjectSpec,
     Refresh,
     StaleBounds,
     Table,
 )
-from lancestat.state.identity import canonical_uri
-from lancestat.tables.assessment import analyzable, resolve
+from lancestat.state.identity import (
+    canonical_uri,
+    covered_keys,
+    plain_keys,
+    quantile_key,
+    table_identity,
+)
+from lancestat.tables.assessment import TableAssessment, analyzable, assess, resolve
+from lancestat.tables.coverage import cover
+from lancestat.tables.planner import skip_if_current
+from lancestat.tables.stored import TableRecord
 
 Rules = tuple[ColumnRule, ...]
 
@@ -326,3 +337,70 @@ def _consequences(change: TableChange) -> Iterator[str]:
 def _listed(names: tuple[str, ...]) -> str:
     listed = ", ".join(names[:_NAMED])
     return f"{listed} and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else listed
+
+
+def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
+    """Bytes of the columns that are analyzed newly, None where the dataset cannot be opened.
+
+    Columns whose partials are stored are not read again; nothing is read where the manifest already
+    holds all that is wanted.
+
+    Args:
+        old: What was declared of the same dataset before, if anything.
+        new: What is declared now.
+        evidence: Datasets and state.
+    """
+    snapshot = evidence.snapshot(new.uri)
+    if snapshot is None:
+        return None
+    try:
+        after = _assess(new, snapshot, evidence)
+    except SpecError:
+        # A plan that refuses the table reads nothing.
+        return 0
+    if skip_if_current(after) is not None:
+        return 0
+    known = _keys(old, snapshot, evidence)
+    fields = {_key(field, after): field for field in after.columns}
+    fresh = {key: field for key, field in fields.items() if key not in known}
+    return _missing_bytes(snapshot, fresh, evidence)
+
+
+def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssessment:
+    identity = table_identity(snapshot.uri)
+    record = evidence.records.get(NodeKind.TABLE.value, {}).get(identity)
+    assert record is None or isinstance(record, TableRecord)
+    return assess(table, identity, snapshot, record)
+
+
+def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:
+    if table is None:
+        return frozenset()
+    try:
+        assessment = _assess(table, snapshot, evidence)
+    except SpecError:
+        return frozenset()
+    return covered_keys(frozenset(_key(field, assessment) for field in assessment.columns))
+
+
+def _key(field: Field, assessment: TableAssessment) -> str:
+    key = field_key(field)
+    return quantile_key(key) if field.name in assessment.histograms else key
+
+
+def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:
+    if not fresh:
+        return 0
+    stored = {field_key(field): key for key, field in fresh.items()}
+    groups = [_stored_as(group, stored) for group in column_groups(snapshot, [*fresh.values()])]
+    index = evidence.index(table_identity(snapshot.uri))
+    fragments = {fragment.id: fragment for fragment in snapshot.fragments}
+    bytes_read = ByteEstimator(snapshot.fields)
+    return sum(
+        bytes_read.estimate(fragments[group.fragment_id], plain_keys(keys))
+        for group, keys in cover(groups, index, ()).missing
+    )
+
+
+def _stored_as(group: ColumnGroup, stored: dict[str, str]) -> ColumnGroup:
+    return replace(group, fields=frozenset(stored[key] for key in group.fields))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.project import Project
-from lancestat.runs.evaluator import NodeEnded
+from lancestat.runs.node import NodeEnded
 from lancestat.runs.node_result import failed, planned
 from lancestat.runs.scheduler import NodeMessages, RunRecorder
 from lancestat.spec.digest import node_digest

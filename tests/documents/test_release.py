@@ -71,7 +71,7 @@ def problems(lines: list[str]) -> list[str]:
 
 
 def test_a_release_is_made_step_by_step(repository: Repository) -> None:
-    repository.replace("lancestat/__init__.py", f'"{__version__}"', f'"{NEXT}"')
+    repository.replace("lancestat/version.py", f'"{__version__}"', f'"{NEXT}"')
     code, lines = repository.check()
     assert code == 1
     assert problems(lines) == [
@@ -96,7 +96,7 @@ def test_a_release_is_made_step_by_step(repository: Repository) -> None:
 
 
 def test_every_mistake_is_found(repository: Repository) -> None:
-    repository.replace("lancestat/__init__.py", f'"{__version__}"', f'"{NEXT}.dev1"')
+    repository.replace("lancestat/version.py", f'"{__version__}"', f'"{NEXT}.dev1"')
     repository.replace("CHANGELOG.md", "## Unreleased", f"## Unreleased\n\n- More.\n\n{DATED}")
     repository.replace("pyproject.toml", 'license = "Apache-2.0"', 'license = "No such licence"')
     repository.commit()
@@ -107,7 +107,7 @@ def test_every_mistake_is_found(repository: Repository) -> None:
     assert found[1].startswith("CHANGELOG.md has no section")
     assert "-m build" in found[2] and any("licen" in line.lower() for line in lines)
 
-    repository.replace("lancestat/__init__.py", f'"{NEXT}.dev1"', f'"{NEXT}"')
+    repository.replace("lancestat/version.py", f'"{NEXT}.dev1"', f'"{NEXT}"')
     repository.replace("pyproject.toml", 'license = "No such licence"', 'license = "Apache-2.0"')
     repository.commit()
     repository.git("tag", f"v{NEXT}")

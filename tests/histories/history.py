@@ -16,7 +16,7 @@ import lance
 import pytest
 
 from lancestat.joins.search.work import JoinWork
-from lancestat.runs.evaluator import JoinSession
+from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.stages import OnStage
 from lancestat.spec.catalog import UriOptions
 from lancestat.state.summaries import MOST_GROUPS
@@ -160,7 +160,7 @@ def _joined(world: HistoryWorld) -> list[Finding]:
 def _engine(spark: SparkSession, folder: Path) -> Iterator[None]:
     """Runs read fragments in this process, and join on the Spark that there is."""
 
-    def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+    def open_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
         from lancestat.joins.spark.engine import Engine
 
         return Engine(spark, str(folder / "scratch"), "history", UriOptions({}), on_stage).open(

@@ -9,10 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from lancestat.errors import LancestatError
-from lancestat.runs.scanner import SparkScanner
 from lancestat.spark.start import start_session
 from lancestat.spec.model import Target
-from tests.integration.scans import merged, scanned, whole_table
+from tests.integration.scans import merged, scanned, spark_scanner, whole_table
 from tests.integration.test_partials_job import ODD, hash_of
 
 
@@ -34,7 +33,7 @@ def main(table: str, bad: str, events: str) -> None:
         storage_options={"aws_secret_access_key": secret},
     )
     spark = start_session(target, "test", is_short_lived=True)
-    scanner = SparkScanner(target)
+    scanner = spark_scanner(target)
     work = replace(whole_table(table), node="orders")
     columns = merged(work, scanned(work, scanner))
     try:

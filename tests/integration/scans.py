@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING
 
 import lance
 import pyarrow as pa
@@ -15,12 +16,17 @@ from lancestat.lake.fingerprint import (
     schema_hash,
 )
 from lancestat.lake.observe import snapshot
-from lancestat.runs.scanner import SparkScanner
+from lancestat.spark.run_session import RunSession
+from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.analyze.scan_task import TableScan
+from lancestat.tables.run import SparkScanner
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 TARGET = Target(name="test", state="state")
 
@@ -62,11 +68,21 @@ def whole_table(
     return TableScan("table", version_read, scans)
 
 
+def spark_scanner(
+    target: Target,
+    on_progress: Callable[[str, int, int], None] = lambda *_: None,
+    session: SparkSession | None = None,
+) -> SparkScanner:
+    """Return what reads fragments on a target's Spark, or in a session."""
+    options = UriOptions(target.storage_options)
+    return SparkScanner(RunSession(target, session=session), options, on_progress)
+
+
 def scanned(
     work: TableScan, scanner: SparkScanner | None = None
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
     """Return the results of one scan of a table."""
-    scanner = scanner or SparkScanner(TARGET)
+    scanner = scanner or spark_scanner(TARGET)
     results = scanner.scan(work.node, work.table, work.scans)
     return [(scan, dict(partials)) for scan, partials in results]
 

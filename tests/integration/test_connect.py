@@ -36,19 +36,19 @@ from lancestat.errors import (
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.request import JoinRequest, Mode
 from lancestat.lake.row_ranges import ANALYSIS
-from lancestat.runs.scanner import SparkScanner
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of
 from lancestat.spark.start import connect, is_connect, running_session
 from lancestat.spec.model import Target
 from lancestat.tables.analyze import scan_task
 from lancestat.tables.analyze.scan_task import split
+from lancestat.tables.run import SparkScanner
 from lancestat.tables.statistics.partial import encode
 from tests.connect_client import ENVIRONMENT
 from tests.integration.commands import lancestat as commands
 from tests.integration.connect_server import ConnectServer, connect_server
 from tests.integration.knn_oracle import Row, assert_same, awkward, joined
-from tests.integration.scans import TARGET, scanned, whole_table
+from tests.integration.scans import TARGET, scanned, spark_scanner, whole_table
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -140,9 +140,9 @@ def test_the_partials_are_those_of_a_classic_session(
 ) -> None:
     monkeypatch.setattr(scan_task, "split", partial(split, sizes=FINEST))
     progress: list[tuple[str, int, int]] = []
-    far = SparkScanner(TARGET, lambda *step: progress.append(step), session=remote)
+    far = spark_scanner(TARGET, lambda *step: progress.append(step), session=remote)
 
-    assert encoded(orders, far) == encoded(orders, SparkScanner(TARGET, session=spark))
+    assert encoded(orders, far) == encoded(orders, spark_scanner(TARGET, session=spark))
     assert len(progress) > 2, "told as results arrive, not when all have"
     assert progress == sorted(progress)
     assert progress[-1][1] == ROWS // 500
@@ -157,14 +157,14 @@ def test_a_failed_item_fails_its_own_table_with_the_error_of_a_worker(
     broken = lance.dataset(bad).get_fragments()[1].data_files()[0].path
     path = bad / "data" / broken
     path.write_bytes(path.read_bytes()[:20])
-    far = SparkScanner(TARGET, session=remote)
+    far = spark_scanner(TARGET, session=remote)
     with ThreadPoolExecutor(2) as pool:
         failing, fine = pool.submit(scanned, whole, far), pool.submit(encoded, orders, far)
         error = failing.exception()
         assert len(fine.result()) == ROWS // 500
     assert isinstance(error, LancestatError)
     with pytest.raises(LancestatError) as classic:
-        scanned(whole, SparkScanner(TARGET, session=spark))
+        scanned(whole, spark_scanner(TARGET, session=spark))
     assert str(error) == str(classic.value)
     assert error.code == "LS204"
 

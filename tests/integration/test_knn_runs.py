@@ -22,11 +22,12 @@ from lancestat import Project
 from lancestat.errors import RunError
 from lancestat.joins.action import JoinAction
 from lancestat.joins.record import join_records
+from lancestat.joins.run import JoinEvaluation, JoinOpener
 from lancestat.joins.search.work import JoinWork
+from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.actions import Skip
-from lancestat.runs.evaluator import JoinEvaluation, JoinSession
-from lancestat.runs.scanner import SparkScanner
 from lancestat.runs.stages import OnStage, StageProgress
+from lancestat.spark.run_session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
 from tests.interpreted import INTERPRETED, short_lived
@@ -46,7 +47,7 @@ class SparkWorld(JoinWorld):
 
     spark: SparkSession
 
-    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
         from lancestat.joins.spark.engine import Engine
 
         self.works.append(work)
@@ -207,7 +208,8 @@ def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
     action = world.action()
     assert isinstance(action, JoinAction)
     stages = []
-    with SparkScanner(target, has_joins=True) as scanner, ThreadPoolExecutor(1) as pool:
+    with RunSession(target, computes=True) as scanner, ThreadPoolExecutor(1) as pool:
+        opener = JoinOpener(scanner, target, UriOptions({}))
 
         def cancel(stage: StageProgress) -> None:
             stages.append(stage.stage)
@@ -215,7 +217,7 @@ def test_a_join_that_is_cancelled_leaves_nothing(world: SparkWorld) -> None:
 
         for _ in range(2):
             with pytest.raises(RunError) as caught:
-                evaluation = JoinEvaluation(scanner.join, cancel)
+                evaluation = JoinEvaluation(opener.open, cancel)
                 pool.submit(evaluation.run, action).result()
             assert caught.value.code == "LS512"
     assert set(stages) == {action.stages.prepare}

@@ -24,7 +24,6 @@ import pytest
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.row_ranges import ANALYSIS
-from lancestat.runs.scanner import SparkScanner
 from lancestat.tables.action import Scan
 from lancestat.tables.analyze import scan_task as partials_job
 from lancestat.tables.analyze.in_process import ProcessScanner
@@ -33,7 +32,7 @@ from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.histories.history import REFUSED, draw_history
 from tests.histories.world import STEPS, HistoryWorld
-from tests.integration.scans import TARGET, merged, scanned, whole_table
+from tests.integration.scans import TARGET, merged, scanned, spark_scanner, whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -200,7 +199,7 @@ def test_selected_columns_of_selected_fragments_are_scanned(
     twice = next(field for field in whole.table.fields if field.name == "twice")
     chosen = whole_table(table, columns=["twice", "word"])
     scans = [scan for scan in chosen.scans if field_key(twice) in scan.fields][2:4]
-    results = list(SparkScanner(TARGET).scan("t", chosen.table, scans))
+    results = list(spark_scanner(TARGET).scan("t", chosen.table, scans))
 
     assert [scan.fragment_id for scan, _ in results] == [2, 3]
     assert all(partials.keys() == {field_key(twice)} for _, partials in results)
@@ -212,7 +211,7 @@ def test_a_damaged_fragment_fails_only_its_table(
     bad = tmp_path / "bad.lance"
     lance.write_dataset(rows(0, 2_000), bad, max_rows_per_file=500)
     break_fragment(bad, 2)
-    scanner = SparkScanner(TARGET)
+    scanner = spark_scanner(TARGET)
     with ThreadPoolExecutor(2) as pool:
         failing = pool.submit(scanned, whole_table(str(bad)), scanner)
         fine = pool.submit(scanned, whole_table(table), scanner)
@@ -259,7 +258,7 @@ def test_progress_grows_to_all_fragments_and_bytes(
 ) -> None:
     monkeypatch.setattr(partials_job, "split", partial(split, sizes=FINEST))
     reports: list[tuple[str, int, int]] = []
-    scanner = SparkScanner(TARGET, lambda *progress: reports.append(progress))
+    scanner = spark_scanner(TARGET, lambda *progress: reports.append(progress))
     work = whole_table(table)
     list(scanner.scan("orders", work.table, work.scans))
 
@@ -275,7 +274,7 @@ def test_a_display_that_fails_does_not_stop_the_scan(spark: SparkSession, table:
     def fail(*_: object) -> None:
         raise RuntimeError("the terminal is gone")
 
-    assert len(scanned(whole_table(table), SparkScanner(TARGET, fail))) == 12
+    assert len(scanned(whole_table(table), spark_scanner(TARGET, fail))) == 12
 
 
 def test_cancelling_stops_running_scans_and_refuses_new_ones(
@@ -293,11 +292,11 @@ def test_cancelling_stops_running_scans_and_refuses_new_ones(
         progress.append(fragments)
         has_begun.set()
 
-    scanner = SparkScanner(TARGET, advanced)
+    scanner = spark_scanner(TARGET, advanced)
     with ThreadPoolExecutor(1) as pool:
         reading = pool.submit(scanned, work, scanner)
         has_begun.wait()
-        scanner.cancel()
+        scanner.spark.cancel()
         error = reading.exception()
 
     assert isinstance(error, LancestatError)
@@ -310,7 +309,7 @@ def test_cancelling_stops_running_scans_and_refuses_new_ones(
 def test_without_fragments_no_job_is_started(tmp_path: Path) -> None:
     uri = str(tmp_path / "empty.lance")
     lance.write_dataset(rows(0, 0), uri)
-    scanner = SparkScanner(TARGET)
+    scanner = spark_scanner(TARGET)
     assert scanned(whole_table(uri), scanner) == []
     assert scanner._session is None
 

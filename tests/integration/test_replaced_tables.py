@@ -136,12 +136,12 @@ def test_a_table_recreated_during_a_run_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan is of one table, and the workers open another."""
-    from lancestat.runs import scanner
+    from lancestat.tables.run import SparkScanner
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")
     write_project(tmp_path, "orders", min_bytes="0")
-    scan = scanner.SparkScanner.scan
+    scan = SparkScanner.scan
     done: list[int] = []
 
     def late(*args: object) -> object:
@@ -152,7 +152,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
                 lance.write_dataset(orders(6000 + part, 1), uri, mode="append")
         return scan(*args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(scanner.SparkScanner, "scan", late)
+    monkeypatch.setattr(SparkScanner, "scan", late)
     assert lancestat.Project.load(tmp_path).run().status.value == "success"
     assert done == [1]
     config = lance.dataset(uri).config()

@@ -21,8 +21,8 @@ from pyspark.sql import functions
 from lancestat.cli.main import cli
 from lancestat.errors import InvalidQuery
 from lancestat.project import Project
-from lancestat.query.sql.query import silent_query_logger
 from lancestat.query.sql.statement import AnalyzeStatement, QueryText, parse, parse_analyze
+from lancestat.spark.failure import silent_query_logger
 from tests.interpreted import short_lived
 from tests.versions import needs
 

@@ -30,6 +30,7 @@ from lancestat.joins.action import (
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
+from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.request import JoinKind, output_names
 from lancestat.joins.search.work import (
@@ -40,18 +41,22 @@ from lancestat.joins.search.work import (
     Scope,
     SideSource,
 )
+from lancestat.joins.spark.engine import SparkJoin
+from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.open import open_pinned
+from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Action, Plan
-from lancestat.runs.evaluator import Evaluator, JoinSession, OpenJoin, PreparedJoin
+from lancestat.runs.evaluator import Evaluator
+from lancestat.runs.node import NodeRunner
+from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult, SilentProgress
 from lancestat.runs.scheduler import RunRecorder, Scheduler
 from lancestat.runs.stages import OnStage, StageProgress
-from lancestat.spec.catalog import UriOptions
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
 from lancestat.state.values import StateWriter
-from lancestat.tables.observe import Observer
-from tests.runs.world import PLACE, Clock, World
+from lancestat.tables.run import TableRunner
+from tests.runs.world import PLACE, Clock, World, run_context
 from tests.state.memory import MemoryState
 
 Row = dict[str, Any]
@@ -104,7 +109,7 @@ class JoinWorld:
 
     @property
     def observer(self) -> Observer:
-        return Observer(self.spec, self.state, self.clock)
+        return Observer(self.spec, self.state, self.clock, NODE_TYPES)
 
     def plan(self, *names: str, full_refresh: bool = False) -> Plan:
         nodes = [node for node in self.spec.nodes if node.name in (names or ("near",))]
@@ -120,35 +125,16 @@ class JoinWorld:
     def execute(self, plan: Plan) -> RunResult:
         digests = {node.name: node_digest(node) for node in self.spec.nodes}
         self.clock.advance(seconds=1)
-        evaluator = Evaluator(
-            state=self.state,
-            scan=World(self.folder).scan,
-            open_join=self.open_join,
-            replan=self.replan,
-            replan_table=lambda name, use: self.observer.plan_again(
-                self.table(name), use_partials=use
-            ),
-            options=UriOptions({}),
-            catalogs={},
-            run_id="test",
-            clock=self.clock,
-            digests=digests,
-            locations={},
-            on_stage=self.progress.at_stage,
-        )
+        context = run_context(self.observer, self.state, digests, self.progress)
+        runners: dict[str, NodeRunner] = {
+            "table": TableRunner(context, World(self.folder).scan, lambda: None),
+            "knn_join": JoinRunner(context, self.open_join),
+        }
+        evaluator = Evaluator(context, runners)
         recorder = RunRecorder(self.state, digests)
         return Scheduler(evaluator, recorder, self.progress, lambda: None).execute(plan)
 
-    def table(self, name: str) -> Table:
-        node = self.spec.node(name)
-        assert isinstance(node, Table)
-        return node
-
-    def replan(self, name: str, full_refresh: bool) -> Action:
-        [action] = self.plan(name, full_refresh=full_refresh).actions
-        return action
-
-    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+    def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
         return opened(self.engine)(work, on_stage)
 
     def engine(self, work: JoinWork, on_stage: OnStage) -> JoinOutcome:
@@ -212,7 +198,7 @@ def opened(engine: Engine) -> OpenJoin:
     """Sessions that count rows of the sides, and leave the rest to a function."""
 
     @contextmanager
-    def open_join(work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+    def open_join(work: JoinWork, on_stage: OnStage) -> Iterator[SparkJoin]:
         yield _Session(engine, work, on_stage)
 
     return open_join

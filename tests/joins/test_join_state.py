@@ -11,6 +11,7 @@ import pytest
 from lancestat import Project
 from lancestat.errors import UsageError
 from lancestat.joins.record import join_records
+from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Skip
 from lancestat.runs.garbage_collection import collect_garbage
 from lancestat.spec.model import Target
@@ -43,10 +44,10 @@ def test_another_process_reads_the_record_of_a_join(world: JoinWorld) -> None:
 def test_garbage_collection_keeps_records_of_declared_joins(world: JoinWorld) -> None:
     world.run("l", "near")
     state = open_state(str(world.folder / "state"))
-    collect_garbage(world.spec, state, now=NOW, dry_run=False)
+    collect_garbage(world.spec, state, NODE_TYPES, now=NOW, dry_run=False)
     assert set(join_records(state)) == {"near"}
     world.declare(name="other")
-    collect_garbage(world.spec, state, now=NOW, dry_run=False)
+    collect_garbage(world.spec, state, NODE_TYPES, now=NOW, dry_run=False)
     assert set(join_records(state)) == set()
 
 

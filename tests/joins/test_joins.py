@@ -395,7 +395,7 @@ def test_a_failed_join_keeps_the_last_result(world: JoinWorld) -> None:
     [result] = world.run().nodes
     assert (result.status, result.text) == (
         "error",
-        "LS001  internal error: ValueError: no\n"
+        "LS001 specs/shop.yml:1:1  internal error: ValueError: no\n"
         "      hint: run again with --verbose for the traceback",
     )
     assert world.rows() == rows

@@ -90,7 +90,9 @@ def test_a_last_run_that_failed_is_an_error(joins: JoinWorld) -> None:
     joins.clock.advance(minutes=3)
     node = report(joins)
     assert (node.health, node.verdict) == (Health.ERROR, "current")
-    assert node.problems == ("Its last run failed 3 min ago: LS571 no room is left.",)
+    assert node.problems == (
+        "Its last run failed 3 min ago: LS571 specs/shop.yml:1:1 no room is left.",
+    )
     joins.run()
     assert report(joins).health is Health.OK
 

@@ -309,7 +309,7 @@ def test_a_failed_last_run_is_an_error_until_another_succeeds(
     assert lost.startswith("LS201: ")
     assert "it was there when its statistics were computed, 20" in lost
     with pytest.raises(DatasetMissing) as missing:
-        world.observer.assess(world.table)
+        world.assess()
     assert missing.value.hint is not None and missing.value.hint.startswith("it was there when")
     shutil.move(away, world.path)
     world.clock.advance(hours=2)

@@ -15,8 +15,8 @@ import pytest
 
 from lancestat.errors import DatasetMissing, LakeError
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Snapshot
-from lancestat.review.diff import review
 from lancestat.review.values import Diff
+from tests.review.pairs import review
 
 NOW = datetime(2026, 5, 4, 12, tzinfo=timezone.utc)
 

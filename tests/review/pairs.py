@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 
+from lancestat.nodes import NODE_TYPES
+from lancestat.review import diff
 from lancestat.review.values import Risk
+
+review = partial(diff.review, types=NODE_TYPES)
 
 Files = str | Mapping[str, str]
 

@@ -13,7 +13,6 @@ from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import column_groups, field_key
 from lancestat.lake.observe import observe_snapshots
 from lancestat.project import Project
-from lancestat.review.diff import review
 from lancestat.review.values import Diff, NodeDiff, Risk
 from lancestat.state.identity import table_identity
 from lancestat.state.values import StoredPartials
@@ -21,6 +20,7 @@ from lancestat.tables.action import TableAction
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.stored import add_partials
 from tests.review.conftest import NOW, write
+from tests.review.pairs import review
 
 ROWS = 5000
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import LancestatError
-from lancestat.review.diff import review
 from lancestat.review.git import Repository as Reader
 from lancestat.review.source import find_sides
 from lancestat.review.values import Diff
 from tests.review.conftest import Repository, write
+from tests.review.pairs import review
 
 ORDERS = {"specs/shop.yml": "tables:\n  - {name: orders, uri: orders.lance}\n"}
 BOTH = {"specs/shop.yml": f"{ORDERS['specs/shop.yml']}  - {{name: parts, uri: parts.lance}}\n"}

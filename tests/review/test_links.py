@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from lancestat.review.diff import review
 from lancestat.review.values import SEVERITY, Diff, Risk
 from tests.presentation.rendering import as_json, as_markdown
 from tests.review.conftest import NOW, Repository
+from tests.review.pairs import review
 
 GITHUB = {"GITHUB_SERVER_URL": "https://github.example", "GITHUB_REPOSITORY": "o/r"}
 GITLAB = {"CI_SERVER_URL": "https://gitlab.example:8443", "CI_PROJECT_PATH": "a/b/c"}

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from lancestat.nodes import NODE_TYPES
 from lancestat.review.diff import Comparison
 from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties
@@ -24,7 +25,7 @@ few = settings(max_examples=examples(40))
 
 def compared(base: ProjectSpec, head: ProjectSpec) -> Diff:
     names = frozenset(node.name for node in (*base.nodes, *head.nodes))
-    return Comparison(base, head, ("base", "head")).diff(names, None, NOW)
+    return Comparison(base, head, NODE_TYPES, ("base", "head")).diff(names, None, NOW)
 
 
 @few

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject, LancestatError, UsageError
-from lancestat.review.diff import review
 from lancestat.review.source import find_sides
 from lancestat.review.values import Diff
 from tests.review.conftest import Repository, write
+from tests.review.pairs import review
 
 ORDERS = "tables:\n  - {name: orders, uri: orders.lance}\n"
 BOTH = ORDERS + "  - {name: parts, uri: parts.lance}\n"

@@ -12,10 +12,10 @@ import pytest
 
 from lancestat.errors import StateError, UsageError
 from lancestat.presentation.markdown import prose
-from lancestat.review.diff import review
 from lancestat.review.values import Diff
 from tests.presentation.rendering import as_json, as_markdown, as_text
 from tests.review.conftest import NOW, write
+from tests.review.pairs import review
 
 SECRET = "hunter2hunter2"
 EMPTY = b"<ListBucketResult><IsTruncated>false</IsTruncated></ListBucketResult>"

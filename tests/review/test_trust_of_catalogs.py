@@ -12,9 +12,9 @@ import lance_namespace as ns
 import pytest
 
 from lancestat.lake import catalog_client
-from lancestat.review.diff import review
 from lancestat.review.values import Diff
 from tests.review.conftest import NOW, write
+from tests.review.pairs import review
 
 SECRET = "hunter2hunter2"
 MADE: list[str] = []

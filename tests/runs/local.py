@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
-import lancestat.runs.execute
-from lancestat.joins.search.work import JoinWork
-from lancestat.runs.evaluator import JoinSession, OpenJoin
-from lancestat.runs.stages import OnStage
+import lancestat.joins.run
+import lancestat.tables.run
+from lancestat.joins.run import OpenJoin
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.runs.world import World, no_join
@@ -27,16 +25,7 @@ def scan_locally(
     """Scan in this process, after a call-back of the test."""
 
     class LocalScanner:
-        def __init__(
-            self,
-            target: object,
-            on_progress: object,
-            options: object = None,
-            *,
-            has_joins: bool = False,
-            session: object = None,
-            ends_process: bool = False,
-        ) -> None:
+        def __init__(self, *_: object) -> None:
             pass
 
         def __enter__(self) -> LocalScanner:
@@ -48,13 +37,15 @@ def scan_locally(
         def cancel(self) -> None:
             pass
 
-        def join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
-            return open_join(work, on_stage)
-
         def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> ScanResults:
             for scanned in World(Path(table.uri)).scan(node, table, ReadFragments(tuple(scans))):
                 before(node)
                 yield scanned
 
-    monkeypatch.setattr(lancestat.runs.execute, "SparkScanner", LocalScanner)
-    monkeypatch.setattr(lancestat.runs.execute, "ProcessScanner", LocalScanner)
+    class LocalOpener:
+        def __init__(self, *_: object) -> None:
+            self.open = open_join
+
+    monkeypatch.setattr(lancestat.tables.run, "SparkScanner", LocalScanner)
+    monkeypatch.setattr(lancestat.tables.run, "ProcessScanner", LocalScanner)
+    monkeypatch.setattr(lancestat.joins.run, "JoinOpener", LocalOpener)

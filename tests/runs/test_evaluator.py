@@ -21,6 +21,7 @@ from lancestat.joins.action import (
 )
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, plan_join
+from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.layout import KeptLists, RightContent
 from lancestat.joins.search.request import JoinRequest, Mode
@@ -34,8 +35,9 @@ from lancestat.joins.search.work import (
     Scope,
     SideSource,
 )
+from lancestat.joins.spark.engine import SparkJoin
+from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.evaluator import JoinEvaluation, JoinSession, PreparedJoin
 from lancestat.runs.stages import OnStage, StageProgress
 
 EXACT = JoinRequest(3)
@@ -59,7 +61,7 @@ class Session:
     in_place: tuple[str, ...] = ()
 
     @contextmanager
-    def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[JoinSession]:
+    def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[SparkJoin]:
         self.works.append(work)
         yield self
         self.done.append("closed")

@@ -9,8 +9,10 @@ import lance
 import pytest
 
 import lancestat.runs.execute
+import lancestat.tables.run
 from lancestat import Project
 from lancestat.runs.node_result import Status
+from lancestat.spark.run_session import RunSession
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.runs.world import World, orders, write_project
@@ -24,16 +26,7 @@ class Scanner:
         self.log = log
         self.interrupts = interrupts
 
-    def __call__(
-        self,
-        target: object,
-        on_progress: object,
-        options: object,
-        *,
-        has_joins: bool = False,
-        session: object = None,
-        ends_process: bool = False,
-    ) -> Scanner:
+    def __call__(self, *_: object) -> Scanner:
         return self
 
     def __enter__(self) -> Scanner:
@@ -44,9 +37,6 @@ class Scanner:
 
     def cancel(self) -> None:
         self.log.append(f"{self.name} cancelled")
-
-    def join(self, *_: object) -> None:
-        raise AssertionError("there are no joins")
 
     def scan(
         self, node: str, table: TableVersion, scans: Sequence[Scan]
@@ -61,7 +51,16 @@ def scanners(monkeypatch: pytest.MonkeyPatch, *, interrupted: str = "") -> list[
     log: list[str] = []
     for name in ("ProcessScanner", "SparkScanner"):
         scanner = Scanner(name, log, interrupts=name == interrupted)
-        monkeypatch.setattr(lancestat.runs.execute, name, scanner)
+        monkeypatch.setattr(lancestat.tables.run, name, scanner)
+
+    class Session(RunSession):
+        def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+            log.append(f"Spark left by {kind.__name__ if kind else 'its end'}")
+
+        def cancel(self) -> None:
+            log.append("Spark cancelled")
+
+    monkeypatch.setattr(lancestat.runs.execute, "RunSession", Session)
     return log
 
 
@@ -83,7 +82,7 @@ def test_a_table_is_read_where_its_stage_says(
     assert result.status is Status.SUCCESS
     assert {node.name: node.runs_on for node in result.nodes} == planned
     assert sorted(log[:2]) == ["ProcessScanner reads small", "SparkScanner reads large"]
-    assert log[2:] == ["SparkScanner left by its end", "ProcessScanner left by its end"]
+    assert log[2:] == ["Spark left by its end", "ProcessScanner left by its end"]
 
 
 @pytest.mark.parametrize("interrupted", ["ProcessScanner", "SparkScanner"])
@@ -95,7 +94,7 @@ def test_an_interrupt_ends_both_scanners(
         project.run()
     assert log[-4:] == [
         "ProcessScanner cancelled",
-        "SparkScanner cancelled",
-        "SparkScanner left by RunInterrupted",
+        "Spark cancelled",
+        "Spark left by RunInterrupted",
         "ProcessScanner left by RunInterrupted",
     ]

@@ -13,20 +13,25 @@ import pyarrow as pa
 
 from lancestat.errors import Location
 from lancestat.joins.search.work import JoinWork
+from lancestat.joins.spark.engine import SparkJoin
 from lancestat.lake.open import open_pinned, pinned_reads
+from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Action, Plan
-from lancestat.runs.evaluator import Evaluator, JoinSession
-from lancestat.runs.result import RunResult, SilentProgress
+from lancestat.runs.evaluator import Evaluator, RunContext
+from lancestat.runs.observe import Observer
+from lancestat.runs.result import Progress, RunResult, SilentProgress
 from lancestat.runs.scheduler import RunRecorder, Scheduler
 from lancestat.runs.stages import OnStage
-from lancestat.spec.catalog import UriOptions
+from lancestat.spark.run_session import RunSession
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.identity import has_quantiles
 from lancestat.state.values import StateWriter
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
+from lancestat.tables.assessment import TableAssessment, TableChanges
 from lancestat.tables.manifest.wire import unstamped
-from lancestat.tables.observe import Observer
+from lancestat.tables.observe import assess_table
+from lancestat.tables.run import TableRunner
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.state.memory import MemoryState
@@ -77,7 +82,7 @@ class World:
     def observer(self) -> Observer:
         target = Target("dev", state=str(self.path.parent / "state"))
         spec = ProjectSpec("shop", self.path.parent, target, (self.table,), {})
-        return Observer(spec, self.state, self.clock)
+        return Observer(spec, self.state, self.clock, NODE_TYPES)
 
     @property
     def dataset(self) -> lance.LanceDataset:
@@ -95,22 +100,14 @@ class World:
 
     def execute(self, plan: Plan) -> RunResult:
         digests = {self.table.name: node_digest(self.table)}
-        evaluator = Evaluator(
-            state=self.state,
-            scan=self.scan,
-            open_join=no_join,
-            replan=no_replan,
-            replan_table=lambda name, use: self.observer.plan_again(self.table, use_partials=use),
-            options=UriOptions({}),
-            catalogs={},
-            run_id="test",
-            clock=self.clock,
-            digests=digests,
-            locations={},
-            on_stage=SilentProgress().at_stage,
-        )
+        context = run_context(self.observer, self.state, digests)
+        runners = {"table": TableRunner(context, self.scan, lambda: None)}
+        evaluator = Evaluator(context, runners)
         recorder = RunRecorder(self.state, digests)
         return Scheduler(evaluator, recorder, SilentProgress(), lambda: None).execute(plan)
+
+    def assess(self) -> tuple[TableAssessment, TableChanges]:
+        return assess_table(self.observer, self.table)
 
     def scan(
         self, node: str, table: TableVersion, stage: ReadFragments
@@ -133,12 +130,19 @@ class World:
         return unstamped(self.dataset.config())
 
 
-def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[JoinSession]:
+def run_context(
+    observer: Observer,
+    state: StateWriter,
+    digests: Mapping[str, str],
+    progress: Progress | None = None,
+) -> RunContext:
+    """Return the context of a run that needs no Spark."""
+    spark = RunSession(observer.spec.target)
+    return RunContext(observer, state, digests, progress or SilentProgress(), spark, "test")
+
+
+def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
     raise AssertionError(f"there is no join here, and so not {work.node}")
-
-
-def no_replan(name: str, full_refresh: bool) -> Action:
-    raise AssertionError(f"nothing awaits a join here, and so not {name}")
 
 
 def orders(start: int, count: int) -> pa.Table:

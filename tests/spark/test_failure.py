@@ -19,8 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.joins.spark import tasks as worker
 from lancestat.lake.snapshot import Pin
-from lancestat.runs import scanner as module
-from lancestat.runs.scanner import MAX_SERVER_RESTARTS, SparkScanner
+from lancestat.spark import run_session as module
 from lancestat.spark.failure import (
     MORE_MEMORY,
     Outage,
@@ -29,6 +28,7 @@ from lancestat.spark.failure import (
     carried_error,
     is_forgotten,
 )
+from lancestat.spark.run_session import MAX_SERVER_RESTARTS, RunSession
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableVersion
 from lancestat.tables.analyze.jobs import explain
@@ -277,7 +277,7 @@ TARGET = Target("far")
 
 @dataclass(eq=False)
 class Session:
-    """What the scanner asks of a session whose server has gone."""
+    """What the run asks of a session whose server has gone."""
 
     is_stopped: bool = False
     release_session_on_close: bool = True
@@ -304,27 +304,27 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Session]:
     return sessions
 
 
-def work(scanner: SparkScanner) -> None:
-    with scanner._cancellable(scanner._started(), "reading"):
+def work(run: RunSession) -> None:
+    with run.working("reading"):
         raise RuntimeError("[NO_ACTIVE_SESSION] No active Spark session found.")
 
 
 def test_an_own_session_is_replaced_twice_and_spark_given_up_then(started: list[Session]) -> None:
-    scanner = SparkScanner(TARGET)
+    run = RunSession(TARGET)
     for _ in range(MAX_SERVER_RESTARTS):
         with pytest.raises(SessionLostError):
-            work(scanner)
+            work(run)
     for _ in range(2):
         with pytest.raises(SparkNotStarted, match="has restarted 3 times in this run"):
-            work(scanner)
+            work(run)
     assert [session.is_stopped for session in started] == [True] * 3
 
 
 def test_the_callers_session_is_not_replaced(started: list[Session]) -> None:
     theirs = Session()
-    scanner = SparkScanner(TARGET, session=theirs)  # type: ignore[arg-type]
+    run = RunSession(TARGET, session=theirs)  # type: ignore[arg-type]
     for _ in range(2):
         with pytest.raises(SparkNotStarted, match="no longer knows the session"):
-            work(scanner)
+            work(run)
     assert not theirs.is_stopped
     assert not started

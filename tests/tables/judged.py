@@ -73,7 +73,7 @@ class JudgedTable:
         return values
 
     def statistics(self) -> TableStatistics:
-        return self.world.observer.assess(self.world.table)[0].statistics
+        return self.world.assess()[0].statistics
 
     def remember(self) -> None:
         """Remember the version that was just read, if its statistics were kept."""

@@ -42,7 +42,7 @@ def restore(world: World, version: int) -> None:
 
 
 def verdict(world: World) -> GuardReason:
-    return world.observer.assess(world.table)[0].finding.reason
+    return world.assess()[0].finding.reason
 
 
 def assert_mended(world: World, reads: int = 0) -> None:

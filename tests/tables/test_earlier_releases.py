@@ -89,7 +89,7 @@ def test_they_are_not_used_before_that(world: World, monkeypatch: pytest.MonkeyP
 
 
 def judged(world: World) -> Any:
-    return world.observer.assess(world.table)[0].finding
+    return world.assess()[0].finding
 
 
 def test_a_policy_that_accepts_stale_statistics_does_not_keep_them(

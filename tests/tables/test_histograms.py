@@ -37,7 +37,7 @@ def fragments_read(world: World) -> int:
 
 def whole(world: World, name: str) -> ColumnPartial:
     """The partial of a column over the table, from the state alone."""
-    assessment, changes = world.observer.assess(world.table)
+    assessment, changes = world.assess()
     [column] = (field for field in assessment.columns if field.name == name)
     keys = {
         (group.fingerprint,): frozenset(

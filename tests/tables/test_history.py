@@ -415,7 +415,7 @@ class History(RuleBasedStateMachine):
             assert assessment.statistics.kept.items() <= full_kept(self.dataset).items()
 
     def assessed(self) -> TableAssessment:
-        assessment, _ = self.world.observer.assess(self.world.table)
+        assessment, _ = self.world.assess()
         return assessment
 
 

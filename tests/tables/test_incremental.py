@@ -307,7 +307,7 @@ def test_what_only_a_lost_state_had_is_missed_until_a_full_refresh(
 
 def is_complete(world: World) -> bool:
     """Whether bounds of strings are known, and no note says that something is missing."""
-    assessment, _ = world.observer.assess(world.table)
+    assessment, _ = world.assess()
     status = table_status(assessment, world.clock())
     notes = [*status.skipped, *(problem.sentence for problem in lacking(status))]
     return status.columns["o_status"].minimum is not None and not notes

@@ -67,7 +67,7 @@ def world(tmp_path: Path) -> World:
 
 def shown(world: World) -> TableStatus:
     """The statistics as `lancestat show` has them."""
-    assessment, _ = world.observer.assess(world.table)
+    assessment, _ = world.assess()
     return table_status(assessment, world.clock())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from pathlib import Path
 
 import lance
@@ -19,6 +20,7 @@ from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.judgement import TableStatistics
 from lancestat.tables.manifest import publication as publish
 from lancestat.tables.manifest.wire import GuardReason
+from lancestat.tables.observe import look_back
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.stored import table_records
 from tests.runs.test_faults import check_no_reader_is_misled
@@ -165,7 +167,7 @@ def test_no_policy_accepts_statistics_that_a_killed_run_left_in_a_replaced_table
 def verdict_of_readers(world: World) -> GuardReason:
     now = snapshot(world.dataset, str(world.path))
     record = table_records(world.state).get(table_identity(str(world.path)))
-    statistics = TableStatistics.declared(world.table, now, record, world.observer.look_back)
+    statistics = TableStatistics.declared(world.table, now, record, partial(look_back, options={}))
     return statistics.verdict(datetime.now(timezone.utc)).reason
 
 
@@ -232,7 +234,7 @@ def test_a_table_replaced_during_planning_is_planned_again(
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
     from lancestat.tables import observe
 
-    background: Callable[..., object] = observe.Observer._table_changes
+    background: Callable[..., object] = observe.TableObserver.changes
     done: list[int] = []
 
     def late(*args: object, **options: object) -> object:
@@ -242,6 +244,6 @@ def test_a_table_replaced_during_planning_is_planned_again(
             done.append(1)
         return background(*args, **options)
 
-    monkeypatch.setattr(observe.Observer, "_table_changes", late)
+    monkeypatch.setattr(observe.TableObserver, "changes", late)
     action = world.action()
     assert action.figures.rows_total == 5  # type: ignore[union-attr]

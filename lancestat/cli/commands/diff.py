@@ -79,6 +79,7 @@ def diff(
     fail_on: tuple[str, ...],
     no_datasets: bool,
 ) -> None:
+    from lancestat.nodes import NODE_TYPES
     from lancestat.presentation.diff_view import diff_view
     from lancestat.review.diff import review
 
@@ -87,6 +88,7 @@ def diff(
         invocation.project_folder,
         base,
         head,
+        types=NODE_TYPES,
         target=invocation.target,
         vars=dict(invocation.vars),
         select=any_of(select),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import ceil, sqrt
+from typing import ClassVar
 
 from lancestat.formats import StringEnum, count
 from lancestat.joins.measures import JoinGroups
@@ -83,6 +84,7 @@ class Decision:
     these (`why_has_times`).
     """
 
+    NOT_DIGESTED: ClassVar[frozenset[str]] = frozenset({"why", "seconds", "why_has_times"})
     strategy: Strategy
     why: str
     pairs: int | None = None

@@ -6,13 +6,13 @@ floats and knows no intervals of months.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, Statement, explain_failure
+from lancestat.spark.failure import silent_query_logger
 from lancestat.spark.start import (
     active,
     classic_session,
@@ -181,37 +181,6 @@ class QueryResult:
     columns: tuple[ResultColumn, ...]
     rows: Iterator[tuple[ResultValue, ...]]
     limit: int | None
-
-
-_NAMES = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
-
-
-@contextmanager
-def silent_query_logger() -> Iterator[None]:
-    """Silence the loggers by which PySpark prints every error of a query as JSON to stderr.
-
-    For the whole of a command or a run: blocks that overlap on several threads would leave the
-    loggers off.
-    """
-    loggers = [_query_logger(name) for name in _NAMES]
-    before = [logger.disabled for logger in loggers]
-    for logger in loggers:
-        logger.disabled = True
-    try:
-        yield
-    finally:
-        for logger, was in zip(loggers, before, strict=True):
-            logger.disabled = was
-
-
-def _query_logger(name: str) -> logging.Logger:
-    """Return a logger of PySpark's class: PySpark fails to log errors to one of another."""
-    try:
-        from pyspark.logger import PySparkLogger
-    except ImportError:
-        # Spark before 4.0 has neither the class nor the loggers.
-        return logging.getLogger(name)
-    return cast(logging.Logger, PySparkLogger.getLogger(name))
 
 
 APP_NAME = "lancestat sql"

@@ -102,7 +102,7 @@ class Shared:
         assert self.world.run().status == "success"
 
     def judged(self) -> Verdict:
-        return self.world.observer.assess(self.world.table)[1].verdict
+        return self.world.assess()[1].verdict
 
 
 @pytest.fixture

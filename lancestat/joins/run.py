@@ -1,0 +1,296 @@
+"""Runs KNN joins: prepares their sides on Spark, walks the stages, and commits the result."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from typing_extensions import assert_never
+
+from lancestat.errors import LancestatError, PartitionsLost, StaleBase
+from lancestat.formats import count
+from lancestat.joins.action import (
+    ExtendLayout,
+    GroupRows,
+    JoinAction,
+    JoinFigures,
+    LayOut,
+    MeasureIndex,
+    MergeNeighbours,
+    Probe,
+    ReuseLayout,
+    SearchStage,
+)
+from lancestat.joins.measures import Accuracy, JoinGroups
+from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_layout
+from lancestat.joins.record import JoinRecord, ResultRecord, stored_record
+from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
+from lancestat.joins.spark.scratch_root import CONNECT, require_shared, scratch_root
+from lancestat.lake.catalogs import declare
+from lancestat.lake.open import REPLACED
+from lancestat.runs.actions import Action
+from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
+from lancestat.runs.node import NodeEnded
+from lancestat.runs.node_result import Status, planned
+from lancestat.runs.stages import OnStage, StageProgress
+from lancestat.spark.failure import SessionLostError
+from lancestat.spark.run_session import RunSession
+from lancestat.spark.start import remote_of
+from lancestat.spec.catalog import UriOptions, table_name_of
+from lancestat.spec.model import Target
+
+if TYPE_CHECKING:
+    from lancestat.joins.spark.engine import SparkJoin
+    from lancestat.joins.spark.prepared_join import PreparedJoin
+
+_log = logging.getLogger("lancestat.run")
+
+# Opens a session for the rows that a work names; leaving it removes what was left in scratch.
+OpenJoin = Callable[[JoinWork, OnStage], "AbstractContextManager[SparkJoin]"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinOpener:
+    """Opens joins on the Spark of a run."""
+
+    spark: RunSession
+    target: Target
+    options: UriOptions
+
+    @contextmanager
+    def open(self, work: JoinWork, on_stage: OnStage) -> Iterator[SparkJoin]:
+        """Open a join.
+
+        Raises:
+            LakeError: A side was replaced, or cannot be opened.
+            RunError: A side, the output or scratch cannot be used, a job failed or was cancelled,
+                or Spark did not start; later calls raise `SparkNotStarted` at once, too.
+        """
+        with self.spark.working(f"joining '{work.node}'", self._require_scratch) as lent:
+            from lancestat.joins.spark.engine import Engine
+
+            session, group = lent
+            root = scratch_root(self.target.scratch, session)
+            engine = Engine(session, root, group, self.options, on_stage)
+            with engine.open(work) as join:
+                yield join
+
+    def _require_scratch(self) -> None:
+        is_remote = remote_of(self.target) is not None
+        require_shared(self.target.scratch, CONNECT if is_remote else self.target.master)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEvaluation:
+    """Evaluates the stages of one join.
+
+    Where the facts contradict a decision of the plan, the join is planned again and the log says
+    so.
+    """
+
+    open: OpenJoin
+    on_stage: OnStage
+
+    def run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
+        """Carry out a join; one whose last result has gone is joined in full.
+
+        Returns:
+            The action as it was carried out in the end, and what it did.
+
+        Raises:
+            LancestatError: it cannot be done; readers of the output see what they saw before.
+        """
+        try:
+            return self._run(action)
+        except PartitionsLost as error:
+            if action.work.is_fresh or action.work.right.content is None:
+                raise
+            _log.warning(
+                "'%s' is planned again, without the kept layout: %s", action.node, error.message
+            )
+            return self._run(without_kept_layout(action))
+        except StaleBase as error:
+            if action.work.scope is Scope.FULL:
+                raise
+            whole = in_full(action)
+            _log.warning("'%s' is planned again, in full: %s", action.node, error.message)
+            return self._run(whole)
+
+    def _run(self, action: JoinAction) -> tuple[JoinAction, JoinOutcome]:
+        prepare = action.stages.prepare
+        with self.open(action.work, self.on_stage) as session:
+            self.on_stage(StageProgress(prepare))
+            join = session.prepare_sides(prepare)
+            for side in join.facts.in_place:
+                _log.info("'%s': the %s side is read in place", action.node, side)
+            action = _revised(action, revise(action, join.facts))
+            left = deque(action.stages.search)
+            while left:
+                stage = left.popleft()
+                self.on_stage(StageProgress(stage))
+                changed, why = _search_stage(join, stage)
+                if changed is None:
+                    action = _revised(action, without_approximation(action, join.facts, why))
+                    left = deque(action.stages.search)
+                else:
+                    join = changed
+            return action, join.commit(action.stages.commit)
+
+
+def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin | None, str]:
+    """Return the join after a stage; None, and why, where it cannot be searched in this way."""
+    match stage:
+        case LayOut():
+            return join.lay_out(stage), "no right row can match"
+        case ReuseLayout():
+            return _in_kept_layout(join.reuse_layout(stage)), ""
+        case ExtendLayout():
+            return _in_kept_layout(join.extend_layout(stage)), ""
+        case GroupRows():
+            return join.group_rows(), ""
+        case MeasureIndex():
+            return join.measure_index(), "the index does not reach the recall"
+        case Probe():
+            return join.probe(stage), ""
+        case MergeNeighbours():
+            return join.merge_neighbours(), ""
+        case _:
+            assert_never(stage)
+
+
+def _in_kept_layout(join: PreparedJoin | None) -> PreparedJoin:
+    if join is None:
+        raise PartitionsLost("the kept layout has gone")
+    return join
+
+
+def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
+    """Return the revised action; log where it contradicts what was planned."""
+    before, after = action.decision, revised.decision
+    if (before.strategy, before.lists, before.kept) != (after.strategy, after.lists, after.kept):
+        # A decision that was made without knowing the sides is expected to change.
+        is_known = None not in (action.sides.left_rows, action.sides.right_rows)
+        # Where only the layout differs, this costs or spares time, and nothing else.
+        is_same_search = before.strategy is after.strategy and before.kept != after.kept
+        level = logging.WARNING if is_known and not is_same_search else logging.INFO
+        lists = f" in {count(after.lists, 'list')}" if after.lists else ""
+        text = "'%s' is planned again: %s%s, %s"
+        _log.log(level, text, action.node, after.strategy.value, lists, after.why)
+    return revised
+
+
+@dataclass(frozen=True, slots=True)
+class JoinRunner:
+    """Runs actions on joins."""
+
+    context: RunContext
+    open_join: OpenJoin
+
+    def cancel(self) -> None:
+        """Do nothing: joins run on Spark."""
+
+    def run(self, action: JoinAction) -> NodeEnded | Action:
+        """Carry out a join, planning it again where a side was replaced while it was read."""
+        for _ in range(MAX_ATTEMPTS - 1):
+            try:
+                return self._join(action)
+            except REPLACED as error:
+                _log.info("'%s' is planned again: %s", action.node, error.message)
+                again = self.context.observer.plan_again(action.node)
+                if not isinstance(again, JoinAction):
+                    return again
+                action = again
+            except SessionLostError as error:
+                _log.warning("'%s' starts again: %s", action.node, error)
+        return self._join(action)
+
+    def _join(self, action: JoinAction) -> NodeEnded:
+        action = self._with_place(action)
+        evaluation = JoinEvaluation(
+            self.open_join,
+            lambda progress: self.context.progress.at_stage(action.node, progress),
+        )
+        try:
+            done, outcome = evaluation.run(action)
+        except LancestatError as error:
+            raise error.placed(self.context.location(action.node)) from None
+        outcome = replace(outcome, accuracy=_accuracy(done.work, action.known, outcome))
+        is_lance = done.work.output_format is OutputFormat.LANCE
+        result = replace(
+            planned(action),
+            status=Status.SUCCESS,
+            version_published=outcome.output.version if is_lance else None,
+            figures=JoinFigures(
+                outcome.strategy,
+                done.work.scope.value,
+                outcome.counts,
+                outcome.pairs,
+                outcome.accuracy,
+                groups=outcome.groups,
+            ),
+        )
+        return NodeEnded(result, stored_record(self._join_record(done, outcome)))
+
+    def _with_place(self, action: JoinAction) -> JoinAction:
+        """The action with the place of its result, which a catalog chooses for a new table."""
+        name = table_name_of(action.work.output_uri)
+        if name is None:
+            return action
+        try:
+            catalog = self.context.spec.target.catalogs[name.catalog]
+            place = declare(catalog, name, self.context.options.declared(name.uri))
+        except LancestatError as error:
+            raise error.placed(self.context.location(action.node)) from None
+        self.context.options.locate(place.uri, place.options)
+        return replace(action, work=replace(action.work, output_uri=place.uri))
+
+    def _join_record(self, action: JoinAction, outcome: JoinOutcome) -> JoinRecord:
+        """Return the record of a join for the state.
+
+        The sides are as they were seen before they were read: should they have moved on in between,
+        the next run joins again.
+        """
+        assert action.left is not None and action.right is not None, "declared sides are recorded"
+        made = outcome.output
+        return JoinRecord(
+            node=action.node,
+            digest=self.context.digests[action.node],
+            left=replace(action.left, unproven=outcome.unproven.get("left")),
+            right=replace(action.right, unproven=outcome.unproven.get("right")),
+            result=ResultRecord(made.rows, made.digest, made.version, made.generation),
+            counts=outcome.counts,
+            strategy=outcome.strategy,
+            finished_at=self.context.clock(),
+            accuracy=outcome.accuracy,
+            distances=outcome.distances,
+            groups=_groups(action, outcome),
+        )
+
+
+def _accuracy(work: JoinWork, known: Accuracy, outcome: JoinOutcome) -> Accuracy:
+    """Return the accuracy of the whole result; an increment measures that of its new rows."""
+    measured, increment = outcome.accuracy, work.increment
+    if increment is None:
+        return measured
+    if increment.scope is Scope.NEW_RIGHT:
+        # Every pair of new right rows is compared, which changes nothing for the others.
+        return known
+    if known.recall is None or measured.recall is None:
+        return measured if known.recall is None else known
+    before, all_rows = increment.known.left_rows, outcome.counts.left_rows
+    recall = known.recall * before + measured.recall * (all_rows - before)
+    return Accuracy(recall / all_rows if all_rows else 1.0, measured.nprobes or known.nprobes)
+
+
+def _groups(action: JoinAction, outcome: JoinOutcome) -> JoinGroups | None:
+    """Return what is known of the join's groups, which an increment does not count anew."""
+    if action.work.scope is not Scope.FULL:
+        return action.sides.groups
+    if outcome.groups is None:
+        return None
+    rows = outcome.counts
+    return JoinGroups(outcome.groups, outcome.pairs, rows.left_rows, rows.right_rows)

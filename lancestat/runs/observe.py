@@ -1,0 +1,207 @@
+"""Observes datasets and the state for planning: the one builder of every plan."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from lancestat.lake.observe import observe_snapshots
+from lancestat.lake.open import REPLACED
+from lancestat.redact import Audience
+from lancestat.runs.actions import (
+    Action,
+    Blocked,
+    Deferred,
+    Plan,
+    Reason,
+    Verb,
+    is_pending,
+    needs_spark,
+)
+from lancestat.runs.discover import source_findings
+from lancestat.runs.locate import located, shared_outputs
+from lancestat.runs.node import NodePlanner, NodeTypes, Observed
+from lancestat.spec.model import Node, NodeKind, ProjectSpec
+from lancestat.state.identity import canonical_uri
+from lancestat.state.values import StateReader
+
+# How often a node is observed at most whose datasets are replaced while it is planned.
+_MOST_OBSERVATIONS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Observer:
+    """Observes datasets and state for the planners of nodes, which are given values only.
+
+    `types` are the kinds of nodes. `spark_start_seconds` is how long Spark takes to start where a
+    plan needs it, 0 where it runs, None where that is not known.
+    """
+
+    spec: ProjectSpec
+    state: StateReader
+    clock: Callable[[], datetime]
+    types: NodeTypes
+    threads: int = 8
+    spark_start_seconds: float | None = 0.0
+
+    def plan(self, nodes: Sequence[Node], *, full_refresh: bool = False) -> Plan:
+        """Plan nodes in their order; one that cannot be observed is blocked, alone.
+
+        A node that reads what another of the plan is about to write depends on that one.
+        """
+        plan, _ = self.observe(nodes, full_refresh=full_refresh)
+        return plan
+
+    def observe(
+        self, nodes: Sequence[Node], *, full_refresh: bool = False
+    ) -> tuple[Plan, Observed]:
+        """Plan nodes as `plan` does, and return the plan with what was observed for it."""
+        observed = self.look(nodes, full_refresh=full_refresh)
+        spec, actions = observed.spec, self._actions(observed)
+        tables = observed.records.get(NodeKind.TABLE.value, {})
+        plan = Plan(
+            spec.name,
+            spec.target.name,
+            actions,
+            full_refresh,
+            source_findings(spec, observed.nodes, tables, self.state),
+            spec.redactor,
+            self.spark_start_seconds if any(map(needs_spark, actions)) else 0.0,
+        )
+        return plan, observed
+
+    def plan_again(
+        self, name: str, *, full_refresh: bool = False, uses_stored: bool = True
+    ) -> Action:
+        """Plan one node as it is now; without `uses_stored` as if the state had no partials."""
+        nodes = [node for node in self.spec.nodes if node.name == name]
+        observed = self.look(nodes, full_refresh=full_refresh, uses_stored=uses_stored)
+        [action] = self._actions(observed)
+        return action
+
+    def look(
+        self, nodes: Sequence[Node], *, full_refresh: bool = False, uses_stored: bool = True
+    ) -> Observed:
+        """Observe what nodes are planned by."""
+        spec, nodes = located(self.spec, nodes)
+        uris = {
+            uri: uri for node in nodes for uri in self.types[node.kind.value].lance_uris(spec, node)
+        }
+        kinds = {node.kind for node in nodes} | ({NodeKind.TABLE} if spec.sources else set())
+        return Observed(
+            spec,
+            nodes,
+            self.state,
+            self.clock,
+            observe_snapshots(uris.items(), spec.options, self.threads),
+            {
+                kind.value: self.state.records(kind.value, self.types[kind.value].decode_record)
+                for kind in kinds
+            },
+            full_refresh,
+            uses_stored,
+        )
+
+    def _actions(self, observed: Observed) -> tuple[Action, ...]:
+        spec, nodes = observed.spec, observed.nodes
+        dependencies = result_dependencies(spec, nodes)
+        shared = shared_outputs(spec, nodes)
+        planners = {kind: type.planner(observed) for kind, type in self.types.items()}
+        planned: dict[str, Action] = {}
+
+        def plan_node(node: Node) -> Action:
+            kind = node.kind.value
+            if node.name in shared:
+                figures = self.types[kind].figures_of({})
+                return Blocked(node.name, kind, shared[node.name], figures)
+            pending = tuple(
+                name
+                for name in dependencies[node.name]
+                if name in planned and is_pending(planned[name])
+            )
+            if pending:
+                return self._deferred(node, pending, observed)
+            return self._planned(node, planners[kind], observed)
+
+        with ThreadPoolExecutor(max_workers=self.threads) as pool:
+            for level in _levels(nodes, dependencies):
+                actions = list(pool.map(plan_node, level))
+                planned.update((action.node, action) for action in actions)
+        in_order: Mapping[str, Action] = {node.name: planned[node.name] for node in nodes}
+        for planner in planners.values():
+            in_order = planner.noted(in_order)
+        return tuple(map(self._without_secrets, in_order.values()))
+
+    def _planned(self, node: Node, planner: NodePlanner[Node], observed: Observed) -> Action:
+        type = self.types[node.kind.value]
+        for _ in range(_MOST_OBSERVATIONS - 1):
+            action = planner.plan(node)
+            if not isinstance(action.error, REPLACED):
+                return action
+            uris = {uri: uri for uri in type.lance_uris(observed.spec, node)}
+            snapshots = observe_snapshots(uris.items(), observed.spec.options)
+            planner = type.planner(replace(observed, snapshots=snapshots))
+        return planner.plan(node)
+
+    def _deferred(self, node: Node, dependencies: tuple[str, ...], observed: Observed) -> Deferred:
+        kind = node.kind.value
+        type = self.types[kind]
+        is_known = type.record_key(node) in observed.records[kind]
+        verb: Verb = "refresh" if is_known else "analyze"
+        reason = Reason.INPUT_CHANGED if is_known else Reason.NEW
+        return Deferred(
+            node.name,
+            kind,
+            verb,
+            (reason,),
+            dependencies,
+            observed.full_refresh,
+            type.figures_of({}),
+        )
+
+    def _without_secrets(self, action: Action) -> Action:
+        if not isinstance(action, Blocked):
+            return action
+        return replace(action, error=self.spec.redactor.error(action.error, Audience.PERSON))
+
+
+def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
+    """Return what a node reads: datasets, folders, patterns of files."""
+    return named_uris(spec, node.refs, node.input_uris)
+
+
+def named_uris(spec: ProjectSpec, refs: Sequence[str], uris: Sequence[str]) -> tuple[str, ...]:
+    """Return some URIs with those that nodes of some names stand for."""
+    named = (node.dataset_uri for ref in refs if (node := spec.node(ref)) is not None)
+    return tuple(dict.fromkeys((*named, *uris)))
+
+
+def result_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:
+    """Return by node those of `nodes` whose results it reads, however URIs are written."""
+    nodes = tuple(nodes)
+    writers = {
+        canonical_uri(node.result_uri): node.name for node in nodes if node.result_uri is not None
+    }
+    if not writers:
+        return {node.name: () for node in nodes}
+    read: dict[str, tuple[str, ...]] = {}
+    for node in nodes:
+        uris = map(canonical_uri, read_uris(spec, node))
+        named = dict.fromkeys(writers[uri] for uri in uris if uri in writers)
+        read[node.name] = tuple(name for name in named if name != node.name)
+    return read
+
+
+def _levels(
+    nodes: Sequence[Node], dependencies: Mapping[str, tuple[str, ...]]
+) -> Iterator[Sequence[Node]]:
+    """Yield nodes in groups, each after the groups that it reads the results of."""
+    waiting, done = list(nodes), set[str]()
+    while waiting:
+        # Nodes that depend on each other in a cycle would never be ready.
+        ready = [node for node in waiting if done.issuperset(dependencies[node.name])] or waiting
+        yield ready
+        done.update(node.name for node in ready)
+        waiting = [node for node in waiting if node.name not in done]
