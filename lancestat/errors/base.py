@@ -24,31 +24,6 @@ class Location:
 
 _CLASSES: dict[str, type[LancestatError]] = {}
 
-RETIRED = {
-    "LS422": "LS404",
-    "LS453": "LS112",
-    "LS500": "LS001",
-    "LS501": "LS115",
-    "LS532": "LS001",
-    "LS550": "LS456",
-    "LS551": "LS455",
-    "LS553": "LS511",
-    "LS554": "LS454",
-    "LS556": "LS456",
-    "LS557": "LS569",
-    "LS586": "LS583",
-    "LS600": "LS660",
-    "LS601": "LS115",
-    "LS602": "LS2xx",
-    "LS605": "LS665",
-    "LS606": "LS666",
-    "LS607": "LS667",
-    "LS618": "LS403",
-    "LS621": "LS403",
-    "LS651": "LS403",
-}
-"""Codes that are not raised any more and never get another meaning, with what replaces them."""
-
 
 class LancestatError(Exception):
     """The base of all errors: a stable code, what was found, where, and what to do about it.
@@ -70,7 +45,7 @@ class LancestatError(Exception):
     def __init_subclass__(cls, code: str | None = None) -> None:
         if code is None:
             return
-        if code in _CLASSES or code in RETIRED:
+        if code in _CLASSES:
             raise TypeError(f"{cls.__name__} declares {code}, which is taken")
         cls.code = code
         _CLASSES[code] = cls

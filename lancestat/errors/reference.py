@@ -9,7 +9,7 @@ import re
 from itertools import groupby
 from pathlib import Path
 
-from lancestat.errors import RETIRED, LancestatError, error_classes
+from lancestat.errors import LancestatError, error_classes
 
 PAGE = "docs/reference/errors.md"
 
@@ -30,13 +30,6 @@ _AREAS = {
     "LS6": "Publishing, comments, plan files, pages and reviews",
 }
 _TABLE = "| code | class | meaning | remedy |\n|---|---|---|---|"
-_RETIRED_HEAD = """\
-## Retired codes
-
-These codes are not raised any more and never get another meaning.
-
-| code | replaced by |
-|---|---|"""
 
 
 def reference() -> str:
@@ -45,8 +38,7 @@ def reference() -> str:
         "\n".join([f"## {area}xx: {_AREAS[area]}", "", _TABLE, *map(_row, classes), ""])
         for area, classes in groupby(error_classes(), key=lambda kind: kind.code[:3])
     ]
-    retired = [f"| {code} | {now} |" for code, now in sorted(RETIRED.items())]
-    return "\n".join([_HEAD, *sections, _RETIRED_HEAD, *retired, ""])
+    return "\n".join([_HEAD, *sections])
 
 
 def _row(kind: type[LancestatError]) -> str:

@@ -11,7 +11,6 @@ import pytest
 
 from lancestat import errors
 from lancestat.errors import (
-    RETIRED,
     InvalidProject,
     LancestatError,
     Location,
@@ -51,18 +50,10 @@ def test_a_code_is_in_the_range_of_its_module_and_has_a_meaning_and_a_remedy(
     assert error_class(kind.code) is kind
 
 
-@pytest.mark.parametrize("taken", [kind.code for kind in CLASSES] + list(RETIRED))
-def test_a_code_is_declared_once_and_never_again(taken: str) -> None:
+@pytest.mark.parametrize("taken", [kind.code for kind in CLASSES])
+def test_a_code_is_declared_once(taken: str) -> None:
     with pytest.raises(TypeError, match=f"Again declares {taken}, which is taken"):
         type("Again", (RunError,), {"remedy": "-"}, code=taken)
-
-
-@pytest.mark.parametrize(("code", "now"), RETIRED.items())
-def test_a_retired_code_has_no_class_and_a_successor(code: str, now: str) -> None:
-    assert error_class(code) is None
-    successors = [kind for kind in CLASSES if re.fullmatch(now.replace("x", r"\d"), kind.code)]
-    assert successors
-    assert f"| {code} | {now} |" in reference()
 
 
 def made_by(node: ast.AST) -> list[ast.expr]:
