@@ -15,8 +15,7 @@ from lancestat.formats import count, visible
 from lancestat.lake.catalogs import client_of
 from lancestat.lake.files import local_path
 from lancestat.redact import redact_line
-from lancestat.scaffold.starter import project_of
-from lancestat.scaffold.writer import Scaffold
+from lancestat.scaffold import Scaffold, project_of
 from lancestat.spec.catalog import Catalog
 from lancestat.spec.names import PUNCTUATION, is_name
 from lancestat.spec.schema import PROJECT_FILE

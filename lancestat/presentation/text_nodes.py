@@ -136,13 +136,17 @@ def source_lines(view: PlanView) -> Iterator[str]:
 
 
 def closing_words(view: PlanView | RunView) -> Iterator[str]:
-    """Yield sentences on tables of which something is left to do that no run does by itself."""
-    if tables := view.still_published:
+    """Yield sentences on tables of which something is left to do that no run does by itself.
+
+    They are those with `publish: none` that hold statistics published earlier, and those left as
+    they are of which the state lacks what only it has.
+    """
+    if tables := [result.name for result in view.results if result.still_published]:
         yield (
             f"Statistics published earlier are still in {named(tables)}; "
             f"'lancestat unpublish {_arguments(tables)}' removes them."
         )
-    if tables := view.lacking:
+    if tables := [result.name for result in view.results if result.is_lacking]:
         yield (
             f"The state lacks what only it has of {named(tables)}: bounds of strings and binary, "
             "and what rules out fragments and answers aggregates; "

@@ -119,14 +119,8 @@ class PlanView(NamedTuple):
         return sum(action.is_pending for action in self.actions)
 
     @property
-    def still_published(self) -> tuple[str, ...]:
-        """The tables with `publish: none` that hold statistics published earlier."""
-        return tuple(action.node for action in self.actions if action.result.still_published)
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """The tables that are left as they are and of which the state lacks what only it has."""
-        return tuple(action.node for action in self.actions if action.result.is_lacking)
+    def results(self) -> tuple[NodeResult, ...]:
+        return tuple(action.result for action in self.actions)
 
 
 class RunView(NamedTuple):
@@ -157,14 +151,8 @@ class RunView(NamedTuple):
         return self.status == "error"
 
     @property
-    def still_published(self) -> tuple[str, ...]:
-        """The tables with `publish: none` that hold statistics published earlier."""
-        return tuple(node.name for node in self.nodes if node.result.still_published)
-
-    @property
-    def lacking(self) -> tuple[str, ...]:
-        """The tables that were left as they are and of which the state lacks what only it has."""
-        return tuple(node.name for node in self.nodes if node.result.is_lacking)
+    def results(self) -> tuple[NodeResult, ...]:
+        return tuple(node.result for node in self.nodes)
 
 
 class RunsView(NamedTuple):

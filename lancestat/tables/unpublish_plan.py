@@ -69,16 +69,14 @@ class UnpublishedNode:
     @property
     def is_published_again(self) -> bool:
         """Whether the next run publishes statistics of the table again."""
-        return self.action == "unpublish" and self._commits
+        is_public = self.publish is not None and self.publish.commits
+        return self.action == "unpublish" and is_public
 
     @property
     def is_behind(self) -> bool:
         """Whether statistics that the state keeps are of an earlier version until the next run."""
-        return self.action == "unpublish" and not self._commits
-
-    @property
-    def _commits(self) -> bool:
-        return self.publish is not None and self.publish.commits
+        is_private = self.publish is not None and not self.publish.commits
+        return self.action == "unpublish" and is_private
 
     def to_json(self) -> dict[str, object]:
         """Return the node's object in the JSON of `unpublish`."""

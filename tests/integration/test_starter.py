@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 from lancestat import Project
-from lancestat.scaffold.sample import orders, products
-from lancestat.scaffold.starter import starter_project
+from lancestat.scaffold import orders, products, starter_project
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow.compute as pc
 import pytest
 
-from lancestat.scaffold.sample import orders, products
-from lancestat.scaffold.starter import starter_project, starter_templates
+from lancestat.scaffold import orders, products, starter_project, starter_templates
 from lancestat.spec.load import load_project
 from lancestat.spec.model import NodeKind, ProjectSpec
 from tests.spec.conftest import write

@@ -7,7 +7,7 @@ import pytest
 
 from lancestat.errors import NotWritten, PlaceOccupied
 from lancestat.lake.open import observe_dataset
-from lancestat.scaffold.writer import Scaffold
+from lancestat.scaffold import Scaffold
 from lancestat.spec.schema import PROJECT_FILE
 
 ROWS = pa.table({"x": [1, 2, 3]})

@@ -14,7 +14,7 @@ from lancestat.presentation.terminal import paint
 from lancestat.presentation.views import Answer
 
 if TYPE_CHECKING:
-    from lancestat.scaffold.writer import Scaffold
+    from lancestat.scaffold import Scaffold
 
 
 @command(
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     "of a catalog.",
 )
 def init(invocation: Invocation, folder: Path | None, location: str | None) -> None:
-    from lancestat.scaffold.starter import starter_project
+    from lancestat.scaffold import starter_project
 
     root = folder or invocation.project_dir or Path()
     found: list[str] | None = None

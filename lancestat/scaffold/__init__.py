@@ -1,1 +1,0 @@
-"""New projects: what `lancestat init` writes, and the writer that never overwrites."""
