@@ -33,8 +33,8 @@ from lancestat.joins.knn_join import run_join
 from lancestat.joins.right_content import right_content
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.layout import RightContent
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.ivf_index import RightContent
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.fingerprint import leaves
@@ -87,10 +87,10 @@ def partitioning(*, tiny: bool) -> Iterator[None]:
         yield
 
 
-def require_partitioned(outcome: JoinOutcome) -> None:
+def require_ivf(outcome: JoinOutcome) -> None:
     """Check that a join has put the right side into lists and searched these."""
     strategy, accuracy = outcome.strategy, outcome.accuracy
-    assert strategy == Strategy.PARTITIONED.value and accuracy.nprobes, (strategy, accuracy)
+    assert strategy == Strategy.IVF.value and accuracy.nprobes, (strategy, accuracy)
 
 
 class Cost(NamedTuple):
@@ -133,7 +133,7 @@ def main() -> None:
         right = write(clustered(right_rows, clusters, 2), folder / "right.lance")
         target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
-        approximate = JoinRequest(K, mode=Mode.APPROX, recall=RECALL)
+        approximate = JoinRequest(K, recall=RECALL)
         requests = {"exact": JoinRequest(K), "first": approximate, "later": approximate}
         content = content_of(folder / "right.lance")
 
@@ -148,7 +148,7 @@ def main() -> None:
             work = replace(work, is_fresh=mode == "first")
             outcome = run_join(Engine(spark, str(folder / "scratch"), uuid.uuid4().hex), work)
             if mode != "exact":
-                require_partitioned(outcome)
+                require_ivf(outcome)
             return outcome
 
         with partitioning(tiny=arguments.tiny):

@@ -118,18 +118,17 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         Strategy,
         choose,
     )
-    from lancestat.joins.search.list_search import search_lists
+    from lancestat.joins.search.ivf import commit, search_lists, write_partition
     from lancestat.joins.search.metrics import metric_named
-    from lancestat.joins.search.partitions import commit, write_partition
-    from lancestat.joins.search.request import JoinRequest, Mode
+    from lancestat.joins.search.request import JoinRequest
     from lancestat.joins.search.search import BLOCK_BYTES
 
     metric = metric_named(name)
     count, asked = (20_000, 1_000) if tiny else (1_000_000, 10_000)
     rows, queries = vectors("touching", 1, count, 128), vectors("touching", 2, asked, 128)
-    request = JoinRequest(K, metric, Mode.APPROX, recall=0.95)
+    request = JoinRequest(K, metric, recall=0.95)
     decision = choose(request, JoinSize(asked, count, 128), cores=1)
-    lists = decision.lists if decision.strategy is Strategy.PARTITIONED else 64
+    lists = decision.lists if decision.strategy is Strategy.IVF else 64
     assert lists is not None
     step = BLOCK_BYTES // (4 * 128)
     seconds: dict[str, float] = {}
@@ -142,7 +141,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
             (np.arange(start, min(count, start + step)), rows[start : start + step])
             for start in range(0, count, step)
         )
-        seconds["lay out"], part = spent(
+        seconds["build index"], part = spent(
             lambda: write_partition(blocks, centroids, sample, K, scratch + "/laid", {})
         )
         laid_out = commit([part], scratch + "/laid", 128, {})

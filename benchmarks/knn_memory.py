@@ -80,7 +80,7 @@ def join(folder: Path, lefts: int, rights: int, conf: dict[str, str]) -> tuple[f
 
 def imported() -> None:
     """Import the modules that tasks need."""
-    import lancestat.joins.spark.strategies  # noqa: F401
+    import lancestat.joins.spark.prepared_join  # noqa: F401
 
 
 def workers() -> Iterator[tuple[float, float]]:

@@ -29,10 +29,11 @@ from knn import multiply, pinned, table, vectors
 from measure import processes, spark_parser, timed
 
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.request import JoinRequest, SelfPairs
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.start import start_session
+from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.model import Target
 
 # Of normal vectors no two are within this; a row and its copy are at about a hundredth of it.
@@ -66,10 +67,14 @@ def main() -> None:
         target = Target("dev", name, spark_master=f"local[{arguments.cores}]")
         spark = start_session(target, "benchmark")
         request = JoinRequest(
-            64, min_right_rows=0, max_distance=MAX_DISTANCE, is_range=True, excludes_self=True
+            64,
+            min_right_rows=0,
+            max_distance=MAX_DISTANCE,
+            max_pairs=MOST_PAIRS,
+            self_pairs=SelfPairs.OTHERS,
         )
         requests = {
-            "pairs: unordered": replace(request, pairs_once=True),
+            "pairs: unordered": replace(request, self_pairs=SelfPairs.ONCE),
             "both ways": request,
         }
 

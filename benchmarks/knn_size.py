@@ -32,12 +32,12 @@ from knn_approx import (
     clustered,
     content_of,
     partitioning,
-    require_partitioned,
+    require_ivf,
 )
 from measure import processes, spark_parser, timed
 
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.observe import snapshot
@@ -83,7 +83,7 @@ def joins(folder: Path, left_rows: int, right_rows: int, cores: int) -> dict[str
     conf = {"spark.executor.pyspark.memory": LIMIT}
     target = Target("dev", str(folder), spark_master=f"local[{cores}]", spark_conf=conf)
     spark = start_session(target, "benchmark")
-    request = JoinRequest(K, mode=Mode.APPROX, recall=RECALL)
+    request = JoinRequest(K, recall=RECALL)
     content = content_of(folder / "right.lance")
     sides = (
         SideSource("emb", ("id",), left),
@@ -101,7 +101,7 @@ def joins(folder: Path, left_rows: int, right_rows: int, cores: int) -> dict[str
         clock, outcome = timed(lambda run=run: join(replace(work, is_fresh=run == "first")))
         used = sum(process.cpu_seconds for process in processes()) - before
         peak = max(process.peak_megabytes for process in processes() if process.is_worker)
-        require_partitioned(outcome)
+        require_ivf(outcome)
         costs[run] = Cost(clock, used, peak)
         show(f"{run} run, lists visited by each left row", outcome.accuracy.nprobes or 0)
         show(f"{run} run, recall that it reports", outcome.accuracy.recall or 0)

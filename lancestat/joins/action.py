@@ -42,14 +42,14 @@ class PrepareSides(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class LayOut(Stage):
+class BuildIndex(Stage):
     """Write the right side to scratch in lists by centroid.
 
     How many lists suit it follows from the sizes of the sides: where these are not known yet, a
     plan has no such stage, and gets one when the sides are prepared.
     """
 
-    name: ClassVar[str] = "lay out"
+    name: ClassVar[str] = "build index"
     lists: int
 
     @property
@@ -58,14 +58,14 @@ class LayOut(Stage):
 
     @property
     def words(self) -> str:
-        return f"the right side is written to scratch in {self.detail} by centroid"
+        return f"the right side is written to scratch in {self.detail}, an IVF index"
 
 
 @dataclass(frozen=True, slots=True)
-class ReuseLayout(Stage):
-    """Search the kept layout of the right side, which has all its rows in lists by centroid."""
+class ReuseIndex(Stage):
+    """Search the kept index of the right side, which has all its rows in lists by centroid."""
 
-    name: ClassVar[str] = "reuse layout"
+    name: ClassVar[str] = "reuse index"
     lists: int
     rows: int
 
@@ -76,14 +76,14 @@ class ReuseLayout(Stage):
     @property
     def words(self) -> str:
         rows = count(self.rows, "row")
-        return f"the kept layout of {rows} in {self.detail} is searched as it is"
+        return f"the kept index of {rows} in {self.detail} is searched as it is"
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendLayout(Stage):
-    """Put new rows of the right side into the lists of its kept layout, which has `rows`."""
+class ExtendIndex(Stage):
+    """Put new rows of the right side into the lists of its kept index, which has `rows`."""
 
-    name: ClassVar[str] = "extend layout"
+    name: ClassVar[str] = "extend index"
     lists: int
     rows: int
     new_rows: int
@@ -95,7 +95,7 @@ class ExtendLayout(Stage):
     @property
     def words(self) -> str:
         put = count(self.new_rows, "new row is", "new rows are")
-        return f"{put} put into the {self.detail} of the kept layout of {count(self.rows, 'row')}"
+        return f"{put} put into the {self.detail} of the kept index of {count(self.rows, 'row')}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +165,7 @@ _COMPARED = {
 }
 
 SearchStage = (
-    LayOut | ReuseLayout | ExtendLayout | MeasureIndex | GroupRows | Probe | MergeNeighbours
+    BuildIndex | ReuseIndex | ExtendIndex | MeasureIndex | GroupRows | Probe | MergeNeighbours
 )
 JoinStage = PrepareSides | SearchStage | CommitResult
 

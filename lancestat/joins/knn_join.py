@@ -18,6 +18,7 @@ from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.joins.planner import plan_join
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.scratch.folder import scratch as scratch_folder
+from lancestat.joins.scratch.root import scratch_root
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
@@ -28,10 +29,10 @@ from lancestat.joins.search.request import (
     Mode,
     OutputNames,
     output_names,
+    self_pairs,
 )
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
-from lancestat.joins.spark.scratch_root import scratch_root
 from lancestat.joins.spark.written_side import column_index
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import observe_dataset
@@ -215,11 +216,11 @@ def knn_join(
     keys = _keys(on)
     if is_range:
         request = _range_request(request, max_pairs)
-    pairs_once = _word(Pairs, "pairs", pairs) is Pairs.UNORDERED
+    pairs = _word(Pairs, "pairs", pairs).value
     request = replace(
-        request, has_keys=bool(keys), excludes_self=exclude_self, pairs_once=pairs_once
+        request, has_keys=bool(keys), self_pairs=self_pairs(pairs, excludes_self=exclude_self)
     )
-    if request.is_self_join:
+    if request.self_pairs is not None:
         _check_same(left, right, left_vector, right_vector, exclude_self=exclude_self)
     sides = (
         SideSource(left_vector, on_left, keys=tuple(left for left, _ in keys)),
@@ -308,7 +309,6 @@ def _request(
     return JoinRequest(
         k=k,
         metric=metric_named(metric),
-        mode=search_mode,
         kind=_word(JoinKind, "join", join),
         nprobes=nprobes,
         recall=recall,
@@ -322,7 +322,7 @@ def _range_request(request: JoinRequest, max_pairs: int) -> JoinRequest:
     if request.max_distance is None:
         raise InvalidArgument("k is 'all'; expected max_distance with it")
     check("max_pairs", max_pairs, is_whole(max_pairs, 0), "a whole number, 0 or more")
-    return replace(request, is_range=True, max_pairs=max_pairs)
+    return replace(request, max_pairs=max_pairs)
 
 
 def _check_same(

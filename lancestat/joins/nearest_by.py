@@ -26,18 +26,17 @@ from lancestat.errors import (
 )
 from lancestat.joins.knn_join import rows_and_place, run_join
 from lancestat.joins.scratch.folder import scratch as scratch_folder
+from lancestat.joins.scratch.root import scratch_root
 from lancestat.joins.search.cost_model import JoinSize, Strategy, choose
 from lancestat.joins.search.metrics import metric_of_spark
 from lancestat.joins.search.request import (
     DISTANCE,
     JoinKind,
     JoinRequest,
-    Mode,
     OutputNames,
 )
 from lancestat.joins.search.work import JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
-from lancestat.joins.spark.scratch_root import scratch_root
 from lancestat.query.read import relation
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.compiler import EXTENSION_NAME, nearest_by_extension
@@ -273,7 +272,6 @@ def _request(asked: _Question) -> JoinRequest:
     return JoinRequest(
         k=asked["k"],
         metric=metric_of_spark(asked["function"]),
-        mode=Mode.APPROX if is_approximate else Mode.EXACT,
         kind=JoinKind.LEFT_OUTER if asked["is_outer"] else JoinKind.INNER,
         recall=RECALL if is_approximate else None,
         min_right_rows=int(fewest),
@@ -298,13 +296,13 @@ def decide(
     for kind in types:
         if not is_kept(kind):
             return Strategy.SPARK, f"scratch does not keep values of type {kind.simpleString()}"
-    exact = replace(request, mode=Mode.EXACT, recall=None)
+    exact = replace(request, recall=None)
     # Vectors may be of any length; with one element Spark is not slower than estimated.
     left, right = rows
     gate = choose(exact, JoinSize(left, right, None if left is None else 1), cores)
-    if gate.strategy is Strategy.SPARK or request.mode is Mode.EXACT:
+    if gate.strategy is Strategy.SPARK or not request.is_approximate:
         return gate.strategy, gate.why
-    return Strategy.PARTITIONED, _WHY_APPROXIMATE
+    return Strategy.IVF, _WHY_APPROXIMATE
 
 
 def is_kept(kind: DataType) -> bool:

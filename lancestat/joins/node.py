@@ -12,21 +12,18 @@ from typing import TYPE_CHECKING, ClassVar
 from lancestat.errors import LancestatError
 from lancestat.formats import count
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.observe import JoinObserver, declared_layouts, lance_uris, record_of
+from lancestat.joins.observe import JoinObserver, declared_indexes, lance_uris
 from lancestat.joins.output import result as output
-from lancestat.joins.planner import remembered_result
-from lancestat.joins.record import JoinRecord, decode_record, join_records
-from lancestat.joins.scratch.garbage_collection import collect_scratch_garbage
-from lancestat.joins.scratch.layout_garbage import collect_layout_garbage
-from lancestat.joins.scratch.layouts import LayoutStore
-from lancestat.joins.search.layout import owner_prefix
+from lancestat.joins.record import JoinRecord, decode_record
+from lancestat.joins.scratch.folder import collect_scratch_garbage
+from lancestat.joins.scratch.kept_indexes import IndexStore, collect_index_garbage
+from lancestat.joins.scratch.root import known_roots
+from lancestat.joins.search.ivf_index import owner_prefix
 from lancestat.joins.search.work import OutputFormat
-from lancestat.joins.spark.scratch_root import known_roots
 from lancestat.runs.locate import located
 from lancestat.runs.node import Observed
 from lancestat.spark.start import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of
 from lancestat.state.garbage_collection import GarbageReport
 from lancestat.state.identity import canonical_uri, join_identity
@@ -49,14 +46,14 @@ class JoinNodes:
 
     computes: ClassVar[bool] = True
     has_nearest_by_join: bool = True
-    layouts: LayoutStore | None = None
+    indexes: IndexStore | None = None
 
     def under(self, target: Target, session: SparkSession | None) -> JoinNodes:
         # The first is the one that a run of this target uses.
         roots = known_roots(target.scratch, target.spark_conf)
         return JoinNodes(
             joins_by_nearest_by(target, session),
-            LayoutStore(roots[0], target.storage_options) if roots else None,
+            IndexStore(roots[0], target.storage_options) if roots else None,
         )
 
     def lance_uris(self, spec: ProjectSpec, node: KnnJoin) -> tuple[str, ...]:
@@ -69,7 +66,7 @@ class JoinNodes:
         return decode_record(stored)
 
     def planner(self, observed: Observed) -> JoinObserver:
-        return JoinObserver(observed, self.has_nearest_by_join, self.layouts)
+        return JoinObserver(observed, self.has_nearest_by_join, self.indexes)
 
     @contextmanager
     def runner(self, context: RunContext) -> Iterator[JoinRunner]:
@@ -86,9 +83,8 @@ class JoinNodes:
         if table_name_of(node.output_uri) is not None:
             return None
         format = OutputFormat(node.output_format)
-        remembered = remembered_result(record_of(observed, node), node_digest(node))
         options = observed.spec.options.of(node.output_uri)
-        result = output.current(format, node.output_uri, options, remembered)
+        result = output.current(format, node.output_uri, options)
         return None if result is None else (result.rows, result.digest, result.generation)
 
     def remove_past(self, spec: ProjectSpec, nodes: Sequence[KnnJoin], now: datetime) -> None:
@@ -96,7 +92,7 @@ class JoinNodes:
         keeping = [join for join in nodes if join.keep is not None]
         if keeping:
             spec, moved = located(spec, keeping)
-            remove_past_results(spec, joins_of(moved), {}, now)
+            remove_past_results(spec, joins_of(moved), now)
 
     def change(
         self, old: KnnJoin | None, new: KnnJoin | None, changed: tuple[PropertyChange, ...]
@@ -108,24 +104,22 @@ class JoinNodes:
     def collect_garbage(
         self, spec: ProjectSpec, state: StateReader, report: GarbageReport, now: datetime
     ) -> GarbageReport:
-        """Drop leftovers in outputs, scratch of the target and of this user's sessions, layouts."""
+        """Drop leftovers in outputs, scratch of the target and of this user's sessions, indexes."""
         if not report.is_dry_run:
-            records = join_records(state)
-            _collect_output_garbage(spec, records)
-            remove_past_results(spec, spec.joins, records, now)
+            _collect_output_garbage(spec)
+            remove_past_results(spec, spec.joins, now)
         return _with_scratch(report, spec, now)
 
 
-def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]) -> None:
+def _collect_output_garbage(spec: ProjectSpec) -> None:
     for join in spec.joins:
         if table_name_of(join.output_uri) is not None:
             # It has not been written yet.
             continue
         try:
             format = OutputFormat(join.output_format)
-            remembered = remembered_result(records.get(join.name), node_digest(join))
             options = spec.options.of(join.output_uri)
-            output.collect_garbage(format, join.output_uri, options, remembered)
+            output.collect_garbage(format, join.output_uri, options)
         except LancestatError as error:
             # The join reports the error when it runs.
             _log.warning("the output of '%s' was left as it is: %s", join.name, error.message)
@@ -134,7 +128,6 @@ def _collect_output_garbage(spec: ProjectSpec, records: Mapping[str, JoinRecord]
 def remove_past_results(
     spec: ProjectSpec,
     joins: Iterable[KnnJoin],
-    records: Mapping[str, JoinRecord],
     now: datetime,
 ) -> None:
     """Remove the results of joins that their `keep` takes for past; log what cannot be removed.
@@ -142,19 +135,15 @@ def remove_past_results(
     Args:
         spec: The project, its tables of catalogs located.
         joins: Those whose results are looked at.
-        records: What the state knows of joins, by their names.
         now: The time from which ages count.
     """
     for join in joins:
         if join.keep is None or table_name_of(join.output_uri) is not None:
             continue
         format = OutputFormat(join.output_format)
-        remembered = remembered_result(records.get(join.name), node_digest(join))
         options = spec.options.of(join.output_uri)
         try:
-            removed = output.remove_past(
-                format, join.output_uri, options, remembered, join.keep, now
-            )
+            removed = output.remove_past(format, join.output_uri, options, join.keep, now)
         except LancestatError as error:
             _log.warning("older results of '%s' were left: %s", join.name, error.message)
         else:
@@ -165,17 +154,17 @@ def remove_past_results(
 def _with_scratch(report: GarbageReport, spec: ProjectSpec, now: datetime) -> GarbageReport:
     target = spec.target
     dry_run = report.is_dry_run
-    owner, usable = owner_prefix(canonical_uri(target.state)), declared_layouts(spec)
+    owner, usable = owner_prefix(canonical_uri(target.state)), declared_indexes(spec)
     for root in known_roots(target.scratch, target.spark_conf):
-        store = LayoutStore(root, target.storage_options)
-        layouts = collect_layout_garbage(store, owner, usable, now=now, dry_run=dry_run)
-        for uri, reason in layouts.left:
-            _log.warning("the layout %s was left: %s", uri, reason)
+        store = IndexStore(root, target.storage_options)
+        indexes = collect_index_garbage(store, owner, usable, now=now, dry_run=dry_run)
+        for uri, reason in indexes.left:
+            _log.warning("the index %s was left: %s", uri, reason)
         report = replace(
             report,
-            layouts_dropped=report.layouts_dropped + layouts.collected,
-            scratch_left=report.scratch_left + len(layouts.left),
-            bytes=report.bytes + layouts.size_bytes,
+            indexes_dropped=report.indexes_dropped + indexes.collected,
+            scratch_left=report.scratch_left + len(indexes.left),
+            bytes=report.bytes + indexes.size_bytes,
         )
         scratch = collect_scratch_garbage(root, target.storage_options, now=now, dry_run=dry_run)
         for uri, reason in scratch.left:

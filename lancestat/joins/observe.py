@@ -16,13 +16,13 @@ from lancestat.errors import (
     SidesDiffer,
     VectorLengthMismatch,
 )
-from lancestat.joins.action import ExtendLayout, JoinAction, JoinFigures, LayOut
+from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, JoinFigures
 from lancestat.joins.output.result import current
-from lancestat.joins.planner import JoinAssessment, decide_join, remembered_result
+from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord
-from lancestat.joins.right_content import keeps_layout, side_layout_key
-from lancestat.joins.scratch.layouts import LayoutStore
-from lancestat.joins.search.layout import KeptLists, RightContent, cover, kept_lists
+from lancestat.joins.right_content import keeps_index, side_index_key
+from lancestat.joins.scratch.kept_indexes import IndexStore
+from lancestat.joins.search.ivf_index import KeptIndex, RightContent
 from lancestat.joins.search.request import output_names
 from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable
 from lancestat.joins.sides import (
@@ -86,13 +86,13 @@ def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
 class JoinObserver:
     """Plans joins by what was observed of the datasets that they read.
 
-    `has_nearest_by_join` says whether Spark can join vectors. `layouts` are those that earlier runs
+    `has_nearest_by_join` says whether Spark can join vectors. `indexes` are those that earlier runs
     have kept in scratch, None where that is not known.
     """
 
     observed: Observed
     has_nearest_by_join: bool = True
-    layouts: LayoutStore | None = None
+    indexes: IndexStore | None = None
 
     def plan(self, join: KnnJoin) -> Action:
         """Plan one join; one that cannot run is blocked."""
@@ -118,28 +118,28 @@ class JoinObserver:
             left=left,
             right=right,
             record=record,
-            output=self._output(join, remembered_result(record, digest)),
+            output=self._output(join),
             cores=planned_cores(spec.target),
             has_nearest_by_join=self.has_nearest_by_join,
             kept=self._kept(join, right),
         )
 
-    def _kept(self, join: KnnJoin, right: JoinInput) -> KeptLists | None:
-        """Return the layout of the right side that is kept; a run looks again."""
+    def _kept(self, join: KnnJoin, right: JoinInput) -> KeptIndex | None:
+        """Return the index of the right side that is kept; a run looks again."""
         content = right.work.content
-        if content is None or self.layouts is None:
+        if content is None or self.indexes is None:
             return None
         try:
-            kept = self.layouts.find(content.key)
+            kept = self.indexes.find(content.key)
         except ScratchUnusable as error:
-            _log.warning("'%s' is planned without a kept layout: %s", join.name, error.message)
+            _log.warning("'%s' is planned without a kept index: %s", join.name, error.message)
             return None
         if kept is None:
             return None
         record = kept.manifest.record
-        return kept_lists(record, cover(record, content))
+        return record.kept(record.cover(content))
 
-    def _output(self, join: KnnJoin, remembered: str | None) -> OutputState | None:
+    def _output(self, join: KnnJoin) -> OutputState | None:
         if table_name_of(join.output_uri) is not None:
             # A table that its catalog does not have yet.
             return None
@@ -147,20 +147,20 @@ class JoinObserver:
         format = OutputFormat(join.output_format)
         if store is not None and format is OutputFormat.LANCE:
             probe(store, options)
-        return current(format, join.output_uri, options, remembered)
+        return current(format, join.output_uri, options)
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
-        """Return actions with notes on joins that use a layout which another of them writes."""
+        """Return actions with notes on joins that use an index which another of them writes."""
         writers: dict[str, str] = {}
         noted: dict[str, Action] = {}
         for name, action in planned.items():
             noted[name] = action
             if not isinstance(action, JoinAction) or action.work.right.content is None:
                 continue
-            if any(isinstance(stage, LayOut | ExtendLayout) for stage in action.stages):
+            if any(isinstance(stage, BuildIndex | ExtendIndex) for stage in action.stages):
                 writer = writers.setdefault(action.work.right.content.key, name)
                 if writer != name:
-                    note = f"'{writer}' has the same right side, whose layout is written once"
+                    note = f"'{writer}' has the same right side, whose index is written once"
                     noted[name] = replace(action, notes=(*action.notes, note))
         return noted
 
@@ -172,8 +172,8 @@ def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
     return record
 
 
-def declared_layouts(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
-    """Return what layouts the declared joins can use: the content of right sides by key.
+def declared_indexes(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
+    """Return what indexes the declared joins can use: the content of right sides by key.
 
     A table that is not there any more has none. None stands for content that cannot be known,
     since a table cannot be read.
@@ -181,17 +181,17 @@ def declared_layouts(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
     usable: dict[str, RightContent | None] = {}
     for join in joins_of(spec.nodes):
         datasets = datasets_of(spec, join.right)
-        if join.right.sql is not None or not datasets or not keeps_layout(join):
+        if join.right.sql is not None or not datasets or not keeps_index(join):
             continue
         [dataset] = datasets
-        key = side_layout_key(spec, join, dataset.uri)
+        key = side_index_key(spec, join, dataset.uri)
         observed = observe_snapshots([(dataset.uri, dataset.uri)], spec.options)
         if isinstance(observed[dataset.uri], DatasetMissing):
             continue
         try:
             side = SideReader(spec, observed).observe(JoinSide(join, "right"))
         except LancestatError as error:
-            _log.warning("layouts for '%s' are left alone: %s", join.name, error.message)
+            _log.warning("indexes for '%s' are left alone: %s", join.name, error.message)
             usable[key] = None
         else:
             usable[key] = side.work.content

@@ -8,30 +8,30 @@ from typing_extensions import assert_never
 
 from lancestat.formats import count
 from lancestat.joins.action import (
+    BuildIndex,
     CommitResult,
-    ExtendLayout,
+    ExtendIndex,
     GroupRows,
     JoinAction,
     JoinFigures,
     JoinStages,
-    LayOut,
     MeasureIndex,
     MergeNeighbours,
     PrepareSides,
     Probe,
-    ReuseLayout,
+    ReuseIndex,
     SearchStage,
 )
 from lancestat.joins.measures import Accuracy, JoinGroups
 from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.layout import KeptLists
+from lancestat.joins.search.ivf_index import KeptIndex
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
     RANGE_NEIGHBOURS,
     JoinKind,
     JoinRequest,
-    Mode,
+    self_pairs,
 )
 from lancestat.joins.search.work import (
     Increment,
@@ -44,7 +44,7 @@ from lancestat.joins.search.work import (
 )
 from lancestat.joins.sides import JoinInput, SideChange, appended, change
 from lancestat.runs.actions import Reason, Skip
-from lancestat.spec.knn_join import ALL, Pairs
+from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin
 
 
@@ -54,7 +54,7 @@ class JoinAssessment:
 
     `digest` is that of its meaning, `output` what readers see now, `cores` how many tasks will run
     at once, 0 where that is not known, and `has_nearest_by_join` what Spark has. `kept` is the
-    layout of the right side that earlier runs have left.
+    index of the right side that earlier runs have left.
     """
 
     spec: KnnJoin
@@ -65,7 +65,7 @@ class JoinAssessment:
     output: OutputState | None
     cores: int = 0
     has_nearest_by_join: bool = True
-    kept: KeptLists | None = None
+    kept: KeptIndex | None = None
 
     @property
     def is_intact(self) -> bool:
@@ -74,11 +74,6 @@ class JoinAssessment:
             return False
         made = self.record.result
         return (made.rows, made.digest) == (self.output.rows, self.output.digest)
-
-
-def remembered_result(record: JoinRecord | None, digest: str) -> str | None:
-    """The digest of the result that a join of this meaning, the output's place included, wrote."""
-    return record.result.digest if record is not None and record.digest == digest else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,18 +90,15 @@ def request_of(join: KnnJoin) -> JoinRequest:
     """Return the request that a declared join makes."""
     return JoinRequest(
         k=RANGE_NEIGHBOURS if join.k == ALL else int(join.k),
-        is_range=join.k == ALL,
-        max_pairs=join.max_pairs,
+        max_pairs=join.max_pairs if join.k == ALL else None,
         metric=metric_named(join.metric),
-        mode=Mode(join.mode),
         kind=JoinKind(join.join),
         nprobes=join.nprobes,
         recall=join.recall,
         min_right_rows=join.min_right_rows,
         with_rank=join.rank,
         has_keys=bool(join.on),
-        excludes_self=join.exclude_self,
-        pairs_once=join.pairs == Pairs.UNORDERED.value,
+        self_pairs=self_pairs(join.pairs, excludes_self=join.exclude_self),
         max_distance=None if join.max_distance is None else float(join.max_distance),
     )
 
@@ -180,7 +172,6 @@ def _join(assessment: JoinAssessment, narrowing: _Narrowing, *, is_fresh: bool) 
         output_format=OutputFormat(spec.output_format),
         output_uri=spec.output_uri,
         increment=increment,
-        remembered=remembered_result(record, assessment.digest),
         is_fresh=is_fresh,
     )
     known = Accuracy(nprobes=spec.nprobes)
@@ -283,8 +274,8 @@ def without_approximation(action: JoinAction, facts: JoinFacts, why: str) -> Joi
     return _decided(action, replace(exact, why=why), facts)
 
 
-def without_kept_layout(action: JoinAction) -> JoinAction:
-    """Plan the same join as if no layout of its right side were kept from other runs."""
+def without_kept_index(action: JoinAction) -> JoinAction:
+    """Plan the same join as if no index of its right side were kept from other runs."""
     work = replace(action.work, is_fresh=True)
     sides = replace(action.sides, kept=None)
     anew = plan_join(work, sides, new_rows=action.new_rows)
@@ -328,11 +319,11 @@ def _decision(work: JoinWork, facts: JoinFacts) -> Decision:
 def _stages(work: JoinWork, decision: Decision, in_place: tuple[str, ...]) -> JoinStages:
     sides = (("left", work.left), ("right", work.right))
     written = tuple(name for name, side in sides if side.table is None and name not in in_place)
-    may_be_light = work.right.format == "parquet" and work.request.mode is Mode.EXACT
+    may_be_light = work.right.format == "parquet" and not work.request.is_approximate
     unless_light = ("right",) if may_be_light and "right" in written else ()
     search: list[SearchStage] = [GroupRows()] if work.request.has_keys else []
     match decision.strategy:
-        case Strategy.PARTITIONED:
+        case Strategy.IVF:
             search += _lists_stage(decision)
         case Strategy.INDEX:
             search.append(MeasureIndex())
@@ -356,10 +347,10 @@ def _lists_stage(decision: Decision) -> list[SearchStage]:
         return []
     kept = decision.kept
     if kept is None:
-        return [LayOut(decision.lists)]
+        return [BuildIndex(decision.lists)]
     if kept.new_rows:
-        return [ExtendLayout(kept.lists, kept.rows, kept.new_rows)]
-    return [ReuseLayout(kept.lists, kept.rows)]
+        return [ExtendIndex(kept.lists, kept.rows, kept.new_rows)]
+    return [ReuseIndex(kept.lists, kept.rows)]
 
 
 def _scope_notes(assessment: JoinAssessment, narrowing: _Narrowing) -> tuple[str, ...]:

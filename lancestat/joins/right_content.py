@@ -1,11 +1,11 @@
-"""Which right sides have layouts that are kept, and what these are made of."""
+"""Which right sides have indexes that are kept, and what these are made of."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
 
-from lancestat.joins.search.layout import RightContent, RightFragment, layout_key
+from lancestat.joins.search.ivf_index import RightContent, RightFragment, index_key
 from lancestat.joins.search.request import Mode
 from lancestat.lake.fingerprint import stored_contents
 from lancestat.lake.snapshot import Field, Snapshot
@@ -14,8 +14,8 @@ from lancestat.spec.model import KnnJoin, ProjectSpec
 from lancestat.state.identity import canonical_uri
 
 
-def keeps_layout(join: KnnJoin) -> bool:
-    """Whether a join may search a layout of its right side that is kept from run to run.
+def keeps_index(join: KnnJoin) -> bool:
+    """Whether a join may search an index of its right side that is kept from run to run.
 
     Only the right side's rows of a Lance table keep their places.
     """
@@ -24,10 +24,10 @@ def keeps_layout(join: KnnJoin) -> bool:
     return not is_exact and not compares_all
 
 
-def side_layout_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:
-    """Return the key of the layouts of a join's right side, the dataset at a URI."""
+def side_index_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:
+    """Return the key of the indexes of a join's right side, the dataset at a URI."""
     state, table = canonical_uri(spec.target.state), canonical_uri(uri)
-    return layout_key(state, table, join.right.vector, join.metric, join.right.where)
+    return index_key(state, table, join.right.vector, join.metric, join.right.where)
 
 
 def right_content(
@@ -38,7 +38,7 @@ def right_content(
     Args:
         snapshot: The table.
         columns: The leaves of the vectors, and of what the filter reads.
-        key: Names its layouts.
+        key: Names its indexes.
         filter: In Lance's SQL; rows that it does not pass are no rows of the side.
     """
     rows = {fragment.id: fragment.rows for fragment in snapshot.fragments}

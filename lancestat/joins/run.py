@@ -14,22 +14,22 @@ from typing_extensions import assert_never
 from lancestat.errors import LancestatError, PartitionsLost, StaleBase
 from lancestat.formats import count
 from lancestat.joins.action import (
-    ExtendLayout,
+    BuildIndex,
+    ExtendIndex,
     GroupRows,
     JoinAction,
     JoinFigures,
-    LayOut,
     MeasureIndex,
     MergeNeighbours,
     Probe,
-    ReuseLayout,
+    ReuseIndex,
     SearchStage,
 )
 from lancestat.joins.measures import Accuracy, JoinGroups
-from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_layout
+from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
 from lancestat.joins.record import JoinRecord, ResultRecord, stored_record
+from lancestat.joins.scratch.root import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
-from lancestat.joins.spark.scratch_root import CONNECT, require_shared, scratch_root
 from lancestat.lake.catalogs import declare
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action
@@ -110,9 +110,9 @@ class JoinEvaluation:
             if action.work.is_fresh or action.work.right.content is None:
                 raise
             _log.warning(
-                "'%s' is planned again, without the kept layout: %s", action.node, error.message
+                "'%s' is planned again, without the kept index: %s", action.node, error.message
             )
-            return self._run(without_kept_layout(action))
+            return self._run(without_kept_index(action))
         except StaleBase as error:
             if action.work.scope is Scope.FULL:
                 raise
@@ -144,12 +144,12 @@ class JoinEvaluation:
 def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin | None, str]:
     """Return the join after a stage; None, and why, where it cannot be searched in this way."""
     match stage:
-        case LayOut():
-            return join.lay_out(stage), "no right row can match"
-        case ReuseLayout():
-            return _in_kept_layout(join.reuse_layout(stage)), ""
-        case ExtendLayout():
-            return _in_kept_layout(join.extend_layout(stage)), ""
+        case BuildIndex():
+            return join.build_index(stage), "no right row can match"
+        case ReuseIndex():
+            return _in_kept_index(join.reuse_index(stage)), ""
+        case ExtendIndex():
+            return _in_kept_index(join.extend_index(stage)), ""
         case GroupRows():
             return join.group_rows(), ""
         case MeasureIndex():
@@ -162,9 +162,9 @@ def _search_stage(join: PreparedJoin, stage: SearchStage) -> tuple[PreparedJoin 
             assert_never(stage)
 
 
-def _in_kept_layout(join: PreparedJoin | None) -> PreparedJoin:
+def _in_kept_index(join: PreparedJoin | None) -> PreparedJoin:
     if join is None:
-        raise PartitionsLost("the kept layout has gone")
+        raise PartitionsLost("the kept index has gone")
     return join
 
 
@@ -174,7 +174,7 @@ def _revised(action: JoinAction, revised: JoinAction) -> JoinAction:
     if (before.strategy, before.lists, before.kept) != (after.strategy, after.lists, after.kept):
         # A decision that was made without knowing the sides is expected to change.
         is_known = None not in (action.sides.left_rows, action.sides.right_rows)
-        # Where only the layout differs, this costs or spares time, and nothing else.
+        # Where only the index differs, this costs or spares time, and nothing else.
         is_same_search = before.strategy is after.strategy and before.kept != after.kept
         level = logging.WARNING if is_known and not is_same_search else logging.INFO
         lists = f" in {count(after.lists, 'list')}" if after.lists else ""

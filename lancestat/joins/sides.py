@@ -23,7 +23,7 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.record import InputRecord
-from lancestat.joins.right_content import keeps_layout, right_content, side_layout_key
+from lancestat.joins.right_content import keeps_index, right_content, side_index_key
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
@@ -380,9 +380,9 @@ class SideReader:
             may_search = side.name == "right" and filter is None
             index = index_metric(opened, declared.vector) if may_search else None
             content = None
-            if side.name == "right" and keeps_layout(side.join):
+            if side.name == "right" and keeps_index(side.join):
                 laid_out = leaves(opened, {declared.vector, *(filter.columns if filter else ())})
-                key = side_layout_key(self.spec, side.join, dataset.uri)
+                key = side_index_key(self.spec, side.join, dataset.uri)
                 content = right_content(
                     snapshot, laid_out, key, None if filter is None else filter.sql
                 )

@@ -99,7 +99,7 @@ def _garbage_lines(report: GarbageReport) -> Iterator[str]:
         count(report.runs_dropped, "run entry", "run entries"),
         count(report.generations_dropped, "superseded dataset"),
         count(report.scratch_dropped, "scratch folder"),
-        count(report.layouts_dropped, "kept layout"),
+        count(report.indexes_dropped, "kept index", "kept indexes"),
     ]
     removed = [text for text in counts if not text.startswith("0 ")]
     verb = "would remove" if report.is_dry_run else "removed"

@@ -29,7 +29,7 @@ class GarbageReport:
     nodes of runs. `generations_dropped` counts datasets. `bytes` is their size, of rows by their
     share; on object stores it excludes whole datasets. `scratch_dropped` counts folders of killed
     joins, `scratch_left` those with scratch's marker that could not be removed, and
-    `layouts_dropped` kept layouts of right sides.
+    `indexes_dropped` kept IVF indexes of right sides.
     """
 
     partials_dropped: int
@@ -38,7 +38,7 @@ class GarbageReport:
     bytes: int
     scratch_dropped: int = 0
     scratch_left: int = 0
-    layouts_dropped: int = 0
+    indexes_dropped: int = 0
     is_dry_run: bool = field(default=False, compare=False)
 
     def __repr__(self) -> str:
@@ -47,7 +47,7 @@ class GarbageReport:
             "run entries": self.runs_dropped,
             "datasets": self.generations_dropped,
             "scratch folders": self.scratch_dropped,
-            "layouts": self.layouts_dropped,
+            "indexes": self.indexes_dropped,
         }
         parts = [f"{count(number)} {what}" for what, number in counts.items() if number]
         verb = "would remove" if self.is_dry_run else "removed"

@@ -133,7 +133,7 @@ def result_of_joins() -> RunResult:
         reasons=("input_changed",),
         version_published=None,
         figures=JoinFigures(
-            "partitioned",
+            "ivf",
             "full",
             JoinCounts(10_000, 2_000_000, 12, 1),
             312_000_000,
@@ -252,7 +252,7 @@ SHOWN = TableStatus(
         (GarbageReport(2, 1, 0, 5_000), (), "removed 2 sets of partials, 1 run entry: 5.0 kB\n"),
         (GarbageReport(0, 0, 1, 0), ("--dry-run",), "would remove 1 superseded dataset: 0 B\n"),
         (GarbageReport(0, 0, 0, 70, scratch_dropped=2), (), "removed 2 scratch folders: 70 B\n"),
-        (GarbageReport(0, 0, 0, 9_000, layouts_dropped=1), (), "removed 1 kept layout: 9.0 kB\n"),
+        (GarbageReport(0, 0, 0, 9_000, indexes_dropped=1), (), "removed 1 kept index: 9.0 kB\n"),
         (
             GarbageReport(0, 0, 0, 0, scratch_left=1),
             (),
@@ -286,7 +286,7 @@ ABSENT = replace(
     age=None,
     changed_rows=None,
 )
-GARBAGE = GarbageReport(2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1, layouts_dropped=4)
+GARBAGE = GarbageReport(2, 1, 1, 5_000, scratch_dropped=3, scratch_left=1, indexes_dropped=4)
 # Golden files: the command, the exit code, and what the project answers.
 PRINTED: dict[str, tuple[str, int, dict[str, object]]] = {
     "list.txt": ("list", 0, {}),

@@ -31,21 +31,20 @@ def configuration(folder: Path) -> dict[str, str]:
 def arm(folder: Path) -> None:
     """Wrap the work of each stage; in this process alone."""
     from lancestat.joins.output import lance_output
-    from lancestat.joins.search import partitions
-    from lancestat.joins.spark import tasks as search_job
+    from lancestat.joins.search import ivf
     from lancestat.joins.spark import written_side
+    from lancestat.joins.spark.ivf import IvfCells
+    from lancestat.joins.spark.job import CellResult, ExactCells
     from lancestat.joins.spark.materialize import Materializer
-    from lancestat.joins.spark.strategies import PartitionProbe
-    from lancestat.joins.spark.tasks import ExactProbe
     from lancestat.tables.analyze.scan_task import ScanTask
 
     points: list[tuple[str, Any, str]] = [
         ("read", ScanTask, "read"),
         ("scratch", written_side._Writer, "write"),
-        ("layout", partitions, "write_partition"),
-        ("probe", ExactProbe, "__call__"),
-        ("probe", PartitionProbe, "__call__"),
-        ("merge", search_job, "_merged"),
+        ("layout", ivf, "write_lists"),
+        ("probe", ExactCells, "nearest"),
+        ("probe", IvfCells, "nearest"),
+        ("merge", CellResult, "merged"),
         ("write", lance_output, "_fragments_of"),
         ("materialize", Materializer, "write"),
     ]

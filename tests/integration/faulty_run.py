@@ -12,9 +12,9 @@ from typing import Any
 from lancestat.cli.main import main
 from lancestat.joins import planner as join_planner
 from lancestat.joins.output import result as output
-from lancestat.joins.scratch.layouts import KeptLayout, LayoutManifest, LayoutStore
+from lancestat.joins.scratch.kept_indexes import IndexManifest, IndexStore, StoredIndex
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.joins.spark import engine, grid, written_side
+from lancestat.joins.spark import engine, tasks, written_side
 from tests.integration.faulty_daemon import strike, striking
 
 
@@ -28,21 +28,21 @@ def arm(folder: Path, strategy: str) -> None:
 
     output.replace = paused
     # Small files too are read by tasks and written to scratch; small joins are split and shuffled.
-    written_side.SMALLEST_JOB = grid.DRIVER_LINES = -1
-    grid.SHUFFLE_SECONDS = 0
+    written_side.SMALLEST_JOB = tasks.DRIVER_LINES = -1
+    tasks.SHUFFLE_SECONDS = 0
     engine.read_in_place = lambda *_: None
     join_planner.choose = lambda _, size, __: Decision(
         Strategy(strategy), "asked for", lists=3, kept=size.kept
     )
-    update = LayoutStore.update
+    update = IndexStore.update
 
-    def published(self: LayoutStore, kept: KeptLayout, manifest: LayoutManifest) -> KeptLayout:
+    def published(self: IndexStore, kept: StoredIndex, manifest: IndexManifest) -> StoredIndex:
         strike(folder, "publish")
         done = update(self, kept, manifest)
         strike(folder, "published")
         return done
 
-    LayoutStore.update = published  # type: ignore[method-assign]
+    IndexStore.update = published  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def rows_of(vectors: Matrix, first: int = 0) -> pa.Table:
 
 @pytest.fixture
 def always_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Approximate joins are partitioned, however small the sides are."""
+    """Approximate joins use IVF lists, however small the sides are."""
 
     def exact(request: Any, left: int, right: int, dimension: int, cores: int) -> Decision:
         return Decision(Strategy.EXACT, "", left * right, 1e9)
@@ -149,7 +149,7 @@ class Shop:
     @property
     def layouts(self) -> list[Path]:
         """The layouts that are there as a whole."""
-        manifests = self.folder.glob("scratch/layouts/*/*/layout.json")
+        manifests = self.folder.glob("scratch/indexes/*/*/index.json")
         return sorted(path.parent for path in manifests if _is_json(path))
 
     def result(self, name: str = "near") -> dict[int, list[tuple[int, float]]]:
@@ -233,7 +233,7 @@ def untouched(shop: Shop) -> Iterator[None]:
 def files_of(shop: Shop) -> dict[str, tuple[int, int]]:
     return {
         str(path): (path.stat().st_size, path.stat().st_mtime_ns)
-        for path in shop.folder.glob("scratch/layouts/**/*")
+        for path in shop.folder.glob("scratch/indexes/**/*")
         if path.is_file()
     }
 

@@ -34,7 +34,7 @@ from lancestat.errors import (
     SparkNotStarted,
 )
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.request import JoinRequest
 from lancestat.lake.row_ranges import ANALYSIS
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of
@@ -268,27 +268,27 @@ def join(left: DataFrame, right: DataFrame, k: int | str, **options: Any) -> Dat
 LISTS = 5
 
 
-@pytest.mark.parametrize("form", ["driver", "shuffle", "chunks", "partitioned"])
+@pytest.mark.parametrize("form", ["driver", "shuffle", "chunks", "ivf"])
 def test_dataframes_have_the_neighbours_of_brute_force(
     remote: SparkSession, tmp_path: Path, form: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         assert not size.has_nearest_by_join or size.right_rows is None
-        if request.mode is Mode.APPROX:
-            return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
+        if request.is_approximate:
+            return Decision(Strategy.IVF, "asked for", lists=LISTS)
         return choose(request, size, cores)
 
     monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
     monkeypatch.setattr(
-        "lancestat.joins.spark.grid.DRIVER_LINES", 1 << 20 if form == "driver" else 0
+        "lancestat.joins.spark.tasks.DRIVER_LINES", 1 << 20 if form == "driver" else 0
     )
     monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
     if form != "chunks":
-        monkeypatch.setattr("lancestat.joins.spark.grid.SHUFFLE_SECONDS", 0)
-        monkeypatch.setattr("lancestat.joins.spark.grid.DRIVER_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.tasks.SHUFFLE_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.tasks.DRIVER_SECONDS", 0)
     rng = np.random.default_rng(len(form))
     left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
-    approx = {"mode": "approx", "nprobes": LISTS} if form == "partitioned" else {}
+    approx = {"mode": "approx", "nprobes": LISTS} if form == "ivf" else {}
 
     neighbours = join(
         vectors(remote, left),

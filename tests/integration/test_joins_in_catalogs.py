@@ -15,7 +15,7 @@ import pytest
 from lance.namespace import RestAdapter
 
 from lancestat import Project
-from lancestat.joins.output import past_results
+from lancestat.joins.output import lance_output
 from tests.catalogs.lender import lending
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, TRACKED, Shop
@@ -107,7 +107,7 @@ def test_a_join_into_a_catalog_is_seen_by_its_readers(shop: Shop) -> None:
 
 
 def test_runs_remove_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(past_results, "GRACE", timedelta(0))
+    monkeypatch.setattr(lance_output, "GRACE", timedelta(0))
     fill(shop)
     project = declare(shop, keep=2)
     for _ in range(4):
@@ -126,7 +126,7 @@ def test_gc_removes_older_results(shop: Shop, monkeypatch: pytest.MonkeyPatch) -
     project = declare(shop)
     for _ in range(3):
         project.run(project.plan(full_refresh=True))
-    monkeypatch.setattr(past_results, "GRACE", timedelta(0))
+    monkeypatch.setattr(lance_output, "GRACE", timedelta(0))
     project = declare(shop, keep=1)
     assert {action.verb for action in project.plan().actions} == {"skip"}
     project.collect_garbage(dry_run=True)

@@ -1,4 +1,4 @@
-"""`lancestat run` over a join with a kept layout, killed wherever the layout changes."""
+"""`lancestat run` over a join with a kept index, killed wherever the layout changes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class LayoutShop(Shop):
 
     @property
     def layouts(self) -> list[Path]:
-        return sorted(path.parent for path in self.folder.glob("scratch/layouts/*/*/layout.json"))
+        return sorted(path.parent for path in self.folder.glob("scratch/indexes/*/*/index.json"))
 
     def files(self) -> list[Path]:
         return [path for path in self.scratch() if path.is_file()]
@@ -52,7 +52,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spark: SparkSession) -
 
 
 def run(shop: LayoutShop, **environment: Any) -> str:
-    with shop.running("partitioned", "--verbose") as process:
+    with shop.running("ivf", "--verbose") as process:
         stdout, stderr = process.communicate(timeout=180)
     assert process.returncode == 0, stdout + stderr
     return stdout + stderr
@@ -89,17 +89,17 @@ def test_a_killed_run_leaves_no_layout_or_a_whole_one(
         shutil.rmtree(shop.output)
     before = len(shop.layouts)
     shop.faults.plan(point, "pause")
-    with shop.running("partitioned") as process:
+    with shop.running("ivf") as process:
         shop.faults.wait_for(point)
-        assert shop.project.collect_garbage().layouts_dropped == 0, "it is in use"
+        assert shop.project.collect_garbage().indexes_dropped == 0, "it is in use"
         os.kill(process.pid, signal.SIGKILL)
         process.wait(60)
     is_whole = point in ("published", "probe")
     assert len(shop.layouts) == (1 if is_whole else before)
     garbage = shop.project.collect_garbage()
-    assert garbage.layouts_dropped == (0 if is_whole or extends else 1)
+    assert garbage.indexes_dropped == (0 if is_whole or extends else 1)
     run(shop)
     check(shop, right)
     assert len(shop.layouts) == 1
     assert all(isinstance(action, Skip) for action in shop.project.plan(select="near").actions)
-    assert not list(shop.folder.glob("scratch/layouts/*/*/readers/*"))
+    assert not list(shop.folder.glob("scratch/indexes/*/*/readers/*"))

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.joins.action import ExtendLayout, JoinAction, LayOut, ReuseLayout
-from lancestat.joins.scratch.layouts import LayoutStore
-from lancestat.joins.spark.kept_layouts import LayoutKeeper
-from lancestat.joins.spark.partitioned import Layout, Partitioning
+from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseIndex
+from lancestat.joins.scratch.kept_indexes import IndexStore
+from lancestat.joins.spark.ivf import IvfIndex, IvfWriter
+from lancestat.joins.spark.kept_index import IndexKeeper
 from lancestat.runs.node_result import NodeResult
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
@@ -38,9 +38,9 @@ def shop(spark: SparkSession, tmp_path: Path) -> Shop:
 
 
 def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
-    assert isinstance(shop.action().stages.search[0], LayOut)
+    assert isinstance(shop.action().stages.search[0], BuildIndex)
     first = shop.run()
-    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "build index", "probe", "commit"]
     truth = shop.check()
     assert truth >= 0.9
     assert first.figures is not None and first.figures.accuracy.recall == pytest.approx(
@@ -50,11 +50,11 @@ def test_a_run_over_an_unchanged_right_side_only_searches(shop: Shop) -> None:
 
     shop.forget("near")
     action = shop.action()
-    assert action.stages.search[0] == ReuseLayout(action.decision.lists or 0, 4000)
-    assert "a kept layout of 4,000 rows is searched" in action.decision.why
+    assert action.stages.search[0] == ReuseIndex(action.decision.lists or 0, 4000)
+    assert "a kept IVF index of 4,000 rows is searched" in action.decision.why
     with untouched(shop):
         second = shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     assert shop.layouts == [layout]
     truth = shop.check()
     assert second.figures is not None and second.figures.accuracy.recall == pytest.approx(
@@ -69,35 +69,35 @@ def test_joins_over_one_right_side_share_a_layout(
 ) -> None:
     shop.declare("other", {"select": ["id", "parity"]}, k=3, approx={"recall": 0.8})
     made = []
-    publish = LayoutStore.publish
+    publish = IndexStore.publish
 
     def counted(*arguments: Any) -> Any:
         made.append(publish(*arguments))
         return made[-1]
 
-    monkeypatch.setattr(LayoutStore, "publish", counted)
+    monkeypatch.setattr(IndexStore, "publish", counted)
     # Both look for a layout before either of them makes one.
     together = threading.Barrier(2)
-    lay_out = LayoutKeeper.lay_out
+    build = IndexKeeper.build
 
     def at_once(*arguments: Any) -> Any:
         together.wait(60)
-        return lay_out(*arguments)
+        return build(*arguments)
 
-    monkeypatch.setattr(LayoutKeeper, "lay_out", at_once)
+    monkeypatch.setattr(IndexKeeper, "build", at_once)
     plan = shop.project.plan(select="near other")
     assert [action.notes for action in plan.actions] == [
         (),
         ("'near' has the same right side, whose layout is written once",),
     ]
     shop.run("near", "other")
-    assert [stages[1] for stages in shop.stages.values()] == ["lay out", "lay out"]
+    assert [stages[1] for stages in shop.stages.values()] == ["build index", "build index"]
     assert len(made) == len(shop.layouts) == 1
     assert shop.check("near") >= 0.88
     with untouched(shop):
         shop.run("near", "other")
     assert {tuple(stages) for stages in shop.stages.values()} == {
-        ("prepare", "reuse layout", "probe", "commit")
+        ("prepare", "reuse index", "probe", "commit")
     }
 
 
@@ -111,7 +111,7 @@ def test_other_metrics_filters_and_vectors_have_layouts_of_their_own(shop: Shop)
     names = ("near", "angles", "products", "odd", "second", "bits")
     for reuses in (False, True):
         shop.run(*names)
-        assert all(("reuse layout" in shop.stages[name]) is reuses for name in names)
+        assert all(("reuse index" in shop.stages[name]) is reuses for name in names)
         assert len(shop.layouts) == len(names)
         assert shop.check("angles", metric="cosine") >= 0.88
         assert shop.check("products", metric="dot") >= 0.88
@@ -125,12 +125,12 @@ def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
     [layout] = shop.layouts
     shop.append("r", clustered(300, 3), 4000)
     action = shop.action()
-    assert action.stages.search[0] == ExtendLayout(action.decision.lists or 0, 4000, 300)
-    assert "300 new rows are put into the lists of a kept layout of 4,000 rows" in (
+    assert action.stages.search[0] == ExtendIndex(action.decision.lists or 0, 4000, 300)
+    assert "300 new rows are put into the lists of a kept IVF index of 4,000 rows" in (
         action.decision.why
     )
     done = shop.run()
-    assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "extend index", "probe", "commit"]
     truth = shop.check()
     assert truth >= 0.88
     assert done.figures is not None and done.figures.accuracy.recall == pytest.approx(
@@ -140,13 +140,13 @@ def test_appended_rows_are_put_into_the_lists(shop: Shop) -> None:
     assert shop.layouts == [layout]
     with untouched(shop):
         shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     assert shop.check() >= 0.88
     assert len(list(layout.glob("arrays-*"))) == 2
-    assert shop.project.collect_garbage().layouts_dropped == 0
+    assert shop.project.collect_garbage().indexes_dropped == 0
     assert len(list(layout.glob("arrays-*"))) == 1
     shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
 
 
 def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
@@ -156,9 +156,9 @@ def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
     gone = sorted(found)[::5]
     lance.dataset(shop.uri("r")).delete(f"id in ({', '.join(map(str, gone))})")
     shop.forget("near")
-    assert isinstance(shop.action().stages.search[0], ReuseLayout)
+    assert isinstance(shop.action().stages.search[0], ReuseIndex)
     done = shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     truth = shop.check()
     assert truth >= 0.88
     assert done.figures is not None and done.figures.accuracy.recall == pytest.approx(
@@ -170,7 +170,7 @@ def test_deleted_and_updated_rows_are_not_found(shop: Shop) -> None:
     rows = rows_of(clustered(50, 9)).set_column(0, "id", pa.array(moved))
     lance.dataset(shop.uri("r")).merge_insert("id").when_matched_update_all().execute(rows)
     shop.run()
-    assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "extend index", "probe", "commit"]
     assert shop.check() >= 0.88
 
 
@@ -182,7 +182,7 @@ def test_rows_that_come_back_are_found(shop: Shop) -> None:
     table.delete(f"id in ({', '.join(map(str, sorted(nearest)))})")
     # This layout has none of the deleted rows.
     shop.run(full_refresh=True)
-    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "build index", "probe", "commit"]
     assert not nearest & {id for rows in shop.result().values() for id, _ in rows}
     lance.dataset(shop.uri("r"), version=version).restore()
     other = [id for id in range(4000) if id not in nearest][: len(nearest)]
@@ -200,13 +200,13 @@ def test_compacted_fragments_are_put_in_again(shop: Shop) -> None:
     shop.run()
     lance.dataset(shop.uri("r")).optimize.compact_files(target_rows_per_fragment=1000)
     action = shop.action()
-    assert action.stages.search[0] == ExtendLayout(action.decision.lists or 0, 4000, 150)
+    assert action.stages.search[0] == ExtendIndex(action.decision.lists or 0, 4000, 150)
     shop.run()
     assert shop.check() >= 0.88
     lance.dataset(shop.uri("r")).optimize.compact_files()
     assert "100 % of its rows came after it was trained" in shop.action().decision.why
     shop.run()
-    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "build index", "probe", "commit"]
     assert shop.check() >= 0.88
     assert len(shop.layouts) == 1
 
@@ -218,7 +218,7 @@ def test_a_layout_that_has_drifted_is_trained_again(shop: Shop, drift: str) -> N
     if drift == "far":
         shop.append("r", clustered(400, 3, shift=6.0), 4000)
         shop.run()
-        assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+        assert shop.stages["near"] == ["prepare", "extend index", "probe", "commit"]
         expected = r"added rows are \d+\.\d times as far from its centroids as the first ones"
     elif drift == "many":
         shop.append("r", clustered(4200, 3), 4000)
@@ -228,15 +228,17 @@ def test_a_layout_that_has_drifted_is_trained_again(shop: Shop, drift: str) -> N
         expected = "33 % of the rows in its lists are deleted"
     shop.forget("near")
     action = shop.action()
-    assert isinstance(action.stages.search[0], LayOut)
-    assert re.search(rf"a kept layout of .* is trained anew, since {expected}", action.decision.why)
+    assert isinstance(action.stages.search[0], BuildIndex)
+    assert re.search(
+        rf"a kept IVF index of .* is trained again, since {expected}", action.decision.why
+    )
     shop.run()
-    assert shop.stages["near"] == ["prepare", "lay out", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "build index", "probe", "commit"]
     assert shop.check() >= 0.88
     [after] = shop.layouts
     assert after != before and not before.exists()
     shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
 
 
 def test_rows_that_cannot_match_are_counted_while_they_are_live(shop: Shop) -> None:
@@ -247,10 +249,10 @@ def test_rows_that_cannot_match_are_counted_while_they_are_live(shop: Shop) -> N
     assert _excluded(shop.run()) == 40
     lance.dataset(shop.uri("r")).delete("id >= 4030 or id % 10 = 1")
     assert _excluded(shop.run()) == 27
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     lance.write_dataset(rows.set_column(2, "emb", nothing)[:5], shop.uri("r"), mode="append")
     assert _excluded(shop.run()) == 32
-    assert shop.stages["near"] == ["prepare", "extend layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "extend index", "probe", "commit"]
 
 
 def _excluded(done: NodeResult) -> int | None:
@@ -264,7 +266,7 @@ def test_new_left_rows_are_searched_in_the_kept_layout(shop: Shop) -> None:
     plan = shop.project.plan(select="near")
     [action] = plan.actions
     assert isinstance(action, JoinAction) and action.work.scope.value == "new_left"
-    assert isinstance(action.stages.search[0], ReuseLayout)
+    assert isinstance(action.stages.search[0], ReuseIndex)
     [done] = shop.project.run(plan).nodes
     assert done.status == "success", done.message
     assert shop.check() >= 0.88
@@ -329,7 +331,7 @@ def test_left_rows_get_k_rows_whatever_lists_have(shop: Shop, changes: dict[str,
     gone = np.argsort(((vectors - centre) ** 2).sum(axis=1))[:600]
     right.delete(f"id in ({', '.join(map(str, gone))})")
     done = shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
     assert {len(rows) for rows in shop.result().values()} == {k} and len(shop.result()) == 300
     assert done.figures is not None and done.figures.counts.unmatched_left_rows == 0
     # So a later increment finds as many rows as follow from the counts.
@@ -367,8 +369,8 @@ DAMAGES: dict[str, tuple[str, Callable[[Path], None]]] = {
     "arrays missing": ("arrays-*.lance/data/*.lance", _remove),
     "arrays mangled": ("arrays-*.lance/data/*.lance", _mangle),
     "no version": ("rows.lance/_versions/*.manifest", _remove),
-    "manifest truncated": ("layout.json", _truncate),
-    "manifest mangled": ("layout.json", _mangle),
+    "manifest truncated": ("index.json", _truncate),
+    "manifest mangled": ("index.json", _mangle),
 }
 
 
@@ -384,11 +386,11 @@ def test_damage_is_seen_and_costs_time_only(
     with caplog.at_level(logging.INFO, "lancestat"):
         shop.run()
     assert "is not used" in caplog.text
-    assert "lay out" in shop.stages["near"] and "reuse layout" not in shop.stages["near"]
+    assert "build index" in shop.stages["near"] and "reuse index" not in shop.stages["near"]
     assert shop.check() >= 0.88
     assert shop.layouts and before not in shop.layouts
     shop.run()
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
 
 
 def test_another_dataset_in_its_place_is_no_layout(
@@ -399,7 +401,7 @@ def test_another_dataset_in_its_place_is_no_layout(
     shutil.rmtree(before / "rows.lance")
     lance.write_dataset(rows_of(clustered(4000, 4)), str(before / "rows.lance"))
     shop.run()
-    assert "the kept layout is damaged, and is not used" in caplog.text
+    assert "the kept index is damaged, and is not used" in caplog.text
     assert shop.check() >= 0.88
 
 
@@ -409,11 +411,11 @@ def test_a_layout_that_breaks_while_it_is_searched_costs_time_only(
     shop.run()
     [before] = shop.layouts
     # The files vanish after the join has looked at them.
-    monkeypatch.setattr(LayoutStore, "damage", lambda self, kept: None)
+    monkeypatch.setattr(IndexStore, "damage", lambda self, kept: None)
     for path in before.glob(DATA):
         path.unlink()
     shop.run()
-    assert "'near' is planned again, without the kept layout" in caplog.text
+    assert "'near' is planned again, without the kept index" in caplog.text
     assert shop.check() >= 0.88
     [after] = shop.layouts
     assert after != before
@@ -422,14 +424,14 @@ def test_a_layout_that_breaks_while_it_is_searched_costs_time_only(
 def test_a_format_of_a_later_release_is_left_alone(shop: Shop) -> None:
     shop.run()
     [before] = shop.layouts
-    manifest = before / "layout.json"
+    manifest = before / "index.json"
     stored = json.loads(manifest.read_text())
     manifest.write_text(json.dumps({**stored, "format_version": 99}))
     shop.run()
-    assert "lay out" in shop.stages["near"]
+    assert "build index" in shop.stages["near"]
     assert shop.check() >= 0.88
     report = shop.project.collect_garbage()
-    assert report.layouts_dropped == 0
+    assert report.indexes_dropped == 0
     assert (before / "rows.lance").exists() and len(shop.layouts) == 2
 
 
@@ -438,12 +440,12 @@ def test_garbage_collection_sweeps_what_no_declared_join_can_use(shop: Shop) -> 
     shop.run("near", "angles")
     other = Shop(shop.folder / "other")
     shutil.rmtree(other.folder / "r.lance")
-    assert shop.project.collect_garbage().layouts_dropped == 0
+    assert shop.project.collect_garbage().indexes_dropped == 0
     assert len(shop.layouts) == 2
     del shop.joins["angles"]
     shop.save()
     dry = shop.project.collect_garbage(dry_run=True)
-    assert dry.layouts_dropped == 1 and dry.bytes > 4000 * 4 * 16
+    assert dry.indexes_dropped == 1 and dry.bytes > 4000 * 4 * 16
     assert len(shop.layouts) == 2
     assert shop.project.collect_garbage() == dry
     assert len(shop.layouts) == 1
@@ -451,39 +453,39 @@ def test_garbage_collection_sweeps_what_no_declared_join_can_use(shop: Shop) -> 
     shop.declare("near", mode="exact", approx=None)
     del shop.joins["near"]["approx"]
     shop.save()
-    assert shop.project.collect_garbage(dry_run=True).layouts_dropped == 1
+    assert shop.project.collect_garbage(dry_run=True).indexes_dropped == 1
     shop.declare("near")
-    assert shop.project.collect_garbage().layouts_dropped == 0
+    assert shop.project.collect_garbage().indexes_dropped == 0
     # Other content of the same table.
     shop.write("r", clustered(4000, 12))
-    assert shop.project.collect_garbage(dry_run=True).layouts_dropped == 1
+    assert shop.project.collect_garbage(dry_run=True).indexes_dropped == 1
     shutil.rmtree(shop.uri("r"))
-    assert shop.project.collect_garbage().layouts_dropped == 1
+    assert shop.project.collect_garbage().indexes_dropped == 1
     assert not shop.layouts
 
 
 def test_garbage_collection_leaves_what_others_use(shop: Shop) -> None:
     shop.run()
     [layout] = shop.layouts
-    store = LayoutStore(str(shop.folder / "scratch"))
+    store = IndexStore(str(shop.folder / "scratch"))
     kept = store.find(layout.parent.name)
     assert kept is not None
     del shop.joins["near"]
     shop.save()
     with store.held(kept) as held:
         assert held == kept
-        assert shop.project.collect_garbage().layouts_dropped == 0
+        assert shop.project.collect_garbage().indexes_dropped == 0
         assert shop.layouts == [layout]
     moved = layout.parent.rename(layout.parent.parent / f"000000000000-{layout.parent.name[13:]}")
-    assert shop.project.collect_garbage().layouts_dropped == 0, "it is another project's"
+    assert shop.project.collect_garbage().indexes_dropped == 0, "it is another project's"
     moved.rename(layout.parent)
-    assert shop.project.collect_garbage().layouts_dropped == 1
+    assert shop.project.collect_garbage().indexes_dropped == 1
 
 
 def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a lock of its own, as two processes have."""
     monkeypatch.setattr(
-        "lancestat.joins.spark.kept_layouts.making_layout", lambda *_: threading.Lock()
+        "lancestat.joins.spark.kept_index.building_index", lambda *_: threading.Lock()
     )
     shop.declare("other", k=3)
     for change in (False, True):
@@ -491,23 +493,23 @@ def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPat
             shop.append("r", clustered(100, 3), 4000)
         shop.run("near", "other")
         assert shop.check("near") >= 0.88
-        assert shop.project.collect_garbage().layouts_dropped <= 1
+        assert shop.project.collect_garbage().indexes_dropped <= 1
         assert len(shop.layouts) == 1
         shop.run("near", "other")
-        assert all("reuse layout" in stages for stages in shop.stages.values())
+        assert all("reuse index" in stages for stages in shop.stages.values())
         assert shop.check("near") >= 0.88
 
 
 def counted_passes(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of queries of each pass over the lists that only measures."""
     passes: list[int] = []
-    sampled = Partitioning._sampled
+    sampled = IvfWriter._sampled
 
-    def counting(self: Partitioning, layout: Layout, queries: Any) -> Any:
+    def counting(self: IvfWriter, layout: IvfIndex, queries: Any) -> Any:
         passes.append(len(queries))
         return sampled(self, layout, queries)
 
-    monkeypatch.setattr(Partitioning, "_sampled", counting)
+    monkeypatch.setattr(IvfWriter, "_sampled", counting)
     return passes
 
 
@@ -532,7 +534,7 @@ def test_the_number_of_lists_to_visit_is_remembered_and_checked(
     shop.declare("near", approx={"recall": 0.999}, **changes)
     first = shop.run()
     assert first.figures is not None
-    manifest = shop.layouts[0] / "layout.json"
+    manifest = shop.layouts[0] / "index.json"
     stored = json.loads(manifest.read_text())
     chosen = {"k": 10, "recall": 0.999, "nprobes": first.figures.accuracy.nprobes}
     assert first.figures.accuracy.nprobes > 1
@@ -565,5 +567,5 @@ def test_a_declared_number_of_lists_is_visited_and_its_recall_measured(shop: Sho
         done = shop.run()
         assert done.figures is not None and done.figures.accuracy.nprobes == 2
         assert done.figures.accuracy.recall == pytest.approx(shop.check(), abs=0.02)
-    assert shop.stages["near"] == ["prepare", "reuse layout", "probe", "commit"]
-    assert json.loads((shop.layouts[0] / "layout.json").read_text())["chosen"] == []
+    assert shop.stages["near"] == ["prepare", "reuse index", "probe", "commit"]
+    assert json.loads((shop.layouts[0] / "index.json").read_text())["chosen"] == []

@@ -158,7 +158,7 @@ def old(running: Cluster) -> Path:
         ("exact", FEW, {"scratch": ["kill worker", "raise"], "merge": ["kill worker"]}),
         ("exact", MANY, {"write": ["kill worker"]}),
         (
-            "partitioned",
+            "ivf",
             MANY,
             {"layout": ["kill worker"], "probe": ["raise"] * 2, "materialize": ["kill worker"]},
         ),
@@ -190,7 +190,7 @@ def test_failed_tasks_are_retried_in_each_stage(
     [
         ("exact", FEW, "scratch", "computing the (left|right) side"),
         ("exact", MANY, "probe", "searching for neighbours"),
-        ("partitioned", FEW, "layout", "laying out the right side"),
+        ("ivf", FEW, "layout", "writing the IVF lists of the right side"),
         pytest.param(
             "spark", FEW, "materialize", "writing the result", marks=needs.nearest_by_join
         ),
@@ -229,7 +229,7 @@ def test_workers_that_are_always_killed_are_one_error_and_keep_the_old_result(
 def test_a_full_disk_is_one_clear_error(cluster: Cluster, tmp_path: Path, point: str) -> None:
     cluster.faults.always(point, "no room")
 
-    error = cluster.join("partitioned", FEW, tmp_path / "near.lance")["error"]
+    error = cluster.join("ivf", FEW, tmp_path / "near.lance")["error"]
 
     place = f"no space is left in the scratch folder {cluster.scratch}"
     assert error[:2] == ["LS581", place]

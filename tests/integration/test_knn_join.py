@@ -15,7 +15,7 @@ from lancestat.errors import UsageError
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.metrics import L2, metric_named
-from lancestat.joins.search.request import JoinKind, JoinRequest, Mode
+from lancestat.joins.search.request import JoinKind, JoinRequest
 from lancestat.joins.search.work import (
     Increment,
     JoinOutcome,
@@ -47,8 +47,8 @@ pytestmark = pytest.mark.spark
 METRICS = ("l2", "cosine", "dot")
 KINDS = ("inner", "left_outer")
 LISTS = 4
-# Strategies with exact results: the partitioned one is exact when every list is visited.
-STRATEGIES = (*(("spark",) if has_nearest_by_join() else ()), "exact", "partitioned")
+# Strategies with exact results: ivf is exact when every list is visited.
+STRATEGIES = (*(("spark",) if has_nearest_by_join() else ()), "exact", "ivf")
 
 
 @dataclass
@@ -103,24 +103,23 @@ def tables(spark: SparkSession, tmp_path: Path) -> Tables:
 
 @pytest.fixture(autouse=True)
 def gate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Approximate joins are partitioned and others split, however small the sides are."""
+    """Approximate joins use IVF lists and others split, however small the sides are."""
 
     def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
-        if request.mode is Mode.APPROX:
-            return Decision(Strategy.PARTITIONED, "asked for", lists=LISTS)
+        if request.is_approximate:
+            return Decision(Strategy.IVF, "asked for", lists=LISTS)
         return choose(request, size, cores)
 
     monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
-    monkeypatch.setattr("lancestat.joins.spark.grid.SHUFFLE_SECONDS", 0)
+    monkeypatch.setattr("lancestat.joins.spark.tasks.SHUFFLE_SECONDS", 0)
 
 
 def request(k: int, metric: str, kind: str = "inner", strategy: str = "exact") -> JoinRequest:
     return JoinRequest(
         k=k,
         metric=metric_named(metric),
-        mode=Mode.APPROX if strategy == "partitioned" else Mode.EXACT,
         kind=JoinKind(kind),
-        nprobes=LISTS if strategy == "partitioned" else None,
+        nprobes=LISTS if strategy == "ivf" else None,
         min_right_rows=1 << 30 if strategy == "spark" else 0,
         with_rank=True,
     )
@@ -138,7 +137,7 @@ def test_awkward_rows_have_the_neighbours_of_brute_force(
     outcome = tables.run(request(7, metric, kind, strategy))
 
     assert outcome.strategy == strategy
-    assert outcome.accuracy.recall == (1.0 if strategy == "partitioned" else None)
+    assert outcome.accuracy.recall == (1.0 if strategy == "ivf" else None)
     assert_same(tables.rows(), joined(left, right, 7, metric, kind))
     assert_distances(tables, outcome)
 
@@ -321,7 +320,7 @@ def test_a_vector_index_of_the_metric_is_used_and_its_recall_reported(
         "emb", "IVF_PQ", metric="cosine", num_partitions=8, num_sub_vectors=8
     )
     lance.dataset(uri).delete("id = 100")
-    asked = replace(request(5, "cosine"), mode=Mode.APPROX, nprobes=None, recall=0.9)
+    asked = replace(request(5, "cosine"), nprobes=None, recall=0.9)
     seen: list[JoinSize] = []
 
     def chosen(request: JoinRequest, size: JoinSize, cores: int) -> Decision:

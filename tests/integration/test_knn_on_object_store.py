@@ -128,7 +128,7 @@ def test_layouts_are_kept_on_an_object_store(
     }
     (tmp_path / "specs" / "s.yml").write_text(yaml.safe_dump({"knn_joins": [join]}))
     project = Project.load(tmp_path)
-    for stage, changed in (("lay out", ""), ("reuse layout", "l"), ("extend layout", "lr")):
+    for stage, changed in (("build index", ""), ("reuse index", "l"), ("extend index", "lr")):
         for side in changed:
             more = rows_of(clustered(50, 3), 5000)
             write(object_store, f"{root}/{side}.lance", more, "append")
@@ -139,7 +139,7 @@ def test_layouts_are_kept_on_an_object_store(
         assert done.status == "success", done.message
         assert done.figures is not None and (done.figures.accuracy.recall or 0) >= 0.85
     assert rows(object_store, f"{root}/near.lance") == 200 * 10
-    assert project.collect_garbage().layouts_dropped == 0
+    assert project.collect_garbage().indexes_dropped == 0
     (tmp_path / "specs" / "s.yml").write_text("tables: []\n")
-    assert Project.load(tmp_path).collect_garbage().layouts_dropped == 1
+    assert Project.load(tmp_path).collect_garbage().indexes_dropped == 1
     check_no_trace(object_store, root)

@@ -16,9 +16,10 @@ from lancestat.errors import LancestatError
 from lancestat.joins.action import JoinAction
 from lancestat.joins.record import join_records
 from lancestat.joins.search.metrics import L2
-from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.request import JoinRequest, SelfPairs
 from lancestat.joins.search.work import PinnedTable, Rows
 from lancestat.lake.observe import snapshot
+from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.model import KnnSide
 from tests.integration.test_knn_keys import (
     Line,
@@ -91,7 +92,7 @@ def test_every_pair_within_the_distance_is_found(
 def test_rows_are_found_whatever_is_held_at_once(
     tmp_path: Path, width: int, most: int, kind: str
 ) -> None:
-    from lancestat.joins.spark.ranges import RangeSearch
+    from lancestat.joins.spark.job import ChunkCell, ExactCells, RadiusSearch
     from lancestat.joins.spark.reader import VectorReader
     from lancestat.joins.spark.sides import opened_table
 
@@ -103,28 +104,31 @@ def test_rows_are_found_whatever_is_held_at_once(
     side = opened_table(pinned, "v", ("id",), {}, "left").side
     reader = VectorReader(side, 8, L2, "left")
     request = JoinRequest(
-        64, max_distance=0.3, is_range=True,
-        excludes_self=kind == "self", pairs_once=kind == "once",
+        64, max_distance=0.3, max_pairs=MOST_PAIRS,
+        self_pairs={"self": SelfPairs.OTHERS, "once": SelfPairs.ONCE}.get(kind),
     )  # fmt: skip
-    search = RangeSearch(reader, reader, request, width=width, most=most)
-    found, place = [], 20
-    for part, is_valid, neighbours in search.search(Rows(20, 290)):
-        assert part.start == place
-        place = part.stop
-        for number, line in zip(np.flatnonzero(is_valid), neighbours.positions, strict=True):
-            found += [(part.start + int(number), int(at)) for at in line if at >= 0]
+    cells = ExactCells(reader, request, max(1, most // width), right=reader, parts=(Rows(0, 300),))
+    cell = ChunkCell(0, Rows(20, 290))
+    search = RadiusSearch(cells, cell, request, capacity=width, most=most)
+    found: list[tuple[int, int]] = []
+    for part, neighbours in search.neighbours():
+        for number, line in zip(part.positions.tolist(), neighbours.positions, strict=True):
+            found += [(number, int(at)) for at in line if at >= 0]
         wide = max(1, int((neighbours.positions >= 0).sum(axis=1).max(initial=0)))
         assert len(part) == 1 or len(neighbours.positions) * wide <= max(most, width * 300)
-    assert place == 290
-    own = {"plain": "any", "self": "self", "once": "behind"}[kind]
     missing = {at for at in range(300) if at % 17 == 5}
-    pairs = [(a, b) for a, b, _ in expected(rows, rows, 0.3, own=own)]
-    assert found == [(a, b) for a, b in pairs if 20 <= a < 290 and not {a, b} & missing]
+    pairs = [
+        (a, b)
+        for a, b, _ in expected(rows, rows, 0.3, own="behind" if kind == "once" else "any")
+        if 20 <= a < 290 and not {a, b} & missing
+    ]
+    assert found == pairs
     assert search.excluded == len(missing)
-    later = RangeSearch(reader, reader, request, width, most, counts_excluded=False)
-    again = [(part, neighbours.positions) for part, _, neighbours in later.search(Rows(20, 290))]
-    assert sum(int((positions >= 0).sum()) for _, positions in again) == len(found)
-    assert later.pairs == search.pairs and later.excluded is None
+    spilled = RadiusSearch(cells, replace(cell, chunk=1), request, capacity=width, most=most)
+    parts = list(spilled.pairs_without_self(side, side))
+    own = sum(a == b for a, b in pairs) if kind == "self" else 0
+    assert spilled.found == sum(map(len, parts)) == len(pairs) - own
+    assert spilled.compared == search.compared
 
 
 def test_a_table_is_joined_within_a_distance_between_changes(world: SparkWorld) -> None:

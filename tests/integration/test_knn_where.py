@@ -115,7 +115,7 @@ def test_a_filter_that_no_row_passes_leaves_nothing(world: SparkWorld) -> None:
     assert world.rows() == []
 
 
-@pytest.mark.parametrize("strategy", ["exact", "partitioned"])
+@pytest.mark.parametrize("strategy", ["exact", "ivf"])
 def test_large_filtered_sides_equal_brute_force(world: SparkWorld, strategy: str) -> None:
     """Rows are chosen by NumPy, and compared in float64."""
     random = np.random.default_rng(5)
@@ -137,7 +137,7 @@ def test_large_filtered_sides_equal_brute_force(world: SparkWorld, strategy: str
         right=replace(world.join.right, where="size < 20", select=("id", "size")),
         min_right_rows=0,
     )
-    if strategy == "partitioned":
+    if strategy == "ivf":
         world.declare(mode="approx", nprobes=10_000)
     [result] = world.run().nodes
     assert result.status == "success", result.message

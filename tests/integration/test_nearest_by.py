@@ -382,7 +382,7 @@ def test_explain_says_why_a_join_is_approximate(session: SparkSession) -> None:
     view(session, "right_side", floats(14, 9, 4))
     frame = session.sql(query("vector_l2_distance", mode="APPROX"))
     assert (
-        "by vector_l2_distance, approximate: partitioned, since an approximate result will do; "
+        "by vector_l2_distance, approximate: ivf, since an approximate result will do; "
         "every pair is compared where the run finds that to take less time"
     ) in str(lancestat.explain(frame))
 
@@ -710,7 +710,7 @@ def test_an_approximate_query_finds_most_neighbours(
     view(session, "left_side", floats(31, 60, 8))
     view(session, "right_side", floats(32, 4000, 8))
     frame = session.sql(query("vector_l2_distance", 5, mode="APPROX"))
-    assert "5 by vector_l2_distance, approximate; partitioned:" in plan_of(frame)
+    assert "5 by vector_l2_distance, approximate; ivf:" in plan_of(frame)
     found = {(row.l_id, row.r_id) for row in frame.collect()}
     assert searches.requests[0].recall == 0.95
     with sparks_own(session):
@@ -752,7 +752,7 @@ def test_settings_of_wrong_values_leave_joins_to_spark(
 def test_scratch_that_workers_do_not_share_leaves_joins_to_spark(
     session: SparkSession, searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lancestat.joins.spark.scratch_root.is_local", lambda master: False)
+    monkeypatch.setattr("lancestat.joins.scratch.root.is_local", lambda master: False)
     view(session, "left_side", floats(33, 5, 4))
     view(session, "right_side", floats(34, 8, 4))
     frame = session.sql(query("vector_l2_distance"))

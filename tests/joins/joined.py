@@ -19,13 +19,13 @@ import pyarrow as pa
 from pyarrow import parquet
 
 from lancestat.joins.action import (
+    BuildIndex,
     CommitResult,
-    ExtendLayout,
+    ExtendIndex,
     JoinAction,
-    LayOut,
     PrepareSides,
     Probe,
-    ReuseLayout,
+    ReuseIndex,
 )
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
@@ -175,7 +175,7 @@ class JoinWorld:
 def joined(work: JoinWork) -> JoinOutcome:
     """Join the rows of the work, and commit the result."""
     joining = _Joining(work)
-    writer = output.begin(work.output_format, work.output_uri, "test", {}, work.remembered)
+    writer = output.begin(work.output_format, work.output_uri, "test", {})
     match work.scope:
         case Scope.FULL:
             table, counts = joining.full(), joining.counts()
@@ -219,13 +219,13 @@ class _Session:
         size = JoinSize(joining.left.num_rows, joining.right.num_rows, 2)
         return JoinFacts(size, cores=2)
 
-    def lay_out(self, stage: LayOut) -> PreparedJoin:
+    def build_index(self, stage: BuildIndex) -> PreparedJoin:
         return self
 
-    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin:
+    def reuse_index(self, stage: ReuseIndex) -> PreparedJoin:
         return self
 
-    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin:
+    def extend_index(self, stage: ExtendIndex) -> PreparedJoin:
         return self
 
     def group_rows(self) -> PreparedJoin:
@@ -359,7 +359,7 @@ class _Joining:
 
     def _lines(self, number: int, ranked: Sequence[Row]) -> list[Row]:
         request = self.work.request
-        nearest = list(ranked) if request.is_range else list(ranked)[: request.k]
+        nearest = list(ranked) if request.is_radius else list(ranked)[: request.k]
         if not nearest and self.work.request.kind is JoinKind.LEFT_OUTER:
             return [self._left(number)]
         with_rank = self.work.request.with_rank
@@ -388,7 +388,7 @@ class _Joining:
             for left, right in pairs
         ]
         request = self.work.request
-        if request.is_self_join:
+        if request.self_pairs is not None:
             # Rows are numbered in their order.
             own, theirs = (side.column("id")[at].as_py() for side, at in
                            ((self.left, number), (self.right, other)))  # fmt: skip

@@ -10,7 +10,7 @@ from lancestat.errors import Location, SideColumnMissing
 from lancestat.joins.action import JoinAction, JoinFigures
 from lancestat.joins.measures import JoinGroups
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.request import JoinRequest
 from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
 from tests.joins.join_values import (
     LEFT,
@@ -40,10 +40,10 @@ def _choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         decision = choose(request, size, cores)
         return replace(decision, seconds=decision.seconds and 2.5)
     pairs = size.left_rows * size.right_rows
-    if request.mode is Mode.EXACT:
+    if not request.is_approximate:
         return Decision(Strategy.EXACT, "every pair is to be compared", pairs, 1.5)
     why = "about 4.2 s, where comparing every pair takes 17 s"
-    return Decision(Strategy.PARTITIONED, why, pairs // 30, 4.2, 1024)
+    return Decision(Strategy.IVF, why, pairs // 30, 4.2, 1024)
 
 
 def _every_join() -> Plan:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from lancestat.joins.action import ExtendLayout, JoinAction, LayOut, ReuseLayout
+from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseIndex
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.joins.search.cost_model import JoinSize, Strategy
-from lancestat.joins.search.layout import KeptLists
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.ivf_index import KeptIndex
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import Increment, Scope
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent
@@ -199,65 +199,64 @@ def test_stages_describe_the_phases_of_the_join() -> None:
 
 
 def test_lists_are_planned_once_the_sides_are_counted() -> None:
-    request = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
+    request = JoinRequest(3, recall=0.9)
     work = replace(planned(record=None).work, request=request)
     action = plan_join(work, JoinSize(None, None, None))
-    assert action.decision.strategy is Strategy.PARTITIONED
+    assert action.decision.strategy is Strategy.IVF
     assert [stage.name for stage in action.stages] == ["prepare", "probe", "commit"]
     revised = revise(action, JoinFacts(JoinSize(20_000, 20_000_000, 8), cores=2))
     assert revised.decision.lists is not None
-    assert revised.stages.search[0] == LayOut(revised.decision.lists)
+    assert revised.stages.search[0] == BuildIndex(revised.decision.lists)
 
 
 APPROXIMATE = replace(SPEC, mode="approx", recall=0.9, min_right_rows=0)
 MANY = table(0, rows=10_000_000)
 
 
-def in_lists(kept: KeptLists | None, *, full_refresh: bool = False) -> JoinAction:
+def in_lists(kept: KeptIndex | None, *, full_refresh: bool = False) -> JoinAction:
     known = assessment(table(0, rows=100_000), MANY, None, spec=APPROXIMATE, output=None)
     action = decide_join(replace(known, kept=kept), full_refresh=full_refresh)
     assert isinstance(action, JoinAction)
-    assert action.decision.strategy is Strategy.PARTITIONED
+    assert action.decision.strategy is Strategy.IVF
     return action
 
 
 def test_a_kept_layout_is_searched_instead_of_a_new_one() -> None:
-    fresh, kept = in_lists(None), in_lists(KeptLists(2000, 10_000_000, 0))
-    assert kept.stages.search[0] == ReuseLayout(2000, 10_000_000)
-    assert kept.decision.why.endswith("; a kept layout of 10,000,000 rows is searched")
+    fresh, kept = in_lists(None), in_lists(KeptIndex(2000, 10_000_000, 0))
+    assert kept.stages.search[0] == ReuseIndex(2000, 10_000_000)
+    assert kept.decision.why.endswith("; a kept IVF index of 10,000,000 rows is searched")
     assert (kept.decision.seconds or 0) < (fresh.decision.seconds or 0)
-    assert (
-        "reuse layout: the kept layout of 10,000,000 rows in 2,000 lists is searched as it is"
-        in (explain_stages(kept))
+    assert "reuse index: the kept index of 10,000,000 rows in 2,000 lists is searched as it is" in (
+        explain_stages(kept)
     )
 
 
 def test_new_rows_are_put_into_the_lists_of_a_kept_layout() -> None:
-    action = in_lists(KeptLists(2000, 9_990_000, 10_000))
-    assert action.stages.search[0] == ExtendLayout(2000, 9_990_000, 10_000)
+    action = in_lists(KeptIndex(2000, 9_990_000, 10_000))
+    assert action.stages.search[0] == ExtendIndex(2000, 9_990_000, 10_000)
     assert action.decision.why.endswith(
-        "; 10,000 new rows are put into the lists of a kept layout of 9,990,000 rows"
+        "; 10,000 new rows are put into the lists of a kept IVF index of 9,990,000 rows"
     )
     assert (
-        "extend layout: 10,000 new rows are put into the 2,000 lists of the kept layout of "
+        "extend index: 10,000 new rows are put into the 2,000 lists of the kept index of "
         "9,990,000 rows"
     ) in explain_stages(action)
 
 
 def test_a_kept_layout_that_does_not_do_is_trained_again_and_the_plan_says_why() -> None:
     fresh = in_lists(None).stages.search
-    drifted = in_lists(KeptLists(2000, 10_000_000, 0, "30 % of it is old"))
+    drifted = in_lists(KeptIndex(2000, 10_000_000, 0, "30 % of it is old"))
     assert drifted.stages.search == fresh
     assert drifted.decision.why.endswith(
-        "; a kept layout of 10,000,000 rows is trained anew, since 30 % of it is old"
+        "; a kept IVF index of 10,000,000 rows is trained again, since 30 % of it is old"
     )
-    too_few = in_lists(KeptLists(3, 10_000_000, 0))
+    too_few = in_lists(KeptIndex(3, 10_000_000, 0))
     assert too_few.stages.search == fresh
     assert too_few.decision.why.endswith("suit this join better than its 3")
 
 
 def test_a_full_refresh_lays_out_anew() -> None:
-    action = in_lists(KeptLists(2000, 10_000_000, 0), full_refresh=True)
+    action = in_lists(KeptIndex(2000, 10_000_000, 0), full_refresh=True)
     assert action.work.is_fresh
-    assert isinstance(action.stages.search[0], LayOut)
+    assert isinstance(action.stages.search[0], BuildIndex)
     assert "kept" not in action.decision.why

@@ -114,7 +114,7 @@ def test_a_vector_index_is_not_searched_under_a_filter(world: JoinWorld) -> None
     world.declare(mode="approx", recall=0.9, min_right_rows=0, metric="l2")
     action = world.action()
     assert isinstance(action, JoinAction)
-    assert action.decision.strategy.value == "partitioned"
+    assert action.decision.strategy.value == "ivf"
     filter(world, "right", None)
     action = world.action()
     assert isinstance(action, JoinAction)

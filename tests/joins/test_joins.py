@@ -243,33 +243,6 @@ def test_a_compacted_result_is_joined_again(world: JoinWorld) -> None:
     assert world.scopes == ["new_left", "full"]
 
 
-def earlier_mark(world: JoinWorld) -> None:
-    """Mark the result like releases whose mark named neither a URI nor a digest."""
-    dataset = lance.dataset(world.join.output_uri)
-    dataset.update_schema_metadata({"lancestat.output": "knn_join"}, replace=True)
-
-
-def test_a_result_of_an_earlier_release_is_extended(world: JoinWorld) -> None:
-    settle(world)
-    earlier_mark(world)
-    assert isinstance(world.action(), Skip)
-    append(world, "l", 100, 4)
-    check_converged(world)
-    assert world.scopes == ["new_left"]
-    world.state = MemoryState()
-    check_converged(world)
-
-
-def test_a_result_of_an_earlier_release_without_a_record_is_not_replaced(world: JoinWorld) -> None:
-    settle(world)
-    earlier_mark(world)
-    world.state = MemoryState()
-    action = world.action()
-    assert isinstance(action, Blocked)
-    assert action.error.code == "LS570"
-    assert "the result of an earlier lancestat" in action.error.message
-
-
 def test_publishing_statistics_of_a_result_keeps_it_valid(world: JoinWorld) -> None:
     settle(world)
     lance.dataset(world.join.output_uri).update_config({"lance.stats.version": "1"})

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from lancestat.errors import AccessDenied, DatasetMissing, Location
 from lancestat.joins.action import (
+    BuildIndex,
     CommitResult,
-    ExtendLayout,
-    LayOut,
+    ExtendIndex,
     PrepareSides,
     Probe,
-    ReuseLayout,
+    ReuseIndex,
 )
 from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.work import OutputFormat, Scope
@@ -151,9 +151,9 @@ STAGES: list[Any] = [
     *refresh().stages,
     *restamp().stages,
     PrepareSides(("left",)),
-    LayOut(None),
-    ReuseLayout(4, 100),
-    ExtendLayout(4, 100, 10),
+    BuildIndex(None),
+    ReuseIndex(4, 100),
+    ExtendIndex(4, 100, 10),
     Probe(Strategy.EXACT, Scope.FULL, 12),
     CommitResult(OutputFormat.LANCE, "near.lance", appends=False),
 ]

@@ -11,20 +11,20 @@ import pytest
 
 from lancestat.errors import StaleBase
 from lancestat.joins.action import (
+    BuildIndex,
     CommitResult,
-    ExtendLayout,
+    ExtendIndex,
     JoinAction,
-    LayOut,
     PrepareSides,
     Probe,
-    ReuseLayout,
+    ReuseIndex,
 )
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, plan_join
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.search.cost_model import JoinSize, Strategy
-from lancestat.joins.search.layout import KeptLists, RightContent
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.ivf_index import KeptIndex, RightContent
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import (
     Increment,
     JoinOutcome,
@@ -41,7 +41,7 @@ from lancestat.lake.snapshot import Pin
 from lancestat.runs.stages import OnStage, StageProgress
 
 EXACT = JoinRequest(3)
-APPROXIMATE = JoinRequest(3, mode=Mode.APPROX, recall=0.9)
+APPROXIMATE = JoinRequest(3, recall=0.9)
 OUTPUT = OutputState(OutputFormat.LANCE, "near.lance", 30, "made", 2)
 COUNTS = JoinCounts(10, 10, 0, 0)
 FEW, MANY = JoinSize(100, 50, 8), JoinSize(20_000, 20_000_000, 8)
@@ -75,16 +75,16 @@ class Session:
         kept = None if self.works[-1].is_fresh else self.sizes.kept
         return JoinFacts(replace(self.sizes, kept=kept), 2, self.in_place)
 
-    def lay_out(self, stage: LayOut) -> PreparedJoin | None:
-        self.done.append("lay out")
+    def build_index(self, stage: BuildIndex) -> PreparedJoin | None:
+        self.done.append("build index")
         return self if self.finds_rows else None
 
-    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin | None:
-        self.done.append("reuse layout")
+    def reuse_index(self, stage: ReuseIndex) -> PreparedJoin | None:
+        self.done.append("reuse index")
         return self if self.has_layout else None
 
-    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin | None:
-        self.done.append("extend layout")
+    def extend_index(self, stage: ExtendIndex) -> PreparedJoin | None:
+        self.done.append("extend index")
         return self if self.has_layout else None
 
     def measure_index(self) -> PreparedJoin | None:
@@ -128,7 +128,7 @@ def run(planned: JoinAction, session: Session) -> tuple[JoinAction, list[StagePr
         (EXACT, MANY, Scope.FULL, ["prepare", "probe exact", "replace"]),
         (EXACT, FEW, Scope.NEW_LEFT, ["prepare", "probe exact", "append"]),
         (EXACT, FEW, Scope.NEW_RIGHT, ["prepare", "probe exact", "merge", "replace"]),
-        (APPROXIMATE, MANY, Scope.FULL, ["prepare", "lay out", "probe partitioned", "replace"]),
+        (APPROXIMATE, MANY, Scope.FULL, ["prepare", "build index", "probe ivf", "replace"]),
         (
             APPROXIMATE,
             replace(MANY, left_rows=10, has_index=True),
@@ -162,19 +162,19 @@ def test_facts_that_contradict_a_decision_replan_the_join(
     session = Session(MANY)
     with caplog.at_level(logging.INFO, "lancestat.run"):
         done, progress = run(planned, session)
-    assert session.done == ["prepare", "lay out", "probe partitioned", "replace", "closed"]
-    assert done.figures.strategy == "partitioned"
+    assert session.done == ["prepare", "build index", "probe ivf", "replace", "closed"]
+    assert done.figures.strategy == "ivf"
     [record] = caplog.records
     assert record.levelno == logging.WARNING
-    lists = f"partitioned in {done.decision.lists:,} lists"
+    lists = f"ivf in {done.decision.lists:,} lists"
     assert record.getMessage() == f"'near' is planned again: {lists}, {done.decision.why}"
     assert [*(reached.stage for reached in progress), done.stages.commit] == [*done.stages]
-    assert progress[-1].stage == Probe(Strategy.PARTITIONED, Scope.FULL, done.decision.pairs)
+    assert progress[-1].stage == Probe(Strategy.IVF, Scope.FULL, done.decision.pairs)
 
 
 def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptureFixture) -> None:
     planned = action(APPROXIMATE, JoinSize(None, None, None))
-    assert planned.decision.strategy == "partitioned"
+    assert planned.decision.strategy == "ivf"
     session = Session(FEW)
     with caplog.at_level(logging.INFO, "lancestat.run"):
         run(planned, session)
@@ -191,7 +191,7 @@ def test_a_decision_without_sizes_is_expected_to_change(caplog: pytest.LogCaptur
             "measure",
             "the index does not reach the recall",
         ),
-        (MANY, {"finds_rows": False}, "lay out", "no right row can match"),
+        (MANY, {"finds_rows": False}, "build index", "no right row can match"),
     ],
 )
 def test_an_unsuitable_strategy_falls_back_to_exact_search(
@@ -210,16 +210,16 @@ def test_an_unsuitable_strategy_falls_back_to_exact_search(
     ]
 
 
-KEPT = KeptLists(200, MANY.right_rows or 0, 0)
+KEPT = KeptIndex(200, MANY.right_rows or 0, 0)
 
 
-@pytest.mark.parametrize(("new_rows", "stage"), [(0, "reuse layout"), (5, "extend layout")])
+@pytest.mark.parametrize(("new_rows", "stage"), [(0, "reuse index"), (5, "extend index")])
 def test_a_kept_layout_is_reused_or_extended(new_rows: int, stage: str) -> None:
     sizes = replace(MANY, kept=replace(KEPT, new_rows=new_rows))
     planned, session = action(APPROXIMATE, sizes), Session(sizes)
     done, _ = run(planned, session)
     assert done == planned
-    assert session.done == ["prepare", stage, "probe partitioned", "replace", "closed"]
+    assert session.done == ["prepare", stage, "probe ivf", "replace", "closed"]
 
 
 def test_a_layout_that_is_found_or_has_gone_since_the_plan_is_said(
@@ -229,8 +229,8 @@ def test_a_layout_that_is_found_or_has_gone_since_the_plan_is_said(
         run(action(APPROXIMATE, MANY), Session(replace(MANY, kept=KEPT)))
         run(action(APPROXIMATE, replace(MANY, kept=KEPT)), Session(MANY))
     found, gone = (record.getMessage() for record in caplog.records)
-    assert found.startswith("'near' is planned again: partitioned in 200 lists, about ")
-    assert "a kept layout of" in found and "a kept layout of" not in gone
+    assert found.startswith("'near' is planned again: ivf in 200 lists, about ")
+    assert "a kept IVF index of" in found and "a kept index of" not in gone
 
 
 def test_a_join_whose_kept_layout_cannot_be_read_is_planned_without_it(
@@ -244,10 +244,10 @@ def test_a_join_whose_kept_layout_cannot_be_read_is_planned_without_it(
     done, _ = run(planned, session)
     assert [work.is_fresh for work in session.works] == [False, True]
     assert session.done == [
-        "prepare", "reuse layout", "prepare", "lay out", "probe partitioned", "replace", "closed",
+        "prepare", "reuse index", "prepare", "build index", "probe ivf", "replace", "closed",
     ]  # fmt: skip
     assert done.decision.kept is None
-    assert "without the kept layout: the kept layout has gone" in caplog.text
+    assert "without the kept index: the kept index has gone" in caplog.text
 
 
 def test_a_join_whose_last_result_is_gone_is_planned_in_full(

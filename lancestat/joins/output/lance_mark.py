@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 MESSAGE = "result of a KNN join"
 
 _KEY = "lancestat.output"
-# What lancestat wrote before marks named a place and a content.
-_EARLIER = "knn_join"
 _FORMAT_VERSION = 2
 # Rows and columns are the same after these, though the files may not be.
 _PRESERVING = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
@@ -52,25 +50,11 @@ def with_new_mark(
     return remade
 
 
-def objection(
-    dataset: LanceDataset, uri: str, options: Mapping[str, str], is_remembered: bool
-) -> str | None:
-    """Return why a dataset is not the result that a join wrote at this place, None when it is.
-
-    Args:
-        dataset: Open at the version that readers see.
-        uri: Its place.
-        options: For an object store.
-        is_remembered: Whether the state remembers that a join wrote this very content there. A
-            result of an earlier lancestat, whose mark names neither, needs that.
-    """
+def objection(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> str | None:
+    """Return why the version that readers see is not what a join wrote there, None if it is."""
     mark = _read_mark(dataset)
     if mark is None:
         return "a Lance table that no join has written"
-    if isinstance(mark, str):
-        if is_remembered and _was_committed_by_join(dataset):
-            return None
-        return "the result of an earlier lancestat, which does not prove that a join wrote it there"
     location, content = mark
     if location != location_digest(uri):
         return "a copy of a join's result that was written at another location"
@@ -91,11 +75,8 @@ def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) ->
     return json.dumps(mark)
 
 
-def _read_mark(dataset: LanceDataset) -> tuple[str, str] | str | None:
-    """Return place and content of a mark; an earlier mark as it is; None where there is none."""
+def _read_mark(dataset: LanceDataset) -> tuple[str, str] | None:
     text = (dataset.schema.metadata or {}).get(_KEY.encode(), b"").decode(errors="replace")
-    if text == _EARLIER:
-        return _EARLIER
     try:
         mark = json.loads(text)
         return str(mark["place"]), str(mark["content"])
@@ -130,13 +111,4 @@ def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], co
                 return True
             if read_commit(latest, version).effect not in _PRESERVING:
                 return False
-    return False
-
-
-def _was_committed_by_join(dataset: LanceDataset) -> bool:
-    """Return whether the last commit that changed rows or columns says that a join made it."""
-    for version in range(dataset.version, max(0, dataset.version - _COMMITS), -1):
-        commit = read_commit(dataset, version)
-        if commit.effect not in _PRESERVING:
-            return is_result(commit)
     return False

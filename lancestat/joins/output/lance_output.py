@@ -1,4 +1,4 @@
-"""Results as Lance datasets: one commit each."""
+"""Results as Lance datasets: one commit each; past versions, and what killed runs left."""
 
 from __future__ import annotations
 
@@ -7,25 +7,33 @@ import json
 import logging
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from datetime import datetime, timedelta
+from contextlib import contextmanager, suppress
+from datetime import datetime, timedelta, timezone
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING
 
 from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
-from lancestat.joins.output.abandoned_files import clean_up, existing, is_managed
-from lancestat.joins.output.lance_mark import MESSAGE, objection, with_mark, with_new_mark
-from lancestat.joins.output.past_results import past_versions
+from lancestat.joins.output.lance_mark import (
+    MESSAGE,
+    is_result,
+    objection,
+    with_mark,
+    with_new_mark,
+)
 from lancestat.joins.output.write_intents import (
     FOLDER,
+    WriteIntents,
     all_intents,
     intents_of,
     new_attempt,
     new_run,
     record_intent,
+    remove_intents,
     withdraw_intent,
 )
-from lancestat.joins.output.writer import OutputWriter, Written, refused, stale, writing
+from lancestat.joins.output.writer import GRACE, OutputWriter, Written, refused, stale, writing
 from lancestat.joins.search.work import OutputFormat, OutputState
+from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.commit import (
     BatchSource,
     Conflict,
@@ -36,6 +44,7 @@ from lancestat.lake.commit import (
 )
 from lancestat.lake.error_mapping import Cause, cause_of
 from lancestat.lake.files import local_path
+from lancestat.lake.history import read_commit
 from lancestat.lake.observe import snapshot
 from lancestat.lake.open import (
     observe_dataset,
@@ -45,6 +54,7 @@ from lancestat.lake.open import (
     store_options,
 )
 from lancestat.lake.snapshot import pin_of
+from lancestat.lake.storage import storage_at
 from lancestat.lake.temporary_files import abandoned, this_process
 from lancestat.redact import redact_line, secret_values
 
@@ -63,18 +73,15 @@ _BATCH_ROWS = 8192
 _UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER, ".lance-reserved"}
 
 
-def begin(
-    uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
-) -> OutputWriter:
-    """See `result.begin`; nothing is made yet."""
-    collect_garbage(uri, options, remembered)
+def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
+    collect_garbage(uri, options)
     owner = this_process()
-    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options, remembered)
+    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options)
 
 
-def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
+def collect_garbage(uri: str, options: Mapping[str, str]) -> None:
     """See `result.collect_garbage`: write intents name what there is."""
-    if _opened(uri, options, remembered) is None:
+    if _opened(uri, options) is None:
         _require_nothing(uri, options)
     with _logged(uri, options):
         leased = ((intents, intents.lease) for intents in all_intents(uri, options))
@@ -85,7 +92,6 @@ def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None
 def write(
     writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Written:
-    """See `result.write`: fragments with data files in the dataset's own folder."""
     uri, options = writer.uri, writer.storage_options
     source = BatchSource(schema.remove_metadata(), batches)
     with source.own_errors(), writing(uri, options):
@@ -100,13 +106,12 @@ def write(
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    """See `result.replace`: an Overwrite."""
     from lance import LanceOperation
 
     fragments = _fragments(written)
     operation = LanceOperation.Overwrite(with_mark(writer.uri, schema, fragments), fragments)
     for attempt in range(_ATTEMPTS):
-        before = _opened(writer.uri, writer.storage_options, writer.remembered)
+        before = _opened(writer.uri, writer.storage_options)
         if before is None:
             _require_nothing(writer.uri, writer.storage_options)
         landed = _commit(writer, operation, before)
@@ -131,7 +136,7 @@ def append(
     from lance import LanceOperation
 
     uri, options = writer.uri, writer.storage_options
-    dataset = _opened(uri, options, writer.remembered)
+    dataset = _opened(uri, options)
     if dataset is None:
         raise stale(uri, "has gone", options)
     state = _state(dataset, uri, options)
@@ -157,20 +162,17 @@ def append(
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    """See `result.discard`: write intents name more than what was reported."""
     _settle(writer)
 
 
-def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
-    """See `result.current`."""
-    dataset = _opened(uri, options, remembered)
+def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
+    dataset = _opened(uri, options)
     return None if dataset is None else _state(dataset, uri, options)
 
 
 def read_rows(
     state: OutputState, start: int, stop: int, options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """See `result.read_rows`."""
     try:
         dataset = observe_dataset(state.uri, version=state.version, storage_options=options)
     except (DatasetMissing, VersionMissing):
@@ -194,7 +196,6 @@ def read_rows(
 def remove_past(
     uri: str,
     options: Mapping[str, str],
-    remembered: str | None,
     keep: int | timedelta,
     now: datetime,
 ) -> int:
@@ -202,7 +203,7 @@ def remove_past(
 
     The versions of a catalog that manages them are the catalog's to remove.
     """
-    dataset = _opened(uri, options, remembered)
+    dataset = _opened(uri, options)
     if dataset is None or is_managed(options):
         return 0
     with pinned_history(pin_of(dataset, uri), options) as history:
@@ -214,14 +215,13 @@ def remove_past(
     return int(removed.old_versions)
 
 
-def _opened(uri: str, options: Mapping[str, str], remembered: str | None) -> LanceDataset | None:
+def _opened(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     """Open the result at its latest version; None when there is none, `OutputOccupied` else."""
     dataset = existing(uri, options)
     if dataset is None:
         return None
-    is_remembered = remembered is not None and _state(dataset, uri, options).digest == remembered
     try:
-        reason = objection(dataset, uri, options, is_remembered)
+        reason = objection(dataset, uri, options)
     except VersionMissing:
         # Lance opens the only version of a folder, though it does not find it in the catalog.
         if not is_managed(options):
@@ -284,7 +284,7 @@ def _record_intent(
 
 def _write_fragments(writer: OutputWriter, source: BatchSource) -> list[FragmentMetadata]:
     uri, options = writer.uri, writer.storage_options
-    if _opened(uri, options, writer.remembered) is not None:
+    if _opened(uri, options) is not None:
         return _fragments_of(source, uri, "overwrite", options)
     try:
         # Lance warns of a dataset that is missing unless it is to be created.
@@ -331,10 +331,6 @@ def _commit(
         writer: Where.
         operation: What to commit.
         before: The result that was looked at, None where there is no dataset yet.
-
-    Raises:
-        OutputOccupied: another dataset had taken the place of that result, and has been put back.
-        OutputNotWritten: the commit failed.
     """
     uri, options = writer.uri, writer.storage_options
 
@@ -397,3 +393,120 @@ def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
 
 def _redacted_uri(writer: OutputWriter) -> str:
     return redact_line(writer.uri, secret_values(writer.storage_options))
+
+
+def past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) -> list[int]:
+    """Return the versions before the oldest result that is kept, but for those in use until now.
+
+    Args:
+        dataset: A result, open at its latest version.
+        keep: How many results to keep, or for how long. The newest one is kept in any case.
+        now: The time from which ages count.
+    """
+    committed = {
+        version["version"]: version["timestamp"].astimezone(timezone.utc)
+        for version in dataset.versions()
+    }
+    results = _results(dataset, committed)
+    newest = next(results, None)
+    if newest is None:
+        return []
+    if isinstance(keep, int):
+        older = list(islice(results, keep - 1))
+    else:
+        older = [number for number in results if committed[number] >= now - keep]
+    first = min([newest, *older])
+    return [
+        number
+        for number, following in pairwise(sorted(committed))
+        if number < first and committed[following] < now - GRACE
+    ]
+
+
+def _results(dataset: LanceDataset, committed: Mapping[int, datetime]) -> Iterator[int]:
+    """Yield the versions that joins have committed, the newest first."""
+    for number in sorted(committed, reverse=True):
+        if is_result(read_commit(dataset, number)):
+            yield number
+
+
+# Clocks of those who commit to one dataset differ by less.
+_CLOCK_SKEW = timedelta(hours=1)
+
+
+def clean_up(uri: str, intents: WriteIntents, options: Mapping[str, str]) -> None:
+    """Remove the files of a run that no version has, and its intents."""
+    dataset = existing(uri, options)
+    # A commit whose answer got lost, or after which the run was killed, has been made all the same.
+    since = intents.since - _CLOCK_SKEW
+    committed = set() if dataset is None else set(_files_since(dataset, since, options))
+    unannounced = set() if dataset is None else _unannounced_since(dataset, since, options)
+    storage = storage_at(uri, options)
+    for path in sorted(intents.files - committed - unannounced):
+        storage.remove_file(f"data/{path}")
+    if intents.files & unannounced - committed:
+        # The catalog may take that version on, or its manifest is removed: a later run sees.
+        return
+    remove_intents(uri, intents.run, options)
+    if dataset is None:
+        # The folders of a dataset that was never committed.
+        storage.remove_empty("data")
+        storage.remove_empty("")
+
+
+def _files_since(
+    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
+) -> Iterator[str]:
+    """Yield data files of the latest version and of all that were committed since some time.
+
+    Of a dataset whose versions a catalog owns, those that the catalog does not know are left out.
+    """
+    for number in _versions_since(dataset, since):
+        try:
+            other = observe_dataset(dataset.uri, version=number, storage_options=options)
+        except VersionMissing:
+            if not is_managed(options):
+                raise
+            continue
+        yield from _files_of(other)
+
+
+def _unannounced_since(
+    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
+) -> set[str]:
+    """Return data files of versions that lie in the folder, whether the catalog knows them or not.
+
+    There are none where no catalog owns the versions.
+    """
+    if not is_managed(options):
+        return set()
+    past_catalog = dict(options)
+    files: set[str] = set()
+    for number in _versions_since(dataset, since):
+        with suppress(VersionMissing, DatasetMissing):
+            other = observe_dataset(dataset.uri, version=number, storage_options=past_catalog)
+            files.update(_files_of(other))
+    return files
+
+
+def _versions_since(dataset: LanceDataset, since: datetime) -> Iterator[int]:
+    for version in dataset.versions():
+        number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
+        if number == dataset.version or committed_at >= since:
+            yield number
+
+
+def _files_of(dataset: LanceDataset) -> Iterator[str]:
+    for fragment in dataset.get_fragments():
+        yield from (file.path for file in fragment.metadata.files)
+
+
+def is_managed(options: Mapping[str, str]) -> bool:
+    return isinstance(options, CatalogOptions) and options.is_managed
+
+
+def existing(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
+    try:
+        return observe_dataset(uri, storage_options=options)
+    except DatasetMissing:
+        return None

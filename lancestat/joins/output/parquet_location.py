@@ -25,7 +25,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -60,15 +60,10 @@ class ParquetLocation:
 
     @property
     def root(self) -> Path:
-        """The folder with all generations."""
         return self.path.with_name(f".{self.path.name}.lancestat")
 
     def generation(self) -> str | None:
-        """Return the generation that readers see, None when there is none; see `check`.
-
-        Raises:
-            OutputOccupied: something else is there than a link to a generation.
-        """
+        """Return the generation that readers see, None when there is none; see `check`."""
         if not os.path.lexists(self.path):
             return None
         if not self.path.is_symlink():
@@ -79,56 +74,31 @@ class ParquetLocation:
             raise refused(self.uri, "a link that no join has made", {})
         return target.name if (self.root / target.name).is_dir() else None
 
-    def check(self, is_remembered: Callable[[str], bool]) -> None:
-        """Refuse what no join has written here, at the place of the link or of the folder.
-
-        Args:
-            is_remembered: Whether the state remembers a generation as it is now. One of an earlier
-                lancestat, whose mark names neither its place nor its files, needs that.
-
-        Raises:
-            OutputOccupied: something else is there.
-        """
+    def check(self) -> None:
+        """Refuse what no join has written here, at the path of the link or of the folder."""
         generation = self.generation()
         if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
             raise refused(str(self.root), "something that no join has made", {})
         mark = self._mark()
         if mark is None:
             return
-        if mark.location is None:
-            self._check_earlier(generation, is_remembered)
-        elif mark.location != location_digest(str(self.root)):
+        if mark.location != location_digest(str(self.root)):
             what = "a copy of a join's result that was written at another location"
             raise refused(str(self.root if generation is None else self.path), what, {})
-        elif generation is not None:
+        if generation is not None:
             files = mark.generations.get(generation)
             if files is None or not is_unchanged(self.root / generation, files):
                 what = "a join's result that something else has changed since"
                 raise refused(self.uri, what, {})
 
-    def _check_earlier(self, generation: str | None, is_remembered: Callable[[str], bool]) -> None:
-        what = "the result of an earlier lancestat, which does not prove that a join wrote it there"
-        if generation is not None and not is_remembered(generation):
-            raise refused(self.uri, what, {})
-        if generation is None and any(_GENERATION.fullmatch(name) for name in self._names()):
-            raise refused(str(self.root), what, {})
-
-    def prepare(self, is_remembered: Callable[[str], bool]) -> None:
-        """Make the folder for generations, after `check`; its mark names this place from now on.
-
-        Raises:
-            OutputOccupied: something else is there.
-        """
-        self.check(is_remembered)
+    def prepare(self) -> None:
+        """Make the folder for generations, after `check`; its mark names this path from now on."""
+        self.check()
         self.root.mkdir(parents=True, exist_ok=True)
         with self.locked():
-            mark = self._mark()
-            if mark is not None and mark.location is not None:
-                return
-            mark, generation = ParquetMark(location_digest(str(self.root))), self.generation()
-            if generation is not None:
-                mark = mark.with_generation(self.root / generation)
-            write_durably(self.root / MARKER, mark.to_json())
+            if self._mark() is None:
+                mark = ParquetMark(location_digest(str(self.root)))
+                write_durably(self.root / MARKER, mark.to_json())
 
     def start(self) -> Path:
         """Make a folder for files of a generation that nobody sees yet, with a lease."""
@@ -264,11 +234,7 @@ class ParquetLocation:
 
 
 def location_of(uri: str) -> ParquetLocation:
-    """Return the place that a URI names.
-
-    Raises:
-        OutputNotReplaceable: it is in an object store.
-    """
+    """Return the place that a URI names."""
     path = local_path(uri)
     if path is None:
         raise OutputNotReplaceable(
@@ -322,7 +288,6 @@ class GenerationFile:
     modified_at: float
 
     def is_same(self, path: Path) -> bool:
-        """Return whether a file is as it was."""
         stat = path.stat()
         drift = abs(stat.st_mtime - self.modified_at)
         return stat.st_size == self.size_bytes and drift < _CLOCK_SECONDS
@@ -330,9 +295,9 @@ class GenerationFile:
 
 @dataclass(frozen=True, slots=True)
 class ParquetMark:
-    """`location` is a `location_digest`; marks of earlier releases have None and list no files."""
+    """The mark of a folder of generations; `location` is a `location_digest`."""
 
-    location: str | None
+    location: str
     generations: Mapping[str, tuple[GenerationFile, ...]] = field(default_factory=dict)
 
     def with_generation(self, folder: Path) -> ParquetMark:
@@ -345,7 +310,6 @@ class ParquetMark:
         return replace(self, generations={**present, folder.name: _listed(folder)})
 
     def to_json(self) -> str:
-        """Return the stored form."""
         generations = {
             name: [[file.name, file.size_bytes, file.modified_at] for file in files]
             for name, files in self.generations.items()
@@ -361,17 +325,11 @@ class ParquetMark:
 
 
 def read_mark(folder: Path) -> ParquetMark | None:
-    """Read the mark of a folder of generations; None where it is not one.
-
-    Raises:
-        FileNotFoundError: there is no mark.
-    """
+    """Read the mark of a folder of generations; None where it is not one."""
     try:
         stored = json.loads((folder / MARKER).read_text(encoding="utf-8"))
-        if stored["holds"] != _HOLDS:
+        if stored["holds"] != _HOLDS or stored["format_version"] != _FORMAT_VERSION:
             return None
-        if stored["format_version"] == 1:
-            return ParquetMark(None)
         generations = {name: _files(files) for name, files in stored["generations"].items()}
         return ParquetMark(str(stored["place"]), generations)
     except FileNotFoundError:

@@ -8,7 +8,7 @@ import logging
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -31,24 +31,20 @@ _GROUP_BYTES = 64 << 20
 _BATCH_ROWS = 8192
 
 
-def begin(
-    uri: str, run_id: str, options: Mapping[str, str], remembered: str | None
-) -> OutputWriter:
-    """See `result.begin`."""
+def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
     location = location_of(uri)
     with writing(uri, options):
-        location.prepare(_remembers(location, remembered))
+        location.prepare()
         with location.locked():
             location.collect_garbage()
             folder = location.start()
     owner = this_process()
-    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options, remembered)
+    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options)
 
 
-def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None) -> None:
-    """See `result.collect_garbage`."""
+def collect_garbage(uri: str, options: Mapping[str, str]) -> None:
     location = location_of(uri)
-    location.check(_remembers(location, remembered))
+    location.check()
     if location.root.is_dir():
         with writing(uri, options), location.locked():
             location.collect_garbage()
@@ -57,7 +53,6 @@ def collect_garbage(uri: str, options: Mapping[str, str], remembered: str | None
 def write(
     writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Written:
-    """See `result.write`: one file, under a name that no other attempt has."""
     source = BatchSource(schema.remove_metadata(), batches)
     path = Path(writer.folder) / f"{number:06d}-{secrets.token_hex(4)}.parquet"
     with source.own_errors(), writing(writer.uri, writer.storage_options):
@@ -70,7 +65,6 @@ def write(
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    """See `result.replace`: a new generation, then the link moves."""
     location = location_of(writer.uri)
     with writing(writer.uri, writer.storage_options), location.locked():
         return _publish(location, writer, schema, written, [])
@@ -79,11 +73,10 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
 def append(
     writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
 ) -> OutputState:
-    """See `result.append`: a new generation that has the files of the previous one, too."""
     uri, options = writer.uri, writer.storage_options
     location = location_of(uri)
     with writing(uri, options), location.locked():
-        state = current(uri, options, writer.remembered)
+        state = current(uri, options)
         if state is None:
             raise stale(uri, "has gone", options)
         if (state.generation, state.digest) != (previous.generation, previous.digest):
@@ -96,7 +89,6 @@ def append(
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    """See `result.discard`."""
     location = location_of(writer.uri)
     try:
         with location.locked():
@@ -105,10 +97,9 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
         _log.warning("what was written to %s was not removed: %s", location.root, error)
 
 
-def current(uri: str, options: Mapping[str, str], remembered: str | None) -> OutputState | None:
-    """See `result.current`; files that cannot be read are no result."""
+def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
     location = location_of(uri)
-    location.check(_remembers(location, remembered))
+    location.check()
     generation = location.generation()
     with suppress(StaleBase):
         return None if generation is None else _state(location, generation, options)
@@ -118,7 +109,6 @@ def current(uri: str, options: Mapping[str, str], remembered: str | None) -> Out
 def read_rows(
     state: OutputState, start: int, stop: int, options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """See `result.read_rows`."""
     assert state.generation is not None
     folder = location_of(state.uri).root / state.generation
     first = 0
@@ -128,15 +118,6 @@ def read_rows(
                 return
             yield from _read_file(path, groups, start - first, stop - first)
             first += sum(groups)
-
-
-def _remembers(location: ParquetLocation, remembered: str | None) -> Callable[[str], bool]:
-    """Return a test whether a generation, as it is now, is the result that the state remembers."""
-
-    def is_remembered(generation: str) -> bool:
-        return remembered is not None and _digest(location.root / generation) == remembered
-
-    return is_remembered
 
 
 def _write_file(path: Path, source: BatchSource) -> None:
@@ -175,7 +156,7 @@ def _publish(
     written: Sequence[Written],
     earlier: Sequence[Path],
 ) -> OutputState:
-    location.check(_remembers(location, writer.remembered))
+    location.check()
     part = Path(writer.folder)
     generation = part.stem
     folder = location.root / generation

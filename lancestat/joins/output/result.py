@@ -1,4 +1,7 @@
-"""Results of joins, replaced so that readers see the old one or the new one, never a part."""
+"""Results of joins, replaced so that readers see the old one or the new one, never a part.
+
+The module of a format has the same functions, without the format.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from lancestat.joins.output import lance_output, parquet_output
 from lancestat.joins.output.writer import OutputWriter, Written, refused
@@ -22,7 +25,6 @@ def begin(
     uri: str,
     run_id: str,
     storage_options: Mapping[str, str],
-    remembered: str | None = None,
 ) -> OutputWriter:
     """Make room for a result, and remove what killed runs left of theirs where that is certain.
 
@@ -31,8 +33,6 @@ def begin(
         uri: Where.
         run_id: Names the run in the commit.
         storage_options: For an object store.
-        remembered: The digest of the result that, as the state remembers, a join wrote to `uri`.
-            Results of earlier releases do not prove by themselves that a join wrote them there.
 
     Raises:
         OutputOccupied: what is at that place is not what a join wrote there, and is not touched, or
@@ -42,7 +42,8 @@ def begin(
         LakeError: The place cannot be looked at.
     """
     require_outside_datasets(uri, storage_options)
-    return _FORMATS[format].begin(uri, run_id, storage_options, remembered)
+    begun = lance_output.begin if format is OutputFormat.LANCE else parquet_output.begin
+    return begun(uri, run_id, storage_options)
 
 
 def write(
@@ -53,7 +54,9 @@ def write(
     Raises:
         OutputNotWritten: the files cannot be written.
     """
-    return _FORMATS[writer.format].write(writer, number, schema, batches)
+    if writer.format is OutputFormat.LANCE:
+        return lance_output.write(writer, number, schema, batches)
+    return parquet_output.write(writer, number, schema, batches)
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
@@ -65,7 +68,9 @@ def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written])
         OutputOccupied: what is at that place by now is not what a join wrote there.
         OutputNotWritten: it cannot be written. Readers still see the result before.
     """
-    return _FORMATS[writer.format].replace(writer, schema, written)
+    if writer.format is OutputFormat.LANCE:
+        return lance_output.replace(writer, schema, written)
+    return parquet_output.replace(writer, schema, written)
 
 
 def append(
@@ -77,7 +82,9 @@ def append(
         StaleBase: The result that readers see is no longer `previous`, or not of that schema.
         RunError: As for `replace`.
     """
-    return _FORMATS[writer.format].append(writer, schema, previous, written)
+    if writer.format is OutputFormat.LANCE:
+        return lance_output.append(writer, schema, previous, written)
+    return parquet_output.append(writer, schema, previous, written)
 
 
 def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
@@ -85,14 +92,15 @@ def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
 
     Nothing that readers see is removed, and what cannot be removed is logged.
     """
-    _FORMATS[writer.format].discard(writer, written)
+    if writer.format is OutputFormat.LANCE:
+        return lance_output.discard(writer, written)
+    return parquet_output.discard(writer, written)
 
 
 def collect_garbage(
     format: OutputFormat,
     uri: str,
     storage_options: Mapping[str, str],
-    remembered: str | None = None,
 ) -> None:
     """Remove what killed runs left of results that were never committed, and nothing else.
 
@@ -100,21 +108,21 @@ def collect_garbage(
         format: The format of the result.
         uri: Where it is.
         storage_options: For an object store.
-        remembered: As for `begin`.
 
     Raises:
         OutputOccupied: something else is at that place.
         OutputNotReplaceable: as for `begin`.
         LakeError: The place cannot be looked at.
     """
-    _FORMATS[format].collect_garbage(uri, storage_options, remembered)
+    if format is OutputFormat.LANCE:
+        return lance_output.collect_garbage(uri, storage_options)
+    return parquet_output.collect_garbage(uri, storage_options)
 
 
 def remove_past(
     format: OutputFormat,
     uri: str,
     storage_options: Mapping[str, str],
-    remembered: str | None,
     keep: int | timedelta,
     now: datetime,
 ) -> int:
@@ -127,7 +135,6 @@ def remove_past(
         format: The format of the result. Only Lance keeps more than the result before the last.
         uri: Where it is.
         storage_options: For an object store.
-        remembered: As for `begin`.
         keep: How many results, or for how long.
         now: The time from which ages count.
 
@@ -137,14 +144,13 @@ def remove_past(
         LakeError: The place cannot be looked at.
     """
     assert format is OutputFormat.LANCE, "only results in Lance have a 'keep'"
-    return lance_output.remove_past(uri, storage_options, remembered, keep, now)
+    return lance_output.remove_past(uri, storage_options, keep, now)
 
 
 def current(
     format: OutputFormat,
     uri: str,
     storage_options: Mapping[str, str],
-    remembered: str | None = None,
 ) -> OutputState | None:
     """Return the result that readers see now, None when there is none.
 
@@ -155,7 +161,9 @@ def current(
         OutputNotReplaceable: Parquet is asked for in an object store.
         LakeError: The place cannot be looked at.
     """
-    return _FORMATS[format].current(uri, storage_options, remembered)
+    if format is OutputFormat.LANCE:
+        return lance_output.current(uri, storage_options)
+    return parquet_output.current(uri, storage_options)
 
 
 def read_rows(
@@ -172,57 +180,9 @@ def read_rows(
     Raises:
         StaleBase: That result is gone.
     """
-    return _FORMATS[state.format].read_rows(state, start, stop, storage_options)
-
-
-class _Format(Protocol):
-    """The functions above for one format: the interface of the module that holds it."""
-
-    def begin(
-        self, uri: str, run_id: str, options: Mapping[str, str], remembered: str | None, /
-    ) -> OutputWriter: ...
-
-    def write(
-        self,
-        writer: OutputWriter,
-        number: int,
-        schema: pa.Schema,
-        batches: Iterable[pa.RecordBatch],
-        /,
-    ) -> Written: ...
-
-    def replace(
-        self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written], /
-    ) -> OutputState: ...
-
-    def append(
-        self,
-        writer: OutputWriter,
-        schema: pa.Schema,
-        previous: OutputState,
-        written: Sequence[Written],
-        /,
-    ) -> OutputState: ...
-
-    def discard(self, writer: OutputWriter, written: Sequence[Written], /) -> None: ...
-
-    def collect_garbage(
-        self, uri: str, options: Mapping[str, str], remembered: str | None, /
-    ) -> None: ...
-
-    def current(
-        self, uri: str, options: Mapping[str, str], remembered: str | None, /
-    ) -> OutputState | None: ...
-
-    def read_rows(
-        self, state: OutputState, start: int, stop: int, options: Mapping[str, str], /
-    ) -> Iterator[pa.RecordBatch]: ...
-
-
-_FORMATS: Mapping[OutputFormat, _Format] = {
-    OutputFormat.LANCE: lance_output,
-    OutputFormat.PARQUET: parquet_output,
-}
+    if state.format is OutputFormat.LANCE:
+        return lance_output.read_rows(state, start, stop, storage_options)
+    return parquet_output.read_rows(state, start, stop, storage_options)
 
 
 def require_outside_datasets(uri: str, options: Mapping[str, str]) -> None:

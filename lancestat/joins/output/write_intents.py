@@ -41,7 +41,6 @@ def new_run() -> str:
 
 
 def new_attempt(number: int) -> str:
-    """Return a name for an attempt at a piece, which no other attempt has."""
     return f"{number:06d}-{secrets.token_hex(4)}"
 
 
@@ -88,7 +87,6 @@ def all_intents(uri: str, options: Mapping[str, str]) -> Iterator[WriteIntents]:
 
 
 def remove_intents(uri: str, run: str, options: Mapping[str, str]) -> None:
-    """Remove a run's intents, when there is nothing left to clean up."""
     storage = storage_at(uri, options)
     storage.remove(f"{FOLDER}/{run}", _LAST)
     storage.remove_empty(FOLDER)

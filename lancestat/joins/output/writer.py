@@ -32,7 +32,7 @@ class OutputWriter:
     """A result that is being written; travels to Spark's workers.
 
     `folder` is the format's name for the folder of uncommitted files. `owner` is the process that
-    will commit or discard them. `remembered` is as for `begin`.
+    will commit or discard them.
     """
 
     format: OutputFormat
@@ -41,7 +41,6 @@ class OutputWriter:
     run_id: str
     owner: Process
     storage_options: Mapping[str, str] = field(repr=False)
-    remembered: str | None = None
 
 
 def location_digest(uri: str) -> str:

@@ -10,8 +10,8 @@ import faiss
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.joins.search.frame import directions
 from lancestat.joins.search.metrics import Metric
+from lancestat.joins.search.prefilter import directions
 
 # Rounds of assignment; later ones change less than more rows to train on do.
 ROUNDS = 6
@@ -71,7 +71,6 @@ class Centroids:
         return len(self.values)
 
     def assign(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
-        """Return the list that each row (n, dim) belongs to."""
         return self._nearest(self._of_rows(rows), 1)[:, 0]
 
     def assign_with_errors(

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from lancestat.formats import StringEnum, count
 from lancestat.joins.measures import JoinGroups
-from lancestat.joins.search.layout import KeptLists
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.ivf_index import KeptIndex
+from lancestat.joins.search.request import JoinRequest
 
 
 class Strategy(StringEnum):
@@ -17,7 +17,7 @@ class Strategy(StringEnum):
 
     SPARK = "spark"
     EXACT = "exact"
-    PARTITIONED = "partitioned"
+    IVF = "ivf"
     INDEX = "index"
 
 
@@ -61,7 +61,7 @@ class JoinSize:
     """The sizes of the sides; None where they are not counted yet.
 
     `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
-    so has Spark, since 4.2. `kept` is the layout of the right side that is kept from other runs.
+    so has Spark, since 4.2. `kept` is the index of the right side that is kept from other runs.
     `groups` are what the last run found of rows with equal keys.
     """
 
@@ -70,7 +70,7 @@ class JoinSize:
     dimension: int | None
     has_index: bool = False
     has_nearest_by_join: bool = True
-    kept: KeptLists | None = None
+    kept: KeptIndex | None = None
     groups: JoinGroups | None = None
 
 
@@ -80,7 +80,7 @@ class Decision:
 
     `pairs` are distances to compute and `seconds` their estimated time on `cores` cores, both None
     where sizes are unknown. `lists` is the number of partitions of the right side, which are those
-    of the layout `kept` if there is one. Where the reason compares strategies, it has times of
+    of the index `kept` if there is one. Where the reason compares strategies, it has times of
     these (`why_has_times`).
     """
 
@@ -90,7 +90,7 @@ class Decision:
     pairs: int | None = None
     seconds: float | None = None
     lists: int | None = None
-    kept: KeptLists | None = None
+    kept: KeptIndex | None = None
     why_has_times: bool = False
 
 
@@ -106,11 +106,11 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         return _by_keys(request, size, cores)
     few = f"fewer than {request.min_right_rows:,} right rows"
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
-    is_ours = request.is_self_join or request.is_range
+    is_ours = request.self_pairs is not None or request.is_radius
     is_for_spark = is_small and size.has_nearest_by_join and not is_ours
     if is_ours:
         # A sample's recall would count each row as a neighbour of itself, or the nearest few only.
-        request = replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
+        request = replace(request, nprobes=None, recall=None)
     why = _why_exact(request)
     if is_small and not size.has_nearest_by_join and not is_ours:
         why = f"{few}, but Spark's nearestByJoin cannot be used here"
@@ -127,7 +127,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
             exact, why=f"few right rows, but {exact.pairs:,} pairs, which take Spark "
             f"about {_duration_text(spark.seconds)}", why_has_times=True,
         )  # fmt: skip
-    if request.mode is Mode.EXACT:
+    if not request.is_approximate:
         return replace(exact, why=why)
     return _approximate(request, size, exact, cores)
 
@@ -135,7 +135,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
 def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     """Return the cost of the pairs that the last run found, for as many rows as there are now."""
     why = "only rows with equal keys are compared"
-    if request.mode is Mode.APPROX:
+    if request.is_approximate:
         why = "rows with equal keys are few enough to compare every pair of them"
     known, left, right = size.groups, size.left_rows, size.right_rows
     if known is None:
@@ -156,7 +156,7 @@ def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
 
 def _why_exact(request: JoinRequest) -> str:
     why = "every pair is to be compared"
-    if request.is_self_join:
+    if request.self_pairs is not None:
         once = ", once" if request.pairs_once else ""
         why = f"every pair of rows of the table is to be compared{once}"
     return f"{why}{_within(request)}"
@@ -168,17 +168,17 @@ def _within(request: JoinRequest) -> str:
     within = f"within {request.max_distance:g}"
     return (
         f", and the result has all {within}"
-        if request.is_range
+        if request.is_radius
         else f", and neighbours are {within}"
     )
 
 
 def _unknown(request: JoinRequest, size: JoinSize, why: str) -> Decision:
-    if request.mode is Mode.EXACT or request.recall == 1.0:
+    if not request.is_approximate or request.recall == 1.0:
         return Decision(Strategy.EXACT, why)
     if size.has_index:
         return Decision(Strategy.INDEX, "the right side has an index of this metric")
-    return Decision(Strategy.PARTITIONED, "sizes are not known before it runs")
+    return Decision(Strategy.IVF, "sizes are not known before it runs")
 
 
 def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: int) -> Decision:
@@ -195,7 +195,7 @@ def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: i
         others.append(_indexed(request, left, dimension, cores))
     best = min(others, key=lambda decision: decision.seconds or 0.0, default=None)
     if best is None:
-        return replace(exact, why="the right side is too small for partitions")
+        return replace(exact, why="the right side is too small for IVF lists")
     if (exact.seconds or 0.0) <= (best.seconds or 0.0):
         return replace(
             exact, why=f"comparing every pair takes about {_duration_text(exact.seconds)}, "
@@ -209,20 +209,19 @@ def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: i
     )
 
 
-def _kept_text(best: Decision, kept: KeptLists | None) -> str:
-    """Return what becomes of a kept layout, as the end of a sentence."""
-    if kept is None or best.strategy is not Strategy.PARTITIONED:
+def _kept_text(best: Decision, kept: KeptIndex | None) -> str:
+    if kept is None or best.strategy is not Strategy.IVF:
         return ""
-    layout = f"a kept layout of {count(kept.rows, 'row')}"
+    index = f"a kept IVF index of {count(kept.rows, 'row')}"
     if best.kept is None:
-        why = kept.why_anew or f"{count(best.lists or 0, 'list')} suit this join better than its "
-        if kept.why_anew is None:
+        why = kept.why_again or f"{count(best.lists or 0, 'list')} suit this join better than its "
+        if kept.why_again is None:
             why += count(kept.lists)
-        return f"; {layout} is trained anew, since {why}"
+        return f"; {index} is trained again, since {why}"
     if not kept.new_rows:
-        return f"; {layout} is searched"
+        return f"; {index} is searched"
     put = count(kept.new_rows, "new row is", "new rows are")
-    return f"; {put} put into the lists of {layout}"
+    return f"; {put} put into the lists of {index}"
 
 
 def _is_too_slow(spark: Decision, exact: Decision) -> bool:
@@ -239,7 +238,7 @@ def _spark(left: int, right: int, dimension: int, cores: int) -> Decision:
 def _exact(request: JoinRequest, left: int, right: int, dimension: int, cores: int) -> Decision:
     pairs = left * right // (2 if request.pairs_once else 1)
     # How many rows are within a distance is known only afterwards, and is taken for few.
-    kept = 0 if request.is_range else min(request.k, right)
+    kept = 0 if request.is_radius else min(request.k, right)
     seconds = 2 * dimension * pairs / BLOCK_FLOPS
     seconds += left * kept * dimension * WIDE_ELEMENT_SECONDS
     seconds += 4 * dimension * right / READ_BYTES
@@ -271,10 +270,10 @@ def _in_kept_lists(
     right: int,
     dimension: int,
     cores: int,
-    kept: KeptLists | None,
+    kept: KeptIndex | None,
 ) -> Decision | None:
-    """Return the cost with a kept layout; None where there is none, or its lists do not do."""
-    if kept is None or kept.why_anew is not None:
+    """Return the cost with a kept index; None where there is none, or its lists do not do."""
+    if kept is None or kept.why_again is not None:
         return None
     probes = request.nprobes or estimated_nprobes(kept.lists)
     if 2 * probes > kept.lists:
@@ -295,11 +294,11 @@ def _in_lists(
     cores: int,
     lists: int,
     probes: int,
-    kept: KeptLists | None = None,
+    kept: KeptIndex | None = None,
 ) -> Decision:
     share = min(1.0, IMBALANCE * probes / lists)
     compared = int(left * right * share)
-    # Of a kept layout it is known how many lists to visit, and the search measures the recall.
+    # Of a kept index it is known how many lists to visit, and the search measures the recall.
     sampled = min(left, SAMPLE_ROWS) * right // (1 if kept is None else 2)
     new = right if kept is None else kept.new_rows
     assigned = (left + new) * lists
@@ -312,7 +311,7 @@ def _in_lists(
     seconds += 4 * dimension * (read / READ_BYTES + new / WRITE_BYTES)
     jobs = 3 if kept is None else 2 if kept.new_rows else 1
     total = jobs * JOB_SECONDS + seconds / cores
-    return Decision(Strategy.PARTITIONED, "", compared + sampled, total, lists, kept)
+    return Decision(Strategy.IVF, "", compared + sampled, total, lists, kept)
 
 
 def _duration_text(seconds: float | None) -> str:

@@ -47,12 +47,10 @@ class CellCounts:
 
     @classmethod
     def of(cls, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> CellCounts:
-        """Return the counts of ascending cells."""
         steps = np.diff(cells, prepend=0)
         return cls(zlib.compress(np.concatenate([steps, counts]).astype("<i8").tobytes(), level=1))
 
     def unpacked(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the cells, ascending, and their counts."""
         steps, counts = np.frombuffer(zlib.decompress(self.packed), "<i8").reshape(2, -1)
         return np.cumsum(steps), counts
 
@@ -65,7 +63,6 @@ class DistanceTally:
         self._counts = np.zeros(max(1, len(ranks)) * _CELLS, np.int64)
 
     def add(self, neighbours: Neighbours) -> None:
-        """Count the distances of some more left rows."""
         positions, distances = neighbours.positions, neighbours.distances
         first: NDArray[np.int64] | int = 0
         if len(self._columns):
@@ -77,7 +74,6 @@ class DistanceTally:
         self._counts[: len(counts)] += counts
 
     def counts(self) -> CellCounts:
-        """Return what was counted."""
         cells = np.flatnonzero(self._counts)
         return CellCounts.of(cells, self._counts[cells])
 

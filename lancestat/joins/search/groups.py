@@ -59,11 +59,7 @@ def compared_key_types(
     left_types: Sequence[pa.DataType],
     right_types: Sequence[pa.DataType],
 ) -> tuple[pa.DataType, ...]:
-    """Return the types in which pairs of keys are compared.
-
-    Raises:
-        KeysDiffer: two of them cannot be compared.
-    """
+    """Return the types in which pairs of keys are compared."""
     types = []
     for name, other, type, other_type in zip(left, right, left_types, right_types, strict=True):
         common = key_type(type, other_type)
@@ -112,7 +108,6 @@ def key_table(columns: Sequence[pa.ChunkedArray], types: Sequence[pa.DataType]) 
 
 
 def distinct_keys(keys: pa.Table) -> pa.Table:
-    """Return every combination of keys once, without those that hold a null."""
     return keys.drop_null().group_by(keys.column_names).aggregate([])
 
 
@@ -170,9 +165,13 @@ def _code(column: pa.ChunkedArray, values: pa.Array) -> NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class GroupCell:
-    """Whole groups, or with `rows` some left rows of one group, by their places in it."""
+    """Whole groups, or with `rows` some left rows of one group, by their places in it.
+
+    `left_count` of their left rows have right rows in their group.
+    """
 
     groups: range
+    left_count: int
     rows: Rows | None = None
 
 
@@ -206,18 +205,18 @@ def group_cells(
         rows, needed = int(left_rows[group]), float(seconds[group])
         is_large = rows > largest or needed > share
         if held and (is_large or held + rows > largest or time + needed > share):
-            yield GroupCell(range(start, group))
+            yield GroupCell(range(start, group), held)
             start, held, time = group, 0, 0.0
         if is_large:
             for piece in _pieces(rows, needed / share, largest):
-                yield GroupCell(range(group, group + 1), piece)
+                yield GroupCell(range(group, group + 1), len(piece), piece)
             start = group + 1
             continue
         if not held:
             start = group
         held, time = held + rows, time + needed
     if held:
-        yield GroupCell(range(start, len(left_rows)))
+        yield GroupCell(range(start, len(left_rows)), held)
 
 
 def _pieces(rows: int, shares: float, largest: int) -> Iterator[Rows]:

@@ -46,17 +46,6 @@ class SearchParameters:
     proposals: int = 4
 
 
-@dataclass(frozen=True, slots=True)
-class TunedParameters:
-    """The cheapest parameters that reach a recall, and the recall of other queries with them.
-
-    `parameters` is None where the index does not reach the recall.
-    """
-
-    parameters: SearchParameters | None
-    recall: float
-
-
 class IndexedSide:
     """A right side with a vector index of the requested metric."""
 
@@ -78,12 +67,7 @@ class IndexedSide:
 
     @property
     def partitions(self) -> int:
-        """The number of partitions of the index; the most that a query can visit.
-
-        Raises:
-            IndexUnreadable: the index cannot be read.
-            IndexMissing: there is none.
-        """
+        """The number of partitions of the index; the most that a query can visit."""
         if self._partitions is None:
             with self._readable():
                 self._partitions = _partitions(self._dataset, self._side.vector)
@@ -124,8 +108,8 @@ class IndexedSide:
 
     def measure(
         self, queries: NDArray[np.float32], truth: Neighbours, recall: float
-    ) -> TunedParameters:
-        """Find the parameters that reach a recall.
+    ) -> tuple[SearchParameters, float] | None:
+        """Find the cheapest parameters that reach a recall, and the recall that they reach.
 
         Every other query serves to choose, so that the lower bound of its confidence interval
         reaches the recall; the others measure the recall that is reached.
@@ -134,6 +118,9 @@ class IndexedSide:
             queries: A sample of at least two.
             truth: Their true neighbours.
             recall: The share to find.
+
+        Returns:
+            None where the index does not reach the recall.
         """
         k, most = truth.positions.shape[1], self.partitions
         for proposals in (4, 16):
@@ -142,9 +129,9 @@ class IndexedSide:
                 parameters = SearchParameters(nprobes, proposals)
                 shares = _shares(self.search(queries, k, parameters), truth)
                 if mean_and_lower(shares[::2, None])[1][0] >= recall:
-                    return TunedParameters(parameters, float(shares[1::2].mean()))
+                    return parameters, float(shares[1::2].mean())
                 nprobes = min(2 * nprobes, most) if nprobes < most else most + 1
-        return TunedParameters(None, 1.0)
+        return None
 
     def _search(
         self,
@@ -297,7 +284,6 @@ def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
 
 
 def _shares(neighbours: Neighbours, truth: Neighbours) -> NDArray[np.float64]:
-    """Return the share of its true neighbours that each query found."""
     shares = [
         np.isin(true[true >= 0], mine).mean() if (true >= 0).any() else 1.0
         for mine, true in zip(neighbours.positions, truth.positions, strict=True)

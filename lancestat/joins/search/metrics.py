@@ -299,7 +299,6 @@ _BY_SPARK_FUNCTION = {metric.spark_function: metric for metric in METRICS}
 
 
 def metric_named(name: str) -> Metric:
-    """Return the metric that YAML calls `name`."""
     return _BY_NAME[name]
 
 

@@ -26,12 +26,10 @@ class Neighbours:
     distances: NDArray[np.float32]
 
     def some(self, which: NDArray[np.int64] | slice) -> Neighbours:
-        """Return those of some of the queries."""
         return Neighbours(self.positions[which], self.distances[which])
 
 
 def nothing(queries: int, k: int) -> Neighbours:
-    """Return no neighbour for any query."""
     return Neighbours(
         np.full((queries, k), -1, np.int64), np.full((queries, k), np.inf, np.float32)
     )

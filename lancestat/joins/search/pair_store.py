@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from lancestat.joins.search.neighbours import Neighbours, nothing
 from lancestat.joins.search.scratch_tables import commit_fragments, scan_rows, write_fragments
-from lancestat.joins.search.widening import MOST_HELD
 from lancestat.joins.search.work import Rows
 from lancestat.lake.snapshot import Pin, pin_of
 
@@ -23,6 +22,8 @@ _LEFT, _RIGHT, _DISTANCE = "left", "right", "distance"
 _SCHEMA = pa.schema(
     [pa.field(_LEFT, pa.int64()), pa.field(_RIGHT, pa.int64()), pa.field(_DISTANCE, pa.float32())]
 )
+# Neighbours that are held at once, unless a single row has more: 12 bytes each.
+MOST_HELD = 4 << 20
 # Pairs of a fragment, which a task holds while it sorts them.
 _FRAGMENT_PAIRS = 1 << 20
 
@@ -37,7 +38,6 @@ class Pairs:
 
     @classmethod
     def of(cls, left: NDArray[np.int64], found: Neighbours) -> Pairs:
-        """Return the pairs of left rows with their neighbours."""
         query, turn = np.nonzero(found.positions >= 0)
         return cls(left[query], found.positions[query, turn], found.distances[query, turn])
 
@@ -45,7 +45,6 @@ class Pairs:
         return len(self.left)
 
     def some(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Pairs:
-        """Return some of the pairs."""
         return Pairs(self.left[which], self.right[which], self.distances[which])
 
     def by_left(self) -> Pairs:
@@ -90,9 +89,6 @@ def write_pairs(
         uri: The dataset that the fragments will belong to.
         storage_options: For the store.
         fragment_pairs: The pairs of a fragment.
-
-    Raises:
-        ScratchUnusable: scratch cannot be written to.
     """
     fragments: list[str] = []
     offsets: list[NDArray[np.int64]] = []
@@ -139,11 +135,7 @@ class PairStore:
         uri: str,
         storage_options: Mapping[str, str],
     ) -> PairStore:
-        """Commit what was written, which is not nothing.
-
-        Raises:
-            ScratchUnusable: scratch cannot be written to.
-        """
+        """Commit what was written, which is not nothing."""
         fragments = [text for part in parts for text in part.fragments]
         dataset = commit_fragments(fragments, uri, _SCHEMA, storage_options)
         ids = tuple(fragment.fragment_id for fragment in dataset.get_fragments())
@@ -167,9 +159,6 @@ class PairStore:
 
         The neighbours of all rows that are yielded together are as many as the widest row has. No
         more than `most` are held, unless one row has more.
-
-        Raises:
-            PartitionsLost: the pairs cannot be read.
         """
         sizes = np.diff(self.offsets.sum(axis=0))
         first = 0

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ColumnSelectedTwice, ReservedColumnName, SuffixedNameTaken
+from lancestat.formats import StringEnum
 from lancestat.joins.search.metrics import L2, Metric
-from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.knn_join import JoinKind as JoinKind
 from lancestat.spec.knn_join import Mode as Mode
+from lancestat.spec.knn_join import Pairs as PairsOf
 
 if TYPE_CHECKING:
     import numpy as np
@@ -37,24 +38,37 @@ DISTANCE = "_distance"
 RANK = "_rank"
 
 
+class SelfPairs(StringEnum):
+    """Which pairs of rows of one side count: all but those of a row and itself, or each once."""
+
+    OTHERS = "others"
+    ONCE = "once"
+
+
+def self_pairs(pairs: str, *, excludes_self: bool) -> SelfPairs | None:
+    """Return which pairs of rows of one side count, None where every pair does."""
+    if pairs == PairsOf.UNORDERED.value:
+        return SelfPairs.ONCE
+    return SelfPairs.OTHERS if excludes_self else None
+
+
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
     """The parameters of a join, whatever its sides are.
 
-    Under `approx` one of `nprobes` (partitions that each left row visits) and `recall` (the share
-    of true neighbours to find, above 0 and up to 1) is set. With fewer than `min_right_rows`
+    A search is approximate with one of `nprobes` (IVF lists that each left row visits) and `recall`
+    (the share of true neighbours to find, above 0 and up to 1). With fewer than `min_right_rows`
     right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
     rows beyond `max_distance` are no neighbours. With `has_keys` only rows whose keys are equal are
-    compared. Where both sides are the same rows, `excludes_self` leaves out each row itself, and
-    with `pairs_once` a left row's neighbours are among the rows behind it. With `is_range` all
-    right rows within `max_distance` are neighbours, whatever `k` is, and more than `max_pairs` of
-    them an error. With `as_spark` vectors that Spark's functions compare in another way are
-    refused, by `VectorLeftToSpark`.
+    compared. `self_pairs` is set where both sides are the same rows: a row is no neighbour of
+    itself, and under `ONCE` its neighbours are among the rows after it. With `max_pairs` all right
+    rows within `max_distance` are neighbours, whatever `k` is, and more than that an error. With
+    `as_spark` vectors that Spark's functions compare in another way are refused, by
+    `VectorLeftToSpark`.
     """
 
     k: int
     metric: Metric = L2
-    mode: Mode = Mode.EXACT
     kind: JoinKind = JoinKind.INNER
     nprobes: int | None = None
     recall: float | None = None
@@ -62,21 +76,35 @@ class JoinRequest:
     with_rank: bool = False
     max_distance: float | None = None
     has_keys: bool = False
-    excludes_self: bool = False
-    pairs_once: bool = False
-    is_range: bool = False
-    max_pairs: int = MOST_PAIRS
+    self_pairs: SelfPairs | None = None
+    max_pairs: int | None = None
     as_spark: bool = False
 
     @property
-    def is_self_join(self) -> bool:
-        """Whether both sides are the same rows, which the search has to tell apart."""
-        return self.excludes_self or self.pairs_once
+    def is_approximate(self) -> bool:
+        return self.nprobes is not None or self.recall is not None
+
+    @property
+    def is_radius(self) -> bool:
+        """Whether all right rows within a distance are neighbours."""
+        return self.max_pairs is not None
+
+    def is_exceeded_by(self, pairs: int) -> bool:
+        """Whether a result may not have so many pairs."""
+        return self.max_pairs is not None and pairs > self.max_pairs
+
+    @property
+    def excludes_self(self) -> bool:
+        return self.self_pairs is SelfPairs.OTHERS
+
+    @property
+    def pairs_once(self) -> bool:
+        return self.self_pairs is SelfPairs.ONCE
 
     @property
     def searched(self) -> int:
         """How many neighbours to search for: the row itself may be one of them, and is dropped."""
-        return self.k + 1 if self.excludes_self and not self.pairs_once else self.k
+        return self.k + 1 if self.excludes_self else self.k
 
     def reached_by(self, recall: float | None) -> bool:
         """Return whether a measured recall is at least what was asked for, if anything was."""
@@ -84,7 +112,6 @@ class JoinRequest:
 
     @property
     def limit(self) -> np.float32:
-        """The largest distance of a neighbour, infinity without a `max_distance`."""
         return distance_limit(self.max_distance)
 
 
@@ -105,7 +132,6 @@ class OutputNames:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Every column of the result."""
         return self.left + self.right + self.measures
 
 

@@ -27,9 +27,6 @@ def write_fragments(
     """Write so many rows as one fragment of a dataset, and return it as JSON.
 
     Nothing is committed.
-
-    Raises:
-        ScratchUnusable: scratch cannot be written to.
     """
     import lance
 
@@ -45,18 +42,14 @@ def write_fragments(
             storage_options=store_options(uri, storage_options),
         )
     except Exception as error:
-        raise not_laid_out(error, storage_options) from error
+        raise scratch_unusable(error, storage_options) from error
     return [json.dumps(fragment.to_json()) for fragment in fragments]
 
 
 def commit_fragments(
     fragments: Sequence[str], uri: str, schema: pa.Schema, storage_options: Mapping[str, str]
 ) -> lance.LanceDataset:
-    """Commit fragments as a dataset, and return it.
-
-    Raises:
-        ScratchUnusable: scratch cannot be written to.
-    """
+    """Commit fragments as a dataset, and return it."""
     import lance
 
     made = [lance.FragmentMetadata.from_json(text) for text in fragments]
@@ -65,7 +58,7 @@ def commit_fragments(
     try:
         return lance.LanceDataset.commit(uri, operation, storage_options=options)
     except Exception as error:
-        raise not_laid_out(error, storage_options) from error
+        raise scratch_unusable(error, storage_options) from error
 
 
 def scan_rows(
@@ -76,11 +69,7 @@ def scan_rows(
     columns: Sequence[str],
     storage_options: Mapping[str, str],
 ) -> pa.Table:
-    """Return columns of consecutive rows of a fragment.
-
-    Raises:
-        PartitionsLost: they cannot be read.
-    """
+    """Return columns of consecutive rows of a fragment."""
     fragment = dataset.get_fragment(fragment_id)
     if fragment is None:
         raise PartitionsLost(f"scratch at {dataset.uri} has lost fragment {fragment_id}")
@@ -96,7 +85,7 @@ def scan_rows(
     return table
 
 
-def not_laid_out(error: Exception, storage_options: Mapping[str, str]) -> ScratchUnusable:
+def scratch_unusable(error: Exception, storage_options: Mapping[str, str]) -> ScratchUnusable:
     """The error for what cannot be written to scratch."""
     reason = redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
     return ScratchUnusable(

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.joins.search.frame import Frame, PreparedQueries, outlier_queries
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import (
     Neighbours,
@@ -18,14 +17,17 @@ from lancestat.joins.search.neighbours import (
     settle_ties,
     within,
 )
-from lancestat.joins.search.screen import (
+from lancestat.joins.search.prefilter import (
     HELD_PAIRS,
     LAST,
     TILE_ROWS,
     Block,
     Bounds,
+    Frame,
+    PreparedQueries,
     Visit,
     held_products,
+    outlier_queries,
 )
 
 UNLIMITED = np.float32(np.inf)
@@ -68,7 +70,6 @@ class RowList:
 
     @property
     def count(self) -> int:
-        """The number of rows."""
         return int(self.rows.stop - self.rows.start)
 
 
@@ -92,7 +93,7 @@ class ExactSearch:
         metric: Metric,
         *,
         limit: np.float32 = UNLIMITED,
-        behind: _Positions | None = None,
+        after: _Positions | None = None,
         block_bytes: int = BLOCK_BYTES,
         like: NDArray[np.float32] | None = None,
     ) -> None:
@@ -103,7 +104,7 @@ class ExactSearch:
             k: At least 1.
             metric: The distance.
             limit: The largest distance of a neighbour.
-            behind: (n,) the least position of a neighbour of each query; None for any position.
+            after: (n,) the least position of a neighbour of each query; None for any position.
             block_bytes: Memory that a block of rows and its copy may each take.
             like: Rows that are like all that will come, where the first ones are not.
         """
@@ -113,14 +114,13 @@ class ExactSearch:
         self._neighbours = nothing(len(queries), k)
         self._k = k
         self._limit = limit
-        self._behind = behind
+        self._behind = after
         self._block_bytes = block_bytes
         self._like = like
         self._is_long = outlier_queries(self._queries)
         self._prepared: dict[bool, tuple[Frame, PreparedQueries]] = {}
 
     def neighbours(self) -> Neighbours:
-        """Return the nearest rows so far."""
         return self._neighbours
 
     def add(
@@ -251,7 +251,6 @@ class ExactSearch:
         return True
 
     def _search(self, block: Block, lists: Sequence[RowList], prepared: PreparedQueries) -> None:
-        """Search lists whose products are held at once."""
         which = np.concatenate([item.queries for item in lists])
         ends = np.cumsum([len(item.queries) for item in lists]).tolist()
         visits = [
@@ -267,11 +266,11 @@ class ExactSearch:
         positions = self._neighbours.positions[part, -1]
         # Of rows at the limit itself any may be among the neighbours.
         is_open = (distances > self._limit) | (positions < 0)
-        behind = None if self._behind is None else self._behind[part]
+        after = None if self._behind is None else self._behind[part]
         return Bounds(
             np.where(is_open, np.minimum(distances, self._limit), distances),
             np.where(is_open, LAST, positions),
-            behind,
+            after,
         )
 
     def _merge(self, block: Block, queries: _Positions, row: _Positions) -> None:

@@ -57,9 +57,6 @@ def check_type(type: pa.DataType, *, has_bits: bool, source: str) -> None:
         type: The column's.
         has_bits: They have to be bytes.
         source: What holds the rows, for errors.
-
-    Raises:
-        NotVectors: it does not.
     """
     if not is_vector(type, has_bits=has_bits):
         raise NotVectors(
@@ -77,7 +74,6 @@ def _is_bfloat16(element: pa.Field) -> bool:
 
 
 def dimension(type: pa.DataType, *, has_bits: bool = False) -> int | None:
-    """Return the number of elements of each vector by the type; None where rows may differ."""
     if not pa.types.is_fixed_size_list(type):
         return None
     return int(type.list_size) * (_BYTE if has_bits else 1)
@@ -109,10 +105,6 @@ def vectors(
 
     Returns:
         Of dimension 0 when no row has a vector and neither argument nor type tells.
-
-    Raises:
-        VectorLengthMismatch: a vector of another length or without elements.
-        NotVectors: no vectors.
     """
     check_type(array.type, has_bits=has_bits, source=source)
     bits = _BYTE if has_bits else 1
@@ -255,9 +247,6 @@ def require_plain(array: pa.Array, source: str) -> None:
     Args:
         array: Lists of float.
         source: What holds them, for errors.
-
-    Raises:
-        VectorLeftToSpark: an element is NaN, infinite or above 2^48.
     """
     elements = array.flatten().drop_null().to_numpy(zero_copy_only=False)
     # Nothing compares with NaN.

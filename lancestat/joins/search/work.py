@@ -10,8 +10,8 @@ from itertools import accumulate
 from lancestat.errors import Location
 from lancestat.formats import StringEnum
 from lancestat.joins.measures import UNMEASURED, Accuracy, JoinCounts, JoinDistances
-from lancestat.joins.search.layout import RightContent
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.ivf_index import RightContent
+from lancestat.joins.search.request import JoinRequest
 from lancestat.lake.row_ranges import RowRange
 from lancestat.lake.snapshot import Pin, Snapshot
 
@@ -79,7 +79,6 @@ class VectorSide:
 
     @property
     def all_rows(self) -> Rows:
-        """The positions of all rows that take part."""
         if not self.fragments:
             return Rows(0, 0)
         last = self.fragments[-1]
@@ -120,8 +119,7 @@ def scope_request(request: JoinRequest, scope: Scope) -> JoinRequest:
 
 
 def exact_request(request: JoinRequest) -> JoinRequest:
-    """Return the request of the same join that compares every pair."""
-    return replace(request, mode=Mode.EXACT, nprobes=None, recall=None)
+    return replace(request, nprobes=None, recall=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +135,6 @@ class PinnedTable:
 
     @classmethod
     def at(cls, snapshot: Snapshot, name: str = "") -> PinnedTable:
-        """Return the dataset of a snapshot."""
         fragments = fragment_rows((fragment.id, fragment.rows) for fragment in snapshot.fragments)
         return cls(name, snapshot.pin, fragments)
 
@@ -150,7 +147,7 @@ class SideSource:
     `location`, the place of its declaration. `options` may hold secrets. `select` is None for all
     columns where they are not known before the rows are read; of a table it never is. `filter`, in
     Lance's SQL, goes with `table`. `keys` are columns that have to be equal on both sides.
-    `content` is that of a right side whose layout may be kept.
+    `content` is that of a right side whose index may be kept.
     """
 
     vector: str
@@ -165,6 +162,11 @@ class SideSource:
     filter: str | None = None
     keys: tuple[str, ...] = ()
     content: RightContent | None = None
+
+    def of_fragments(self, ids: frozenset[int]) -> SideSource:
+        assert self.table is not None
+        some = tuple(fragment for fragment in self.table.fragments if fragment.id in ids)
+        return replace(self, table=replace(self.table, fragments=some))
 
 
 class OutputFormat(StringEnum):
@@ -208,9 +210,9 @@ class Increment:
 
 @dataclass(frozen=True, slots=True)
 class JoinWork:
-    """One join to run: all rows, or an increment. `remembered` is as for `output.begin`.
+    """One join to run: all rows, or an increment.
 
-    With `is_fresh` layouts that are kept from other runs are left aside.
+    With `is_fresh` indexes that are kept from other runs are left aside.
     """
 
     node: str
@@ -220,13 +222,30 @@ class JoinWork:
     output_format: OutputFormat
     output_uri: str
     increment: Increment | None = None
-    remembered: str | None = None
     is_fresh: bool = False
 
     @property
     def scope(self) -> Scope:
-        """Which rows are joined."""
         return Scope.FULL if self.increment is None else self.increment.scope
+
+    def scoped(self) -> JoinWork:
+        """Return the work over the new fragments alone, on the side that has some."""
+        if self.increment is None:
+            return self
+        new = self.increment.new_fragments
+        if self.scope is Scope.NEW_LEFT:
+            return replace(self, left=self.left.of_fragments(new))
+        return replace(self, right=self.right.of_fragments(new))
+
+    def known_right(self) -> SideSource | None:
+        """Return the right rows of the last result, where new ones are merged with it by keys."""
+        table = self.right.table
+        if self.increment is None or self.scope is not Scope.NEW_RIGHT or table is None:
+            return None
+        if not self.request.has_keys:
+            return None
+        fragments = frozenset(fragment.id for fragment in table.fragments)
+        return self.right.of_fragments(fragments - self.increment.new_fragments)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,19 +18,17 @@ from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter
 from lancestat.joins.planner import JoinFacts
 from lancestat.joins.scratch.folder import scratch
-from lancestat.joins.scratch.layouts import LayoutStore
+from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
-from lancestat.joins.search.request import JoinRequest, Mode, OutputNames, output_names
+from lancestat.joins.search.request import JoinRequest, OutputNames, output_names
 from lancestat.joins.search.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
-from lancestat.joins.spark.grid import grid
-from lancestat.joins.spark.kept_layouts import LayoutKeeper
+from lancestat.joins.spark.kept_index import IndexKeeper
 from lancestat.joins.spark.materialize import Materializer, output_schema
 from lancestat.joins.spark.parquet_side import ParquetSide, parquet_scan
-from lancestat.joins.spark.prepared_join import PreparedJoin
+from lancestat.joins.spark.prepared_join import PreparedJoin, Searcher
 from lancestat.joins.spark.reader import Side, VectorReader
-from lancestat.joins.spark.scopes import known_right_rows, scoped_work
 from lancestat.joins.spark.sides import (
     OpenedSide,
     QuerySide,
@@ -40,7 +38,7 @@ from lancestat.joins.spark.sides import (
     with_keys,
     with_last_columns_as_keys,
 )
-from lancestat.joins.spark.strategies import Searcher
+from lancestat.joins.spark.tasks import grid
 from lancestat.joins.spark.written_side import (
     SideWriteOptions,
     check_vectors,
@@ -89,7 +87,6 @@ class SparkJoin:
             work.output_uri,
             engine.run_id,
             engine.options.of(work.output_uri),
-            work.remembered,
         )
         rollback = self.cleanup.enter_context(ExitStack())
         rollback.callback(output.discard, writer, [])
@@ -107,7 +104,6 @@ class SparkJoin:
             searcher,
             right.excluded,
             self.unproven,
-            self.folder.path,
             rollback,
             Probe(Strategy.EXACT, work.scope, None),
             keeper=keeper,
@@ -119,15 +115,14 @@ class SparkJoin:
             return None
         return self.engine.open_side(self.known_right, self.work.request, self.folder, stage)
 
-    def _keeper(self, opened: OpenedSide, dimension: int) -> LayoutKeeper | None:
-        """Return the kept layouts of the right side, None where it has none."""
+    def _keeper(self, opened: OpenedSide, dimension: int) -> IndexKeeper | None:
         engine, work, side = self.engine, self.work, opened.side
         if work.right.content is None or work.scope is Scope.NEW_RIGHT:
             return None
         assert isinstance(side, VectorSide)
-        store = LayoutStore(engine.scratch_root, engine.storage_options)
+        store = IndexStore(engine.scratch_root, engine.storage_options)
         content = work.right.content
-        return LayoutKeeper(work.node, store, content, side, dimension, self.cleanup, work.is_fresh)
+        return IndexKeeper(work.node, store, content, side, dimension, self.cleanup, work.is_fresh)
 
     def _searcher(self, left: Side, right: Side, dimension: int, writer: OutputWriter) -> Searcher:
         engine, request = self.engine, self.work.request
@@ -151,8 +146,8 @@ class SparkJoin:
                 request.kind,
                 schema,
                 writer,
-                drops_self=request.searched > request.k and not request.is_range,
-                ranks=() if request.is_range else counted_ranks(request.k),
+                drops_self=request.searched > request.k and not request.is_radius,
+                ranks=() if request.is_radius else counted_ranks(request.k),
             ),
             engine.on_stage,
             self.folder.path,
@@ -161,11 +156,10 @@ class SparkJoin:
         )
 
     def _has_index(self, opened: OpenedSide) -> bool:
-        """Whether the right side is a table with a vector index of the metric."""
         right = self.work.right
         if right.table is None or right.filter is not None:
             return False
-        if self.work.request.mode is Mode.EXACT or self.work.request.metric.index_name is None:
+        if not self.work.request.is_approximate or self.work.request.metric.index_name is None:
             return False
         side = opened.side
         assert isinstance(side, VectorSide)
@@ -208,17 +202,14 @@ class Engine:
 
     @property
     def storage_options(self) -> Mapping[str, str]:
-        """The options that reach scratch."""
         return self.options.default
 
     @property
     def cores(self) -> int:
-        """The number of tasks that run at once."""
         return self.jobs.cores
 
     @property
     def jobs(self) -> Jobs:
-        """The jobs of the session."""
         return jobs_of(self.spark)
 
     @contextmanager
@@ -238,8 +229,8 @@ class Engine:
         Raises:
             LancestatError: a side cannot be read, or holds no plain query.
         """
-        known_right = known_right_rows(work)
-        work = scoped_work(work)
+        known_right = work.known_right()
+        work = work.scoped()
         # Both queries are checked before either of them runs.
         queries = {
             name: QuerySide.parse(self.spark, side, self.options, name)
@@ -308,7 +299,7 @@ class Engine:
 
         Where both are the same rows of no table these are written once, in one order.
         """
-        if request.is_self_join and left.table is None:
+        if request.self_pairs is not None and left.table is None:
             return self._opened_once(left, right, request, folder, stage)
         with ThreadPoolExecutor(2) as pool:
             # A job group belongs to a thread, and is handed on with it.

@@ -36,9 +36,7 @@ class ProbedChunk:
 class Widths(Protocol):
     """How many neighbours each left row has in the last result. It is pickled."""
 
-    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
-        """Return the number of neighbours of each left row of a chunk."""
-        ...
+    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +46,6 @@ class SameWidths:
     width: int
 
     def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
-        """Return the number of neighbours of each left row of a chunk."""
         return np.where(chunk.is_valid, self.width, 0)
 
 
@@ -108,7 +105,6 @@ class Materializer:
         return replace(chunk, neighbours=without(chunk.neighbours, own))
 
     def write(self, chunk: ProbedChunk) -> Written:
-        """Write the rows of one chunk, in left row order, the nearest first."""
         return output.write(self.writer, chunk.number, self.schema, self._batches(chunk))
 
     def write_parts(self, number: int, parts: Iterable[ProbedChunk]) -> Written:
@@ -250,7 +246,6 @@ def _spread(chunk: ProbedChunk) -> tuple[NDArray[np.int64], NDArray[np.float32]]
 
 
 def output_schema(left: Side, right: Side, names: OutputNames, kind: JoinKind) -> pa.Schema:
-    """Return the schema of a result: the columns of the left, of the right, and measures."""
     is_outer = kind is JoinKind.LEFT_OUTER
     fields = [
         pa.field(name, field.type, field.nullable)

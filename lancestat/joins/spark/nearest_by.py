@@ -14,17 +14,11 @@ import pyarrow as pa
 from lancestat.joins.search.neighbours import nothing, within
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import Rows
+from lancestat.joins.spark.job import CellResult, WrittenChunk, count_valid, written_chunk
 from lancestat.joins.spark.materialize import Materializer
 from lancestat.joins.spark.reader import VectorReader
-from lancestat.joins.spark.tasks import (
-    WRITING,
-    ProbeResult,
-    WrittenChunk,
-    count_valid,
-    worker_task,
-    written_chunk,
-)
-from lancestat.spark.jobs import Jobs, jobs_of
+from lancestat.joins.spark.tasks import WRITING, worker_task
+from lancestat.spark.jobs import jobs_of
 from lancestat.spark.versions import map_in_arrow
 
 _WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
@@ -54,7 +48,7 @@ class NearestByJoin:
         left_rows = self._frame(self.left, chunks)
         right_rows = self._frame(self.right, right)
         neighbours = _ranked(left_rows, right_rows, self.request)
-        valid = sum(count_valid(self._jobs, self.right, right))
+        valid = sum(count_valid(jobs_of(self.spark), self.right, right))
         excluded = sum(map(len, right)) - valid
         written = self._written(neighbours, chunks, excluded, valid)
         return [written[number] for number in range(len(chunks))]
@@ -87,40 +81,19 @@ class NearestByJoin:
         def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             with worker_task(threads, materialize.writer.storage_options, WRITING):
                 for number, table in _by_chunk(batches):
-                    probed = _probed(table, chunks[number], request, excluded, valid)
-                    done = written_chunk(materialize, number, chunks[number], probed)
+                    found = _result(table, request, excluded, valid)
+                    done = written_chunk(materialize, number, chunks[number], found)
                     yield pa.RecordBatch.from_pylist(
                         [{"chunk": number, "done": pickle.dumps(done)}], _WRITTEN
                     )
 
+        # Spark's join returns nothing of chunks in which no row matches anything.
+        numbers = self.spark.range(len(chunks)).selectExpr("cast(id as int) as chunk")
+        neighbours = neighbours.unionByName(numbers, allowMissingColumns=True)
         # Rows of a chunk come to one task, one chunk after the other.
         parts = neighbours.repartition(len(chunks), "chunk").sortWithinPartitions("chunk")
         rows = map_in_arrow(parts, write, "chunk int, done binary").collect()
-        written = {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
-        empty = [number for number in range(len(chunks)) if number not in written]
-        return {**written, **self._empty(empty, chunks, excluded)}
-
-    def _empty(
-        self, numbers: Sequence[int], chunks: Sequence[Rows], excluded: int
-    ) -> dict[int, WrittenChunk]:
-        """Write chunks in which no row matches anything, which Spark's join does not return."""
-        if not numbers:
-            return {}
-        materialize, k, threads = self.materialize, self.request.k, self.threads
-
-        def write(chunk_numbers: Iterable[int]) -> Iterator[tuple[WrittenChunk, tuple[()]]]:
-            with worker_task(threads, materialize.writer.storage_options, WRITING):
-                for number in chunk_numbers:
-                    rows = chunks[number]
-                    none = np.zeros(len(rows), np.bool_)
-                    probed = ProbeResult(none, nothing(0, k), excluded, 0)
-                    yield written_chunk(materialize, number, rows, probed), ()
-
-        return dict(zip(numbers, self._jobs.run(write, numbers), strict=True))
-
-    @property
-    def _jobs(self) -> Jobs:
-        return jobs_of(self.spark)
+        return {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
 
 
 def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
@@ -175,12 +148,10 @@ def _batch(
     )
 
 
-def _probed(
-    table: pa.Table, rows: Rows, request: JoinRequest, excluded: int, compared: int
-) -> ProbeResult:
+def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int) -> CellResult:
     """Convert the rows of Spark's join for one chunk, in any order, to neighbours."""
     queries, positions, distances = (
-        table.column(name).to_numpy() for name in ("query", "place", "distance")
+        table.column(name).drop_null().to_numpy() for name in ("query", "place", "distance")
     )
     order = np.lexsort((positions, distances, queries))
     matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
@@ -189,7 +160,5 @@ def _probed(
     line = np.repeat(np.arange(len(matched)), counts)
     neighbours.positions[line, rank] = positions[order]
     neighbours.distances[line, rank] = distances[order]
-    is_valid = np.zeros(len(rows), np.bool_)
-    is_valid[matched - rows.start] = True
-    neighbours = within(neighbours, request.limit)
-    return ProbeResult(is_valid, neighbours, excluded, len(matched) * compared)
+    pairs = len(matched) * compared
+    return CellResult(matched, within(neighbours, request.limit), excluded, pairs)

@@ -257,7 +257,6 @@ class ParquetScan:
     column_bytes: tuple[int, ...]
 
     def read(self, partition: int) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a partition."""
         for group in self.partitions[partition]:
             yield from self.read_group(group, self.schema.names)
 
@@ -293,16 +292,13 @@ class ParquetSide:
 
     @property
     def all_rows(self) -> Rows:
-        """The positions of all rows."""
         return Rows(0, sum(group.rows for group, _ in self._groups))
 
     @property
     def schema(self) -> pa.Schema:
-        """The schema of all columns."""
         return self.scan.schema
 
     def read(self, rows: Rows, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield columns of consecutive rows, in order."""
         for group, start in self._groups:
             first, last = max(rows.start, start), min(rows.stop, start + group.rows)
             if first >= last:
@@ -333,7 +329,6 @@ class ParquetSide:
 
     @property
     def _groups(self) -> list[tuple[RowGroup, int]]:
-        """All row groups in order, and the positions of their first rows."""
         groups = [group for partition in self.scan.partitions for group in partition]
         starts = accumulate((group.rows for group in groups), initial=0)
         return list(zip(groups, starts, strict=False))

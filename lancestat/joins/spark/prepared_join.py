@@ -1,30 +1,206 @@
-"""A join on Spark whose sides are prepared: its search, the commit, and the counts of both."""
+"""A join on Spark whose sides are prepared: its search by any strategy, its commit, its counts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
 from lancestat.errors import PartitionsLost, StaleBase
-from lancestat.joins.action import CommitResult, ExtendLayout, LayOut, Probe, ReuseLayout
-from lancestat.joins.measures import JoinCounts, JoinDistances
+from lancestat.joins.action import BuildIndex, CommitResult, ExtendIndex, Probe, ReuseIndex
+from lancestat.joins.measures import UNMEASURED, Accuracy, JoinCounts, JoinDistances
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
+from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.distances import join_distances
-from lancestat.joins.search.work import JoinOutcome, JoinWork, Scope
-from lancestat.joins.spark.group_layout import GroupLayout
-from lancestat.joins.spark.kept_layouts import LayoutKeeper
-from lancestat.joins.spark.known_lines import count_lines, keyed_widths
-from lancestat.joins.spark.materialize import PreviousResult, SameWidths, Widths
-from lancestat.joins.spark.partitioned import Layout, UnmeasuredLayout
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinOutcome, JoinWork, Rows, Scope
+from lancestat.joins.spark.groups import (
+    GroupCells,
+    Grouping,
+    GroupLayout,
+    count_lines,
+    keyed_widths,
+)
+from lancestat.joins.spark.index import IndexCells, tuned_index
+from lancestat.joins.spark.ivf import IvfCells, IvfIndex, IvfWriter, split_lists
+from lancestat.joins.spark.job import (
+    SLICE_ROWS,
+    CellJob,
+    ExactCells,
+    WrittenChunk,
+    chunk_cells,
+    count_valid,
+)
+from lancestat.joins.spark.kept_index import IndexKeeper
+from lancestat.joins.spark.materialize import Materializer, PreviousResult, SameWidths, Widths
+from lancestat.joins.spark.nearest_by import NearestByJoin
 from lancestat.joins.spark.reader import VectorReader
-from lancestat.joins.spark.strategies import IndexSearch, Searcher
-from lancestat.joins.spark.tasks import WrittenChunk, count_valid
+from lancestat.joins.spark.tasks import (
+    CHUNK_BYTES,
+    NEIGHBOUR_BYTES,
+    Grid,
+    cut,
+    cut_by_pairs,
+    list_grid,
+)
 from lancestat.redact import secret_values
-from lancestat.runs.stages import StageProgress
+from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import job_error
+from lancestat.spark.jobs import Jobs, jobs_of
+from lancestat.spark.start import task_threads
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """The neighbours that a strategy found, written but not committed.
+
+    `groups` is the number of keys that rows of both sides have, None where keys are not compared.
+    """
+
+    strategy: Strategy
+    chunks: list[WrittenChunk]
+    accuracy: Accuracy = UNMEASURED
+    groups: int | None = None
+
+
+Stages = tuple[Probe, CommitResult]
+
+
+@dataclass(frozen=True, slots=True)
+class Searcher:
+    """Searches a grid of left and right rows by any strategy.
+
+    `place` makes a place in scratch of that name, which `scratch_options` reach. Every method
+    raises a WorkerError inside Spark's exception for what a worker raised, after Spark's own
+    retries.
+    """
+
+    spark: SparkSession
+    left: VectorReader
+    right: VectorReader
+    request: JoinRequest
+    grid: Grid
+    materialize: Materializer
+    on_stage: OnStage
+    place: Callable[[str], str]
+    scratch_options: Mapping[str, str] = field(repr=False)
+    key_types: tuple[pa.DataType, ...] = ()
+
+    @property
+    def jobs(self) -> Jobs:
+        return jobs_of(self.spark)
+
+    @property
+    def ivf_writer(self) -> IvfWriter:
+        return IvfWriter(self.jobs, self.left, self.right, self.request, self.threads)
+
+    @property
+    def threads(self) -> int:
+        return task_threads(self.spark)
+
+    def exact(self, stages: Stages) -> SearchResult:
+        if self.request.is_radius:
+            return self._within_distance(stages)
+        parts = tuple(cut(self.right.side.all_rows, self.grid.parts))
+        search = ExactCells(self.left, self.request, right=self.right, parts=parts)
+        chunks = self._job(stages).nearest(search, chunk_cells(self.grid), self.grid)
+        return SearchResult(Strategy.EXACT, chunks, self._exact_accuracy)
+
+    def by_spark(self) -> SearchResult:
+        sides = (self.left, self.right)
+        nearest = NearestByJoin(self.spark, *sides, self.materialize, self.request, self.threads)
+        parts = cut(self.right.side.all_rows, self.grid.parts)
+        return SearchResult(Strategy.SPARK, nearest.search(self.grid.chunks, parts))
+
+    def grouped(self, layout: GroupLayout, stages: Stages) -> SearchResult:
+        grid = replace(self.grid.without_parts(self.jobs.cores), parts=2)
+        sides = (self.left.side, self.right.side)
+        search = GroupCells(layout, self.request, self.left.dimension, sides, grid.chunks)
+        cells, job = search.cells(self.jobs.cores), self._job(stages)
+        if self.request.is_radius:
+            place = self.place("pairs")
+            chunks = job.within(search, cells, grid.chunks, place, self.scratch_options)
+        else:
+            chunks = job.nearest(search, cells, grid)
+        return SearchResult(Strategy.EXACT, chunks, self._exact_accuracy, layout.groups)
+
+    def by_index(self, search: IndexCells, stages: Stages) -> SearchResult:
+        grid = self.grid.without_parts(self.jobs.cores)
+        chunks = self._job(stages).nearest(search, chunk_cells(grid), grid)
+        accuracy = Accuracy(search.recall, search.parameters.nprobes)
+        return SearchResult(Strategy.INDEX, chunks, accuracy)
+
+    def in_lists(self, index: IvfIndex, stages: Stages) -> SearchResult:
+        """Search the lists, and measure the recall on the way where that spares a pass over them.
+
+        Of many left rows the search takes so much longer than the pass that it would be a pity to
+        learn only afterwards that too few lists were visited.
+        """
+        if index.measure is None:
+            return self._in_lists(index, stages)
+        if len(self._list_grid(index).chunks) > 1 or self.request.max_distance is not None:
+            return self._in_lists(index.measure(index.nprobes), stages)
+        result = self._in_lists(index, stages)
+        if self.request.reached_by(result.accuracy.recall):
+            return result
+        # What was written is not committed, like that of a repeated attempt.
+        return self._in_lists(index.measure(None), stages)
+
+    def _within_distance(self, stages: Stages) -> SearchResult:
+        chunks = self.grid.without_parts(self.jobs.cores).chunks
+        left = chunks
+        if self.request.pairs_once:
+            rows = Rows(chunks[0].start, chunks[-1].stop)
+            left = tuple(cut_by_pairs(rows, len(chunks)))
+        row_bytes = 4 * self.left.dimension + NEIGHBOUR_BYTES * self.request.k
+        search = ExactCells(
+            self.left,
+            self.request,
+            max(1, min(SLICE_ROWS, CHUNK_BYTES // row_bytes)),
+            right=self.right,
+            parts=(self.right.side.all_rows,),
+        )
+        cells = chunk_cells(Grid(left, 1))
+        place = self.place("pairs")
+        written = self._job(stages).within(search, cells, chunks, place, self.scratch_options)
+        return SearchResult(Strategy.EXACT, written)
+
+    def _in_lists(self, index: IvfIndex, stages: Stages) -> SearchResult:
+        grid = self._list_grid(index)
+        parts = split_lists(index.lists.list_rows, grid.parts)
+        searched = replace(index, measure=None)
+        search = IvfCells(self.left, self.request, index=searched, parts=parts)
+        chunks = self._job(stages).nearest(search, chunk_cells(grid), grid)
+        sampled = chunks[0].sampled
+        recall = index.recall if sampled is None else sampled.recall()
+        return SearchResult(Strategy.IVF, chunks, Accuracy(recall, index.nprobes))
+
+    def _list_grid(self, index: IvfIndex) -> Grid:
+        return list_grid(
+            self.left.side.all_rows,
+            int(index.lists.list_rows.sum()),
+            self.grid,
+            dimension=self.left.dimension,
+            k=self.request.searched,
+            cores=self.jobs.cores,
+        )
+
+    def _job(self, stages: Stages) -> CellJob:
+        options = (self.threads, stages, self.on_stage)
+        return CellJob(self.jobs, self.materialize, self.request, *options)
+
+    @property
+    def _exact_accuracy(self) -> Accuracy:
+        is_approximate = self.request.is_approximate and not self.request.is_radius
+        return Accuracy(1.0 if is_approximate else None)
+
+
+Search = Callable[[Searcher, Stages], SearchResult]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +213,10 @@ class PreparedJoin:
         searcher: Searches both sides.
         excluded: The right rows that were left out when that side was written.
         unproven: As in `JoinOutcome`.
-        place: Makes a place in scratch of that name.
         rollback: Removes what was written, when it is closed.
         probing: The stage that searches.
-        method: How to search; every pair is compared without it.
-        keeper: The kept layouts of the right side, where it may have any.
+        search: How to search, None for what that stage says.
+        keeper: The kept indexes of the right side, where it may have any.
         known_right: Under keys, the right rows of the last result, where new ones are merged.
     """
 
@@ -50,44 +225,56 @@ class PreparedJoin:
     searcher: Searcher
     excluded: int
     unproven: Mapping[str, tuple[str, ...]]
-    place: Callable[[str], str]
     rollback: ExitStack
     probing: Probe
-    method: Layout | UnmeasuredLayout | IndexSearch | GroupLayout | None = None
-    keeper: LayoutKeeper | None = None
+    search: Search | None = None
+    keeper: IndexKeeper | None = None
     known_right: VectorReader | None = None
 
-    def lay_out(self, stage: LayOut) -> PreparedJoin | None:
+    def build_index(self, stage: BuildIndex) -> PreparedJoin | None:
+        writer, keeper = self.searcher.ivf_writer, self.keeper
         with self._task_errors():
-            layout: Layout | UnmeasuredLayout | None
-            if self.keeper is None:
-                layout = self.searcher.lay_out(self.place("partitions"), stage.lists)
-            else:
-                layout = self.keeper.lay_out(self.searcher.partitioning, stage.lists)
-        return None if layout is None else replace(self, method=layout)
+            if keeper is not None:
+                return self._in_lists(keeper.build(writer, stage.lists))
+            built = writer.build(self.searcher.place("lists"), stage.lists)
+            return self._in_lists(None if built is None else built[0])
 
-    def reuse_layout(self, stage: ReuseLayout) -> PreparedJoin | None:
-        assert self.keeper is not None, "a layout was found"
+    def reuse_index(self, stage: ReuseIndex) -> PreparedJoin | None:
+        assert self.keeper is not None, "an index was found"
         with self._task_errors():
-            layout = self.keeper.reuse(self.searcher.partitioning)
-        return None if layout is None else replace(self, method=layout)
+            return self._in_lists(self.keeper.reuse(self.searcher.ivf_writer))
 
-    def extend_layout(self, stage: ExtendLayout) -> PreparedJoin | None:
-        assert self.keeper is not None, "a layout was found"
+    def extend_index(self, stage: ExtendIndex) -> PreparedJoin | None:
+        assert self.keeper is not None, "an index was found"
         with self._task_errors():
-            layout = self.keeper.extend(self.searcher.partitioning)
-        return None if layout is None else replace(self, method=layout)
+            return self._in_lists(self.keeper.extend(self.searcher.ivf_writer))
+
+    def _in_lists(self, index: IvfIndex | None) -> PreparedJoin | None:
+        if index is None:
+            return None
+        return replace(self, search=lambda searcher, stages: searcher.in_lists(index, stages))
 
     def group_rows(self) -> PreparedJoin:
-        counts_all = self.work.scope is not Scope.NEW_LEFT
+        searcher, counts_all = self.searcher, self.work.scope is not Scope.NEW_LEFT
         with self._task_errors():
-            layout = self.searcher.group_rows(counts_all=counts_all)
-        return replace(self, method=layout)
+            layout = Grouping(
+                searcher.jobs,
+                searcher.left,
+                searcher.right,
+                searcher.key_types,
+                counts_all,
+                searcher.scratch_options,
+            ).lay_out(searcher.place)
+        return replace(self, search=lambda searcher, stages: searcher.grouped(layout, stages))
 
     def measure_index(self) -> PreparedJoin | None:
+        searcher = self.searcher
+        sides, threads = (searcher.left, searcher.right), searcher.threads
         with self._task_errors():
-            search = self.searcher.measure_index()
-        return None if search is None else replace(self, method=search)
+            index = tuned_index(searcher.jobs, *sides, searcher.request, threads)
+        if index is None:
+            return None
+        return replace(self, search=lambda searcher, stages: searcher.by_index(index, stages))
 
     def probe(self, stage: Probe) -> PreparedJoin:
         return replace(self, probing=stage)
@@ -107,19 +294,18 @@ class PreparedJoin:
         return replace(self, searcher=replace(searcher, materialize=merging))
 
     def _known_lines(self, known: JoinCounts[int]) -> tuple[Searcher, Widths, list[int]]:
-        """Return how many neighbours left rows have in the last result, and its rows by chunk."""
         searcher, k = self.searcher, self.work.request.k
         if self.known_right is not None:
             # A search by keys divides the left rows alone.
-            whole = searcher.shares.without_parts(searcher.jobs.cores)
+            whole = searcher.grid.without_parts(searcher.jobs.cores)
             keyed = keyed_widths(
                 searcher.jobs, searcher.left, self.known_right, searcher.key_types, k,
                 all_match=not known.excluded_right_rows,
             )  # fmt: skip
             lines = count_lines(searcher.jobs, searcher.materialize, whole.chunks, keyed)
-            return replace(searcher, shares=whole), keyed, lines
+            return replace(searcher, grid=whole), keyed, lines
         width = min(k, known.right_rows - known.excluded_right_rows)
-        chunks, materialize = searcher.shares.chunks, searcher.materialize
+        chunks, materialize = searcher.grid.chunks, searcher.materialize
         valid = count_valid(searcher.jobs, searcher.left, chunks)
         lines = [
             materialize.line_count(matching, len(rows) - matching, width)
@@ -129,7 +315,7 @@ class PreparedJoin:
 
     def commit(self, stage: CommitResult) -> JoinOutcome:
         with self._task_errors():
-            result = self.searcher.search(self.probing, stage, self.method)
+            result = self._searched((self.probing, stage))
         self.searcher.on_stage(StageProgress(stage))
         materialize, increment = self.searcher.materialize, self.work.increment
         written = [chunk.written for chunk in result.chunks]
@@ -155,6 +341,13 @@ class PreparedJoin:
             self._distances(result.chunks),
             result.groups,
         )
+
+    def _searched(self, stages: Stages) -> SearchResult:
+        if self.search is not None:
+            return self.search(self.searcher, stages)
+        if self.probing.strategy is Strategy.SPARK:
+            return self.searcher.by_spark()
+        return self.searcher.exact(stages)
 
     def _distances(self, chunks: Sequence[WrittenChunk]) -> JoinDistances | None:
         return join_distances(

@@ -1,21 +1,150 @@
-"""Reads the vectors and columns of sides inside Spark's workers."""
+"""Reads the vectors and columns of sides inside Spark's workers, with or without a filter."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
+import lance
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.vectors import Vectors, vectors
-from lancestat.joins.search.work import Rows, VectorSide
+from lancestat.joins.search.work import FragmentRows, Rows, Selection, VectorSide, fragment_rows
 from lancestat.joins.spark.parquet_side import ParquetSide
-from lancestat.joins.spark.selected_rows import live_positions, places_of, read_selected
 from lancestat.lake.open import pinned_reads
+from lancestat.lake.row_ranges import RowRange, count_rows
+from lancestat.lake.snapshot import Pin
 from lancestat.spark.fragment_reader import pinned_dataset, read_range
+
+_ADDRESS = "_rowaddr"
+_ROW_OF_ADDRESS = (1 << 32) - 1
+# Fragments whose matches a worker remembers, four or eight bytes for each of them.
+_REMEMBERED = 64
+_Key = tuple[Pin, str, int]
+_offsets: dict[_Key, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+
+
+def select_rows(
+    dataset: lance.LanceDataset, live: tuple[FragmentRows, ...], filter: str
+) -> tuple[tuple[FragmentRows, ...], Selection]:
+    """Count the rows of each fragment that pass a filter in Lance's SQL.
+
+    Returns:
+        The fragments with those rows alone, and the selection.
+    """
+    counts = [(part.id, count_rows(dataset.get_fragment(part.id), filter)) for part in live]
+    selected = fragment_rows(counts)
+    ids = {part.id for part in selected}
+    return selected, Selection(filter, tuple(part for part in live if part.id in ids))
+
+
+def read_selected(
+    side: VectorSide, selection: Selection, rows: Rows, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    dataset = pinned_dataset(side.pin, side.storage_options)
+    counts = {part.id: part.rows for part in side.fragments}
+    for part in side.ranges(rows):
+        physical = RowRange(part.fragment_id)
+        if part.count != counts[part.fragment_id]:
+            offsets, _ = _matches(side, selection, part.fragment_id)
+            first, last = offsets[part.offset], offsets[part.offset + (part.count or 0) - 1]
+            physical = RowRange(part.fragment_id, int(first), int(last - first) + 1)
+        yield from read_range(
+            dataset, physical, columns, side.storage_options, filter=selection.filter
+        )
+
+
+def live_positions(
+    side: VectorSide, selection: Selection, positions: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return the positions in a scan of the whole dataset of rows at ascending positions."""
+    starts = np.array([part.start for part in side.fragments], np.int64)
+    edges = np.append(np.searchsorted(positions, starts), len(positions)).tolist()
+    live = np.empty(len(positions), np.int64)
+    whole = {part.id: part for part in selection.live}
+    for part, (start, stop) in zip(side.fragments, pairwise(edges), strict=True):
+        if stop > start:
+            _, offsets = _matches(side, selection, part.id)
+            inside = offsets[positions[start:stop] - part.start]
+            live[start:stop] = whole[part.id].start + inside
+    return live
+
+
+def places_of(
+    left: VectorSide, right: VectorSide, positions: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return where left rows are among the rows of the right side, which is the same dataset.
+
+    Args:
+        left: A side.
+        right: The other one, over the same fragments before its filter.
+        positions: Ascending positions of left rows.
+
+    Returns:
+        The position of each row on the right side, -1 for one that its filter does not pass; and
+        the position of the first right row after it.
+    """
+    live = positions
+    if left.selection is not None:
+        live = live_positions(left, left.selection, positions)
+    if right.selection is None:
+        return live, live + 1
+    own, after = np.full(len(live), -1, np.int64), np.empty(len(live), np.int64)
+    # Fragments of which no row passes are not among those of the selection.
+    firsts = np.array([part.start for part in right.selection.live], np.int64)
+    starts = np.array([*(part.start for part in right.fragments), right.all_rows.stop], np.int64)
+    at = np.searchsorted(firsts, live, side="right") - 1
+    after[:] = starts[at + 1]
+    for number, part in enumerate(right.selection.live):
+        here = np.flatnonzero((at == number) & (live < part.start + part.rows))
+        if not len(here):
+            continue
+        _, offsets = _matches(right, right.selection, part.id)
+        inside = live[here] - part.start
+        place = np.searchsorted(offsets, inside)
+        passes = offsets[np.minimum(place, len(offsets) - 1)] == inside
+        own[here] = np.where(passes, starts[number] + place, -1)
+        after[here] = starts[number] + place + passes
+    return own, after
+
+
+def _matches(
+    side: VectorSide, selection: Selection, fragment_id: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return which rows of a fragment pass, by their places among physical and live rows."""
+    key = (side.pin, selection.filter, fragment_id)
+    if key not in _offsets:
+        while len(_offsets) >= _REMEMBERED:
+            del _offsets[next(iter(_offsets))]
+        with pinned_reads(side.pin, side.storage_options):
+            _offsets[key] = _scanned(side, selection, fragment_id)
+    return _offsets[key]
+
+
+def _scanned(
+    side: VectorSide, selection: Selection, fragment_id: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    fragment = pinned_dataset(side.pin, side.storage_options).get_fragment(fragment_id)
+    physical = physical_offsets(fragment, selection.filter)
+    if fragment.metadata.deletion_file is None:
+        return physical, physical
+    return physical, np.searchsorted(physical_offsets(fragment, None), physical)
+
+
+def matching_offsets(side: VectorSide, selection: Selection, fragment_id: int) -> NDArray[np.int64]:
+    return _matches(side, selection, fragment_id)[0]
+
+
+def physical_offsets(fragment: lance.LanceFragment, filter: str | None) -> NDArray[np.int64]:
+    table = fragment.scanner(columns=[], filter=filter, with_row_address=True).to_table()
+    addresses: NDArray[np.int64] = table.column(_ADDRESS).to_numpy().astype(np.int64)
+    # A scan by way of a scalar index may come in the index's order.
+    return np.sort(addresses & _ROW_OF_ADDRESS)
+
 
 # The rows of a side: a Lance dataset, or Parquet files that it goes through once.
 Side = VectorSide | ParquetSide
@@ -39,7 +168,6 @@ class Block:
 
     @property
     def excluded(self) -> int:
-        """How many rows cannot match."""
         return len(self.excluded_positions)
 
 
@@ -53,7 +181,6 @@ class VectorReader:
     name: str
 
     def read(self, rows: Rows) -> Vectors:
-        """Return the vectors of consecutive rows."""
         held = [batch.column(0) for batch in read_columns(self.side, rows, (self.side.vector,))]
         if not held:
             return Vectors(np.zeros((0, self.dimension), np.float32), np.zeros(0, np.bool_))
@@ -102,12 +229,10 @@ class VectorReader:
         )
 
     def take(self, positions: NDArray[np.int64]) -> NDArray[np.float32]:
-        """Return the vectors of rows at ascending positions that can match."""
         taken = self.look_up(positions)
         return taken.values[taken.valid]
 
     def look_up(self, positions: NDArray[np.int64]) -> Vectors:
-        """Return the vectors of rows at ascending positions."""
         column = take(self.side, positions, (self.side.vector,)).column(0)
         source = f"the {self.name} side"
         has_bits = self.side.has_bits
@@ -128,11 +253,9 @@ class VectorReader:
         return self.take((firsts[:, None] + np.arange(together)).ravel())
 
     def count(self, rows: Rows) -> int:
-        """Return how many of consecutive rows can match."""
         return int(np.count_nonzero(self.valid(rows)))
 
     def valid(self, rows: Rows) -> NDArray[np.bool_]:
-        """Return a mask of consecutive rows that can match."""
         is_valid = np.ones(len(rows), np.bool_)
         for block in self.blocks(rows, _CHECKED_BYTES):
             is_valid[block.excluded_positions - rows.start] = False
@@ -147,7 +270,6 @@ def _usable(block: Vectors, start: int) -> Block:
 
 
 def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    """Yield columns of consecutive rows of a side, in order."""
     if isinstance(side, ParquetSide):
         yield from side.read(rows, columns)
         return
@@ -160,7 +282,6 @@ def read_columns(side: Side, rows: Rows, columns: tuple[str, ...]) -> Iterator[p
 
 
 def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> pa.Table:
-    """Return columns of the rows at ascending positions."""
     if isinstance(side, ParquetSide):
         return side.take(positions, columns)
     if side.selection is not None:
@@ -173,23 +294,27 @@ def take(side: Side, positions: NDArray[np.int64], columns: tuple[str, ...]) -> 
 def row_places(
     left: Side, right: Side, positions: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the right positions of left rows of the same dataset, and those of the rows behind.
+    """Return the right positions of left rows of the same dataset, and those of the rows after.
 
     The first are -1 for rows that are not on the right side.
     """
     assert isinstance(left, VectorSide) and isinstance(right, VectorSide)
-    return places_of(left, right, positions)
+    if (positions[:-1] <= positions[1:]).all():
+        return places_of(left, right, positions)
+    order = np.argsort(positions)
+    own, after = np.empty(len(positions), np.int64), np.empty(len(positions), np.int64)
+    own[order], after[order] = places_of(left, right, positions[order])
+    return own, after
 
 
-def rows_behind(rows: Rows, behind: NDArray[np.int64]) -> Rows:
+def rows_after(rows: Rows, after: NDArray[np.int64]) -> Rows:
     """Return the rows that some query may have as a neighbour, by its least ascending positions."""
-    if not len(behind):
+    if not len(after):
         return rows
-    return Rows(min(max(rows.start, int(behind[0])), rows.stop), rows.stop)
+    return Rows(min(max(rows.start, int(after[0])), rows.stop), rows.stop)
 
 
 def read_schema(side: Side) -> pa.Schema:
-    """Return the schema of the columns that the output has, and others."""
     if isinstance(side, ParquetSide):
         return side.schema
     return pinned_dataset(side.pin, side.storage_options).schema

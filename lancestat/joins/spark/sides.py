@@ -17,13 +17,12 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.search.metrics import L2
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import PinnedTable, SideSource, VectorSide
-from lancestat.joins.spark.grid import grid
 from lancestat.joins.spark.parquet_side import ParquetScan, ParquetSide
-from lancestat.joins.spark.reader import Side, read_columns
-from lancestat.joins.spark.selected_rows import select_rows
+from lancestat.joins.spark.reader import Side, read_columns, select_rows
+from lancestat.joins.spark.tasks import grid
 from lancestat.lake.open import pinned_reads
 from lancestat.query.read.relation import Relation, relate
 from lancestat.query.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
@@ -57,13 +56,7 @@ class QuerySide:
         options: UriOptions,
         name: str,
     ) -> QuerySide:
-        """Read the query; nothing is resolved, and nothing runs.
-
-        Raises:
-            NotPlainQuery: it is not one plain query.
-            SideUnreadable: Spark cannot parse it.
-            SparkConnectSession: the session has no JVM that could.
-        """
+        """Read the query; nothing is resolved, and nothing runs."""
         assert source.sql is not None
         if is_connect(spark):
             raise SparkConnectSession(
@@ -81,13 +74,7 @@ class QuerySide:
         return cls(name, source, parsed)
 
     def rows(self, options: UriOptions) -> tuple[DataFrame, tuple[str, ...]]:
-        """Return the rows, nothing of which is computed yet, and `proof.unproven` about them.
-
-        Raises:
-            NotPlainQuery: what it names is no plain query.
-            SideUnreadable: Spark cannot resolve it.
-            LakeError: a table that it names cannot be opened.
-        """
+        """Return the rows, nothing of which is computed yet, and `proof.unproven` about them."""
         source = self.source
         try:
             _attach(self.parsed.session, source.views, options)
@@ -163,11 +150,6 @@ def opened_table(
     """Open a Lance table in place, and count the rows that pass a filter in Lance's SQL.
 
     `name` is `left` or `right`, for errors.
-
-    Raises:
-        LakeError: the table cannot be opened.
-        SideColumnMissing: a column is missing.
-        NotVectors: the vector column holds none.
     """
     dataset = pinned_dataset(table.pin, storage_options)
     schema = dataset.schema
@@ -195,7 +177,6 @@ def opened_table(
 
 
 def with_keys(opened: OpenedSide, keys: Sequence[str]) -> OpenedSide:
-    """Return a side whose columns of those names are its keys."""
     return replace(opened, side=replace(opened.side, keys=tuple(keys)))
 
 
@@ -230,7 +211,7 @@ def read_in_place(
     """
     columns = tuple(scan.schema.names[:-1])
     *selected, needed = scan.column_bytes
-    if request.mode is not Mode.EXACT or sum(selected) > max(needed, LIGHT_BYTES):
+    if request.is_approximate or sum(selected) > max(needed, LIGHT_BYTES):
         return None
     side = ParquetSide(scan, scan.schema.names[-1], columns, has_bits=request.metric.has_bits)
     rows, dimension = left.side.all_rows, first_dimension(side, "right")
@@ -241,11 +222,7 @@ def read_in_place(
 def source_rows(
     spark: SparkSession, source: SideSource, storage_options: Mapping[str, str], name: str
 ) -> DataFrame:
-    """Return the DataFrame of a side that is files of some format; nothing is computed yet.
-
-    Raises:
-        SideUnreadable: Spark cannot make it, such as of a format that it does not know.
-    """
+    """Return the DataFrame of a side that is files of some format; nothing is computed yet."""
     assert source.format is not None
     try:
         reader = spark.read.format(source.format).options(**source.options)

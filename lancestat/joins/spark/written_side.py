@@ -72,14 +72,6 @@ def write_side(rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOpti
         rows: The columns of the output, then the vectors, as `with_numbered_columns` has them.
         scan: The same rows as a plain scan, if they are one.
         writing: The target and options.
-
-    Raises:
-        VectorLengthMismatch: vectors of different lengths.
-        NotVectors: the column holds no vectors.
-        SideNotWritten: Lance cannot hold a column.
-        VectorLeftToSpark: a vector that is refused, as `as_spark` asks.
-        ScratchUnusable: scratch cannot be written to.
-        JobFailed: the job failed.
     """
     reports = _run(rows, scan, writing)
     refused = next((report.refused for report in reports if report.refused), None)
@@ -120,9 +112,6 @@ def with_numbered_columns(
     """Return the selected columns as `c0`, `c1` and so on, and the vectors as `vector`.
 
     Spark computes nothing else. Of columns with one name the first is taken.
-
-    Raises:
-        SideColumnMissing: a column is missing.
     """
     renamed = rows.toDF(*(f"p{index}" for index in range(len(rows.columns))))
     named = [(f"c{number}", column) for number, column in enumerate(select)]
@@ -142,20 +131,13 @@ def check_vectors(rows: DataFrame, scan: ParquetScan | None, side: str, *, has_b
         scan: The same rows as a plain scan, if they are one.
         side: `left` or `right`, for errors.
         has_bits: The vectors have to be bytes.
-
-    Raises:
-        NotVectors: the column holds no vectors.
     """
     schema = to_arrow_schema(rows.select(VECTOR).schema, "UTC") if scan is None else scan.schema
     check_type(schema.field(VECTOR).type, has_bits=has_bits, source=f"the {side} side")
 
 
 def column_index(columns: Sequence[str], column: str, side: str) -> int:
-    """Return the index of the column of that name, ignoring case; of several the first.
-
-    Raises:
-        SideColumnMissing: none is.
-    """
+    """Return the index of the column of that name, ignoring case; of several the first."""
     if column in columns:
         return columns.index(column)
     lowered = [name.lower() for name in columns]
@@ -168,7 +150,6 @@ def column_index(columns: Sequence[str], column: str, side: str) -> int:
 def _run(
     rows: DataFrame, scan: ParquetScan | None, writing: SideWriteOptions
 ) -> list[_PartitionReport]:
-    """Write every partition."""
     options = writing.storage_options
     doing = f"computing the {writing.side} side"
 
@@ -339,11 +320,7 @@ def _none(rows: int, dimension: int) -> Vectors:
 
 
 def _dimension(reports: Sequence[_PartitionReport], side: str) -> int | None:
-    """Return the one length of all vectors.
-
-    Raises:
-        VectorLengthMismatch: partitions differ.
-    """
+    """Return the one length of all vectors."""
     known = [
         (index, report) for index, report in enumerate(reports) if report.dimension is not None
     ]

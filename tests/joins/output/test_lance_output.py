@@ -309,55 +309,6 @@ def test_spellings_of_a_uri_have_one_mark(uri: str, monkeypatch: pytest.MonkeyPa
         assert output.current(LANCE, spelling, {}) is not None, spelling
 
 
-def earlier_result(uri: str, message: str = "lancestat 0.1.0: result of a KNN join") -> None:
-    """Write a result of a release whose mark named neither a URI nor a digest."""
-    schema = SCHEMA.with_metadata({b"lancestat.output": b"knn_join"})
-    fragments = lance.fragment.write_fragments(table(rows(0, 3)), uri, schema=schema)
-    properties = {"__lance_commit_message": message, "lancestat.version": "0.1.0"}
-    lance.LanceDataset.commit(
-        uri,
-        lance.Transaction(
-            read_version=0,
-            operation=lance.LanceOperation.Overwrite(schema, fragments),
-            transaction_properties=properties,
-        ),
-    )
-
-
-def digest_of(uri: str) -> str:
-    from lancestat.joins.output.lance_output import _state
-
-    return _state(lance.dataset(uri), uri, {}).digest
-
-
-def test_an_earlier_result_is_adopted_if_history_and_state_agree(uri: str) -> None:
-    earlier_result(uri)
-    digest = digest_of(uri)
-    publish(lance.dataset(uri))
-    state = output.current(LANCE, uri, {}, digest)
-    assert state is not None
-    writer = output.begin(LANCE, uri, "run", {}, digest)
-    output.append(writer, SCHEMA, state, write(writer, [rows(3, 5)]))
-    assert seen(LANCE, uri) == table(rows(0, 5))
-    assert now(uri).rows == 5, "it has a mark of its own now"
-
-
-@pytest.mark.parametrize("missing", ["state", "history", "content"])
-def test_an_earlier_result_that_proves_nothing_is_refused(uri: str, missing: str) -> None:
-    earlier_result(uri, *(["rows of mine"] if missing == "history" else []))
-    digest = digest_of(uri)
-    if missing == "content":
-        lance.dataset(uri).delete("id = 1")
-    remembered = None if missing == "state" else digest
-    for action in (
-        lambda: output.current(LANCE, uri, {}, remembered),
-        lambda: output.begin(LANCE, uri, "run", {}, remembered),
-    ):
-        with pytest.raises(RunError, match="the result of an earlier lancestat") as caught:
-            action()
-        assert caught.value.code == "LS570"
-
-
 def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     digests = []
     for order in ((0, 1), (1, 0)):

@@ -290,36 +290,6 @@ def test_rows_added_to_a_result_replaced_meanwhile_are_kept(
     assert pq.read_table(late / "part-00000-mine.snappy.parquet") == table(rows(7, 8))
 
 
-def earlier_result(path: Path) -> str:
-    """Write a result of a release whose mark named neither a URI nor files; return its digest."""
-    state = put(PARQUET, str(path), [rows(0, 3)])
-    mark = {"format_version": 1, "holds": "generations of a KNN join's result"}
-    (generations(path) / "lancestat.json").write_text(json.dumps(mark))
-    return state.digest
-
-
-def test_an_earlier_result_is_adopted_if_the_state_has_its_record(path: Path) -> None:
-    digest = earlier_result(path)
-    assert output.current(PARQUET, str(path), {}, digest) is not None
-    writer = output.begin(PARQUET, str(path), "run", {}, digest)
-    output.replace(writer, SCHEMA, write(writer, [rows(3, 5)]))
-    add(PARQUET, str(path), [rows(5, 6)])
-    assert seen(PARQUET, str(path)) == table(rows(3, 6))
-
-
-@pytest.mark.parametrize("missing", ["state", "content", "link"])
-def test_an_earlier_result_that_proves_nothing_is_refused(path: Path, missing: str) -> None:
-    digest = earlier_result(path)
-    if missing == "content":
-        add_file(path)
-    if missing == "link":
-        path.unlink()
-    with pytest.raises(RunError, match="the result of an earlier lancestat") as caught:
-        output.begin(PARQUET, str(path), "run", {}, None if missing == "state" else digest)
-    assert caught.value.code == "LS570"
-    assert "the result of an earlier lancestat" in refusal(path).message
-
-
 def owned_by(path: Path, generation: str, **owner: object) -> Path:
     """A generation that some process is writing."""
     created = owner.pop("created", datetime.now(timezone.utc))

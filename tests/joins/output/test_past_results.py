@@ -11,7 +11,7 @@ import lance
 import pytest
 
 from lancestat.errors import LakeError, OutputOccupied
-from lancestat.joins.output import lance_output, past_results
+from lancestat.joins.output import lance_output
 from lancestat.joins.output import result as output
 from lancestat.joins.search.work import OutputFormat
 from tests.joins.search.results import add, files_below, put, rows, seen, table
@@ -26,7 +26,7 @@ def uri(tmp_path: Path) -> str:
 
 
 def remove(uri: str, keep: int | timedelta, *, later: timedelta = HOUR) -> int:
-    return output.remove_past(LANCE, uri, {}, None, keep, datetime.now(timezone.utc) + later)
+    return output.remove_past(LANCE, uri, {}, keep, datetime.now(timezone.utc) + later)
 
 
 def versions(uri: str) -> list[int]:
@@ -114,7 +114,7 @@ def test_versions_of_a_table_that_took_the_place_are_left_alone(
         return reason
 
     monkeypatch.setattr(lance_output, "objection", judged_and_replaced)
-    monkeypatch.setattr(past_results, "is_result", lambda commit: True)
+    monkeypatch.setattr(lance_output, "is_result", lambda commit: True)
     with pytest.raises(LakeError):
         remove(uri, 1)
     assert versions(uri) == [1, 2, 3, 4]

@@ -296,10 +296,6 @@ def test_concurrent_runs_leave_one_whole_result(form: OutputFormat, uri: str) ->
     assert seen(form, uri) == table(rows(0, 5, "b"))
 
 
-def nobody(generation: str) -> bool:
-    return False
-
-
 def test_a_folder_marked_by_another_run_meanwhile_is_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -308,13 +304,13 @@ def test_a_folder_marked_by_another_run_meanwhile_is_accepted(
 
     def read_late(path: Path, *arguments: str, **options: str) -> str:
         monkeypatch.setattr(Path, "read_text", read)
-        ours.prepare(nobody)
+        ours.prepare()
         ours.start()
         raise FileNotFoundError(path)
 
     monkeypatch.setattr(Path, "read_text", read_late)
 
-    ours.check(nobody)
+    ours.check()
 
     assert sorted(entry.suffix for entry in ours.root.iterdir())[-1] == ".part"
 

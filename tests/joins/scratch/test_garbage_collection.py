@@ -15,8 +15,13 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.joins.scratch.folder import HEARTBEAT, MARKER, encode, scratch
-from lancestat.joins.scratch.garbage_collection import collect_scratch_garbage
+from lancestat.joins.scratch.folder import (
+    HEARTBEAT,
+    MARKER,
+    collect_scratch_garbage,
+    encode,
+    scratch,
+)
 from lancestat.lake import storage
 from lancestat.lake.temporary_files import Process, this_process
 from tests.integration.object_store import ObjectStore, object_store

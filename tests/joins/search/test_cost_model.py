@@ -15,11 +15,12 @@ from lancestat.joins.search.cost_model import (
     choose,
     estimated_nprobes,
 )
-from lancestat.joins.search.request import JoinRequest, Mode
+from lancestat.joins.search.request import JoinRequest, SelfPairs
+from lancestat.spec.knn_join import MOST_PAIRS
 
 EXACT = JoinRequest(k=10)
-RECALL = JoinRequest(k=10, mode=Mode.APPROX, recall=0.95)
-PROBES = JoinRequest(k=10, mode=Mode.APPROX, nprobes=16)
+RECALL = JoinRequest(k=10, recall=0.95)
+PROBES = JoinRequest(k=10, nprobes=16)
 
 ROWS = st.integers(0, 10**9)
 SIZES = st.builds(
@@ -82,7 +83,7 @@ def test_lists_belong_to_partitions_and_an_index_to_the_right_side(
     decision = choose(request, size, cores)
     assert decision.why
     if decision.lists is not None:
-        assert decision.strategy is Strategy.PARTITIONED
+        assert decision.strategy is Strategy.IVF
         assert size.right_rows is not None and decision.lists * 64 <= size.right_rows
     if decision.strategy is Strategy.INDEX:
         assert size.has_index
@@ -107,7 +108,7 @@ def test_estimates_grow_with_either_side_and_shrink_with_cores(
 def test_many_pairs_are_compared_in_lists() -> None:
     for request in (RECALL, PROBES):
         decision = decide(request, 10_000, 1_000_000, 128)
-        assert decision.strategy is Strategy.PARTITIONED
+        assert decision.strategy is Strategy.IVF
         assert decision.lists is not None and 100 < decision.lists < 2000
         assert decision.pairs is not None and decision.pairs < 10_000 * 1_000_000 / 5
         assert "where comparing every pair takes" in decision.why
@@ -119,7 +120,7 @@ def test_lists_are_not_built_when_they_save_nothing() -> None:
     assert "comparing every pair takes about" in cheap.why
     assert decide(RECALL, 10**6, 10_000, 8).strategy is Strategy.EXACT
     short = decide(replace(RECALL, min_right_rows=0), 10**7, 500, 128)
-    assert short.why == "the right side is too small for partitions"
+    assert short.why == "the right side is too small for IVF lists"
     wide = decide(replace(PROBES, nprobes=10**6), 10_000, 1_000_000, 128)
     assert wide.strategy is Strategy.EXACT
 
@@ -129,7 +130,7 @@ def test_an_index_is_used_where_it_is_the_cheapest() -> None:
     assert decision.strategy is Strategy.INDEX
     assert decide(EXACT, 1_000, 50_000_000, 128, index=True).strategy is Strategy.EXACT
     assert decide(RECALL, 1_000, 50_000_000, 128).strategy is not Strategy.INDEX
-    assert decide(RECALL, 10**7, 1_000_000, 128, index=True).strategy is Strategy.PARTITIONED
+    assert decide(RECALL, 10**7, 1_000_000, 128, index=True).strategy is Strategy.IVF
 
 
 @pytest.mark.parametrize(
@@ -137,7 +138,7 @@ def test_an_index_is_used_where_it_is_the_cheapest() -> None:
 )
 def test_unknown_sizes_are_assumed_to_be_large(size: JoinSize) -> None:
     assert choose(EXACT, size, 2).strategy is Strategy.EXACT
-    assert choose(RECALL, size, 2).strategy is Strategy.PARTITIONED
+    assert choose(RECALL, size, 2).strategy is Strategy.IVF
     assert choose(RECALL, replace(size, has_index=True), 2).strategy is Strategy.INDEX
     assert choose(EXACT, size, 2).seconds is None
 
@@ -151,12 +152,12 @@ def test_more_lists_are_visited_when_there_are_more() -> None:
     [
         ({"max_distance": 0.3}, "every pair is to be compared, and neighbours are within 0.3"),
         (
-            {"max_distance": 0.3, "is_range": True},
+            {"max_distance": 0.3, "max_pairs": MOST_PAIRS},
             "every pair is to be compared, and the result has all within 0.3",
         ),
-        ({"excludes_self": True}, "every pair of rows of the table is to be compared"),
+        ({"self_pairs": SelfPairs.OTHERS}, "every pair of rows of the table is to be compared"),
         (
-            {"pairs_once": True, "max_distance": 2.0},
+            {"self_pairs": SelfPairs.ONCE, "max_distance": 2.0},
             "every pair of rows of the table is to be compared, once, and neighbours are within 2",
         ),
     ],
@@ -167,7 +168,12 @@ def test_the_reason_names_what_limits_the_result(changes: dict[str, Any], why: s
 
 def test_pairs_of_a_table_that_count_once_are_half_as_many() -> None:
     once, twice = (
-        decide(replace(EXACT, excludes_self=True, pairs_once=is_once), 20_000, 20_000, 64)
+        decide(
+            replace(EXACT, self_pairs=SelfPairs.ONCE if is_once else SelfPairs.OTHERS),
+            20_000,
+            20_000,
+            64,
+        )
         for is_once in (True, False)
     )
     assert (once.pairs, twice.pairs) == (200_000_000, 400_000_000)
@@ -176,7 +182,7 @@ def test_pairs_of_a_table_that_count_once_are_half_as_many() -> None:
 
 
 def test_the_time_of_a_range_join_does_not_count_rows_that_are_not_known() -> None:
-    request = replace(EXACT, k=64, max_distance=0.3, is_range=True)
+    request = replace(EXACT, k=64, max_distance=0.3, max_pairs=MOST_PAIRS)
     seconds = decide(request, 20_000, 20_000, 64).seconds
     assert seconds is not None and seconds < 2.5
 

@@ -168,18 +168,17 @@ def test_the_effort_for_a_recall_is_measured(tmp_path: Path) -> None:
     side = IndexedSide(dataset, side_of(dataset), L2)
     truth = search(queries, rows, 10, L2)
     little, much = side.measure(queries, truth, 0.3), side.measure(queries, truth, 0.97)
-    assert little.parameters is not None and much.parameters is not None
-    assert (little.parameters.proposals, little.parameters.nprobes) < (
-        much.parameters.proposals,
-        much.parameters.nprobes,
-    )
+    assert little is not None and much is not None
+    parameters, reached = much
+    assert (little[0].proposals, little[0].nprobes) < (parameters.proposals, parameters.nprobes)
     assert recall(
-        side.search(queries[1::2], 10, much.parameters),
+        side.search(queries[1::2], 10, parameters),
         Neighbours(truth.positions[1::2], truth.distances[1::2]),
-    ) == pytest.approx(much.recall)
+    ) == pytest.approx(reached)
     elsewhere = Neighbours(truth.positions + len(rows), truth.distances)
-    assert side.measure(queries, elsewhere, 0.5).parameters is None
-    assert side.measure(queries, nothing(100, 10), 0.5).recall == 1
+    assert side.measure(queries, elsewhere, 0.5) is None
+    unfound = side.measure(queries, nothing(100, 10), 0.5)
+    assert unfound is not None and unfound[1] == 1
 
 
 def test_a_table_without_an_index_is_refused(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.joins.search import screen as screen_module
+from lancestat.joins.search import prefilter as screen_module
 from lancestat.joins.search import search as search_module
-from lancestat.joins.search.frame import Frame
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, within
+from lancestat.joins.search.prefilter import Frame
 from lancestat.joins.search.request import distance_limit
 from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList, search
 from tests.examples import examples
@@ -270,7 +270,7 @@ def test_rows_may_be_searched_for_some_queries_only(metric: Metric) -> None:
     st.lists(st.tuples(st.integers(0, 90), st.integers(0, 12), st.booleans()), max_size=12),
     st.sampled_from([200, 5_000, 1 << 20]),
     st.sampled_from([1, 16, 4096]),
-    st.sampled_from(["plain", "rounded", "long row", "long query", "behind"]),
+    st.sampled_from(["plain", "rounded", "long row", "long query", "after"]),
     st.booleans(),
 )
 def test_lists_of_rows_are_searched_for_some_queries_each(
@@ -295,7 +295,7 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
         queries[3] *= np.float32(1e30)
     queries, rows = usable(queries, metric), usable(rows, metric)
     places = random.permutation(total + 5)[:total]
-    behind = random.integers(0, total + 5, 12) if kind == "behind" else None
+    after = random.integers(0, total + 5, 12) if kind == "after" else None
     limit = distance_limit(3.0 if metric is L2 else 0.7) if is_limited else UNLIMITED
     lists, start = [], 0
     for size, visitors, is_skipped in sizes:
@@ -304,7 +304,7 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
             lists.append(RowList(slice(start, start + size), chosen))
         start += size
     nearest = ExactSearch(
-        queries, k, metric, limit=limit, behind=behind, like=rows if total else None
+        queries, k, metric, limit=limit, after=after, like=rows if total else None
     )
     with pytest.MonkeyPatch.context() as patch:
         for module in (search_module, screen_module):
@@ -317,8 +317,8 @@ def test_lists_of_rows_are_searched_for_some_queries_each(
             np.arange(item.rows.start, item.rows.stop) for item in lists if query in item.queries
         ]
         some = np.concatenate([np.empty(0, np.int64), *visited])
-        if behind is not None:
-            some = some[places[some] >= behind[query]]
+        if after is not None:
+            some = some[places[some] >= after[query]]
         expected = nearest_by(distance[query][None, some], places[some], k)
         found = nearest.neighbours()
         alone = Neighbours(found.positions[query][None], found.distances[query][None])
@@ -344,9 +344,9 @@ def test_rows_that_repeat_something_are_not_all_compared(period: int) -> None:
 
 
 @pytest.mark.parametrize("metric", FORMULAS, ids=str)
-@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize("is_after", [False, True])
 def test_products_with_the_largest_possible_error_do_not_change_the_result(
-    metric: Metric, is_behind: bool, monkeypatch: pytest.MonkeyPatch
+    metric: Metric, is_after: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Products of float32 are replaced by ones as far off as sums in any order can be.
 
@@ -372,10 +372,10 @@ def test_products_with_the_largest_possible_error_do_not_change_the_result(
         out[:] = noisy(asked, offered)
 
     monkeypatch.setattr(screen_module, "multiply", multiply)
-    behind = np.full(60, 1) if is_behind else None
-    nearest = ExactSearch(queries, 10, metric, behind=behind)
+    after = np.full(60, 1) if is_after else None
+    nearest = ExactSearch(queries, 10, metric, after=after)
     nearest.add(rows, np.arange(12_000))
-    assert_same(nearest.neighbours(), ranked(queries, rows[is_behind:], 10, metric, is_behind))
+    assert_same(nearest.neighbours(), ranked(queries, rows[is_after:], 10, metric, is_after))
     assert rounded >= 60 * 12_000
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.joins.search.work import Rows
-from lancestat.joins.spark.grid import CHUNK_BYTES, Grid, cut, cut_by_pairs, grid, list_grid
+from lancestat.joins.spark.tasks import CHUNK_BYTES, Grid, cut, cut_by_pairs, grid, list_grid
 
 
 @given(
@@ -77,7 +77,7 @@ def test_cuts_differ_by_one_row_at_most(start: int, count: int, parts: int) -> N
 
 
 @given(st.integers(0, 1000), st.integers(1, 100_000), st.integers(1, 50))
-def test_cuts_by_pairs_have_as_many_rows_behind_theirs(start: int, count: int, parts: int) -> None:
+def test_cuts_by_pairs_have_as_many_rows_after_theirs(start: int, count: int, parts: int) -> None:
     cuts = cut_by_pairs(Rows(start, start + count), parts)
     edges = [cut.start for cut in cuts] + [cuts[-1].stop]
     assert edges == sorted(set(edges)) and (edges[0], edges[-1]) == (start, start + count)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
-from lancestat.joins.action import CommitResult, LayOut, Probe
+from lancestat.joins.action import BuildIndex, CommitResult, Probe
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
@@ -30,9 +30,8 @@ from lancestat.joins.search.work import (
     Scope,
     SideSource,
 )
-from lancestat.joins.spark.prepared_join import PreparedJoin
-from lancestat.joins.spark.strategies import SearchResult
-from lancestat.joins.spark.tasks import WrittenChunk
+from lancestat.joins.spark.job import WrittenChunk
+from lancestat.joins.spark.prepared_join import PreparedJoin, SearchResult
 from lancestat.runs.stages import StageProgress
 from tests.joins.search.counted_distances import assert_counted
 
@@ -52,7 +51,7 @@ CHUNKS = [
     WrittenChunk(Written("b", 10), 3, 3, 50, counted(0.5)),
 ]
 COMMIT = CommitResult(OutputFormat.LANCE, "near.lance", appends=False)
-PROBE = Probe(Strategy.PARTITIONED, Scope.FULL, 150)
+PROBE = Probe(Strategy.IVF, Scope.FULL, 150)
 
 
 @dataclass
@@ -74,19 +73,25 @@ class Search:
     def on_stage(self, progress: StageProgress) -> None:
         self.reached.append(progress)
 
-    def lay_out(self, uri: str, lists: int) -> object:
-        self.log.append(("lay out", uri, lists))
-        return self.finds
+    def exact(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
+        return self.in_lists("every pair", stages)
 
-    def measure_index(self) -> object:
-        self.log.append("measure")
-        return self.finds
-
-    def search(self, probe: Probe, commit: CommitResult, method: object) -> SearchResult:
+    def in_lists(self, layout: object, stages: tuple[Probe, CommitResult]) -> SearchResult:
         if self.fails is not None:
             raise self.fails
-        self.log.append((probe, commit, method))
-        return SearchResult(probe.strategy, CHUNKS, Accuracy(0.9, 4))
+        self.log.append((*stages, layout))
+        return SearchResult(stages[0].strategy, CHUNKS, Accuracy(0.9, 4))
+
+    def place(self, name: str) -> str:
+        return f"{name}.lance"
+
+    @property
+    def ivf_writer(self) -> SimpleNamespace:
+        return SimpleNamespace(build=self._build)
+
+    def _build(self, uri: str, lists: int) -> object:
+        self.log.append(("build", uri, lists))
+        return None if self.finds is None else (self.finds, [], None)
 
 
 def side(rows: int) -> SimpleNamespace:
@@ -114,7 +119,6 @@ def prepared(search: Search, **changes: Any) -> Iterator[PreparedJoin]:
             search,  # type: ignore[arg-type]
             excluded=5,
             unproven={"left": ("names 'now'",)},
-            place=lambda name: f"{name}.lance",
             rollback=rollback,
             probing=Probe(Strategy.EXACT, Scope.FULL, None),
         )
@@ -126,7 +130,7 @@ def test_a_join_can_be_searched_and_committed_as_soon_as_it_is_prepared(
     search = Search()
     with prepared(search) as join:
         outcome = join.commit(COMMIT)
-    assert search.log == [(Probe(Strategy.EXACT, Scope.FULL, None), COMMIT, None)]
+    assert search.log == [(Probe(Strategy.EXACT, Scope.FULL, None), COMMIT, "every pair")]
     assert outcome.counts == JoinCounts(10, 25, 1, 8)
     assert (outcome.strategy, outcome.pairs, outcome.output) == ("exact", 150, OUTPUT)
     assert (outcome.accuracy, outcome.unproven) == (Accuracy(0.9, 4), {"left": ("names 'now'",)})
@@ -137,23 +141,17 @@ def test_a_join_can_be_searched_and_committed_as_soon_as_it_is_prepared(
     assert not discarded
 
 
-def test_stages_return_a_join_that_is_searched_in_their_way(discarded: list[object]) -> None:
+def test_a_stage_returns_a_join_that_is_searched_in_its_way(discarded: list[object]) -> None:
     search = Search(finds="layout")
     with prepared(search) as join:
-        laid_out = join.lay_out(LayOut(64))
+        laid_out = join.build_index(BuildIndex(64))
         assert laid_out is not None
         laid_out.probe(PROBE).commit(COMMIT)
-        measured = join.measure_index()
-        assert measured is not None
-        assert (join.method, laid_out.method, measured.method) == (None, "layout", "layout")
-    assert search.log == [("lay out", "partitions.lance", 64), (PROBE, COMMIT, "layout"), "measure"]
-
-
-def test_a_way_that_does_not_do_leaves_the_join_as_it_is(discarded: list[object]) -> None:
-    with prepared(Search()) as join:
-        assert join.lay_out(LayOut(64)) is None
-        assert join.measure_index() is None
-        assert join.method is None
+        assert join.search is None
+        search.finds = None
+        assert join.build_index(BuildIndex(64)) is None
+    laid = ("build", "lists.lance", 64)
+    assert search.log == [laid, (PROBE, COMMIT, "layout"), laid]
 
 
 def test_a_join_that_is_not_committed_is_rolled_back(discarded: list[object]) -> None:
@@ -208,7 +206,7 @@ def test_a_last_result_of_other_rows_is_stale(
     discarded: list[object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     search = Search()
-    search.shares = SimpleNamespace(chunks=[Rows(0, 6), Rows(6, 10)])  # type: ignore[attr-defined]
+    search.grid = SimpleNamespace(chunks=[Rows(0, 6), Rows(6, 10)])  # type: ignore[attr-defined]
     search.jobs = None  # type: ignore[attr-defined]
     search.materialize.line_count = lambda valid, _, width: valid * width
     monkeypatch.setattr("lancestat.joins.spark.prepared_join.count_valid", lambda *_: [5, 4])

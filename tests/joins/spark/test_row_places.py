@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.joins.search.layout import RightContent, RightFragment
+from lancestat.joins.search.ivf_index import RightContent, RightFragment
 from lancestat.joins.search.work import PinnedTable
-from lancestat.joins.spark.row_places import RowPlaces
+from lancestat.joins.spark.ivf import RowPlaces
 from lancestat.joins.spark.sides import opened_table
 from lancestat.lake.observe import snapshot
 

@@ -12,7 +12,7 @@ import pytest
 
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.work import PinnedTable, Rows
-from lancestat.joins.spark.reader import VectorReader, rows_behind
+from lancestat.joins.spark.reader import VectorReader, rows_after
 from lancestat.joins.spark.sides import opened_table
 from lancestat.lake.observe import snapshot
 
@@ -43,8 +43,8 @@ def test_blocks_have_the_rows_that_can_match(
 
 
 @pytest.mark.parametrize(
-    ("behind", "expected"),
+    ("after", "expected"),
     [([], (10, 20)), ([3, 9], (10, 20)), ([12, 15], (12, 20)), ([20], (20, 20)), ([99], (20, 20))],
 )
-def test_rows_behind_the_first_query_are_read(behind: list[int], expected: tuple[int, int]) -> None:
-    assert rows_behind(Rows(10, 20), np.array(behind, np.int64)) == Rows(*expected)
+def test_rows_after_the_first_query_are_read(after: list[int], expected: tuple[int, int]) -> None:
+    assert rows_after(Rows(10, 20), np.array(after, np.int64)) == Rows(*expected)

@@ -210,8 +210,7 @@ def join_run(
         "status": Status.SUCCESS,
         "version_published": 7 - number,
         "elapsed_seconds": 12.5 + number,
-        "figures": figures
-        or JoinFigures("partitioned", "new_left", counts, 3_600_000_000, accuracy),
+        "figures": figures or JoinFigures("ivf", "new_left", counts, 3_600_000_000, accuracy),
     }
     result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
     return NodeRunReport(
@@ -234,7 +233,7 @@ def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:
             InputRecord("right", 0, -1, 180_000),
             ResultRecord(199_970, "result", 7),
             COUNTS,
-            "partitioned",
+            "ivf",
             NOW - timedelta(hours=7),
             ACCURACY,
             distances(),

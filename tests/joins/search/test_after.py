@@ -1,4 +1,4 @@
-"""Neighbours behind a position, and without a row itself, against all pairs in float64."""
+"""Neighbours after a position, and without a row itself, against all pairs in float64."""
 
 from __future__ import annotations
 
@@ -57,15 +57,15 @@ def test_neighbours_behind_a_position_are_those_of_brute_force(
     rows = normal(random, 400, dimension)
     if is_rounded:
         rows = usable(rows.round(), metric)
-    behind = random.integers(0, 402, 20)
-    behind[:3] = (0, 400, 401)
+    after = random.integers(0, 402, 20)
+    after[:3] = (0, 400, 401)
     queries = rows[random.integers(0, 400, 20)]
     limit = distance_limit(None if np.isinf(most) else most)
-    nearest = ExactSearch(queries, k, metric, limit=limit, behind=behind, block_bytes=block_bytes)
+    nearest = ExactSearch(queries, k, metric, limit=limit, after=after, block_bytes=block_bytes)
     parts = [slice(*edges) for edges in pairwise([0, *sorted(cuts), 400])]
     for number in random.permutation(len(parts)):
         nearest.add(rows[parts[number]], np.arange(400)[parts[number]])
-    allowed = np.arange(400) >= behind[:, None]
+    allowed = np.arange(400) >= after[:, None]
     assert_same(nearest.neighbours(), ranked(queries, rows, k, metric, allowed, most))
 
 
@@ -86,8 +86,8 @@ def test_each_pair_of_many_rows_is_found_once() -> None:
     random = np.random.default_rng(3)
     rows = normal(random, 30_000, 8)
     queries = rows[20_000:20_300]
-    behind = np.arange(20_001, 20_301)
-    nearest = ExactSearch(queries, 6, L2, behind=behind)
+    after = np.arange(20_001, 20_301)
+    nearest = ExactSearch(queries, 6, L2, after=after)
     nearest.add(rows, np.arange(30_000))
-    allowed = np.arange(30_000) >= behind[:, None]
+    allowed = np.arange(30_000) >= after[:, None]
     assert_same(nearest.neighbours(), ranked(queries, rows, 6, L2, allowed, np.inf))

@@ -1,11 +1,11 @@
-"""Layouts that are kept in scratch: found, held while they are read, written, replaced.
+"""IVF indexes that are kept in scratch: found, held while they are read, written, replaced.
 
-`<root>/layouts/<key>/<generation>/` holds one layout: Lance datasets with its rows and its arrays,
-and `layout.json`, the manifest, which is written last and in one step. A generation without a
+`<root>/indexes/<key>/<generation>/` holds one index: Lance datasets with its rows and its arrays,
+and `index.json`, the manifest, which is written last and in one step. A generation without a
 manifest is none yet, or none any more. While it is written it has the marker and the heartbeat of a
 scratch folder; who reads it keeps a file `readers/HOST-PID-STARTED-TIME-RANDOM` in it.
 
-Whoever removes a layout removes its manifest first and then looks for readers; who reads it writes
+Whoever removes an index removes its manifest first and then looks for readers; who reads it writes
 the file first and then looks at the manifest. So either of them sees the other.
 """
 
@@ -20,13 +20,23 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 
 from lancestat import codec
-from lancestat.errors import ScratchFull, ScratchUnusable
-from lancestat.joins.scratch.folder import MARKER, Heartbeat, encode, remove_folder, scratch_errors
-from lancestat.joins.search.layout import LayoutRecord
+from lancestat.errors import LancestatError, ScratchFull, ScratchUnusable
+from lancestat.joins.scratch.folder import (
+    DEAD_AFTER,
+    MARKER,
+    Heartbeat,
+    encode,
+    lease_of,
+    remove_folder,
+    scratch_errors,
+)
+from lancestat.joins.search.ivf_index import IndexRecord, RightContent
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
+from lancestat.lake.files import store_of
+from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Pin
 from lancestat.lake.storage import Storage, storage_at
 from lancestat.lake.temporary_files import TAG, Lease, abandoned, this_process
@@ -34,11 +44,11 @@ from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")
 
-FOLDER = "layouts"
-MANIFEST = "layout.json"
+FOLDER = "indexes"
+MANIFEST = "index.json"
 # The names of datasets of arrays begin so.
 ARRAYS = "arrays-"
-# Requests whose number of probes a layout remembers.
+# Requests whose number of probes an index remembers.
 MOST_CHOSEN = 100
 FORMAT_VERSION = 1
 _READERS = "readers"
@@ -48,7 +58,7 @@ _READER = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-[0-9a-f]{{12}}")
 
 @dataclass(frozen=True, slots=True)
 class KeptDataset:
-    """A Lance dataset in the folder of a layout: its name, what pins it, its files with sizes."""
+    """A Lance dataset in the folder of an index: its name, what pins it, its files with sizes."""
 
     name: str
     version: int
@@ -72,15 +82,15 @@ class ChosenProbes:
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutManifest:
-    """The contents of `layout.json`.
+class IndexManifest:
+    """The contents of `index.json`.
 
     `rows` has the vectors and places by list, `arrays` the centroids and what else is needed to
     read them, of which `arrays_digest` is a digest.
     """
 
     created_at: codec.Instant
-    record: LayoutRecord
+    record: IndexRecord
     rows: KeptDataset
     arrays: KeptDataset
     arrays_digest: str
@@ -93,7 +103,7 @@ class LayoutManifest:
             (known.nprobes for known in self.chosen if (known.k, known.recall) == (k, recall)), None
         )
 
-    def with_nprobes(self, k: int, recall: float | None, nprobes: int) -> LayoutManifest:
+    def with_nprobes(self, k: int, recall: float | None, nprobes: int) -> IndexManifest:
         """Return the same with the number of lists that reaches a recall."""
         if recall is None:
             return self
@@ -103,62 +113,58 @@ class LayoutManifest:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptLayout:
-    """A layout that is there as a whole; `folder` is its path below the scratch root."""
+class StoredIndex:
+    """An index that is there as a whole; `folder` is its path below the scratch root."""
 
     folder: str
-    manifest: LayoutManifest
+    manifest: IndexManifest
 
     @property
     def age(self) -> tuple[datetime, str]:
-        """What layouts of one key are sorted by, the oldest first."""
+        """What indexes of one key are sorted by, the oldest first."""
         return self.manifest.created_at, self.folder
 
 
 @dataclass(slots=True)
-class LayoutDraft:
-    """A layout that is being written below a scratch root."""
+class IndexDraft:
+    """An index that is being written below a scratch root."""
 
     folder: str
     uri: str
     is_kept: bool = False
 
     def place(self, name: str) -> str:
-        """Return the URI of a dataset in the layout."""
+        """Return the URI of a dataset in the index."""
         return f"{self.uri}/{name}.lance"
 
 
 @dataclass(frozen=True, slots=True)
-class LayoutStore:
-    """The layouts under one scratch root, which all workers reach."""
+class IndexStore:
+    """The indexes under one scratch root, which all workers reach."""
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
     clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
 
-    def find(self, key: str) -> KeptLayout | None:
-        """Return the newest layout of a key, None where there is none that can be understood.
-
-        Raises:
-            ScratchUnusable: the root cannot be looked at.
-        """
+    def find(self, key: str) -> StoredIndex | None:
+        """Return the newest index of a key, None where there is none that can be understood."""
         with self._errors():
             return max(self.all_of(key), key=lambda kept: kept.age, default=None)
 
-    def all_of(self, key: str) -> Iterator[KeptLayout]:
-        """Yield the layouts of a key that can be understood."""
+    def all_of(self, key: str) -> Iterator[StoredIndex]:
+        """Yield the indexes of a key that can be understood."""
         folder = f"{FOLDER}/{key}"
         for generation in self.storage.children(folder):
             manifest = self._manifest(f"{folder}/{generation}")
             if manifest is not None:
-                yield KeptLayout(f"{folder}/{generation}", manifest)
+                yield StoredIndex(f"{folder}/{generation}", manifest)
 
-    def pin(self, kept: KeptLayout, dataset: KeptDataset) -> Pin:
-        """Return the pin of a dataset of a layout."""
+    def pin(self, kept: StoredIndex, dataset: KeptDataset) -> Pin:
+        """Return the pin of a dataset of an index."""
         uri = self.storage.uri(f"{kept.folder}/{dataset.name}")
         return Pin(uri, dataset.version, dataset.manifest)
 
-    def damage(self, kept: KeptLayout) -> str | None:
+    def damage(self, kept: StoredIndex) -> str | None:
         """Return what a look at the files finds to be damaged, None where nothing is."""
         storage = self.storage
         with self._errors():
@@ -170,14 +176,11 @@ class LayoutStore:
         return None
 
     @contextmanager
-    def held(self, kept: KeptLayout) -> Iterator[KeptLayout | None]:
-        """Keep others from removing a layout while the block runs.
+    def held(self, kept: StoredIndex) -> Iterator[StoredIndex | None]:
+        """Keep others from removing an index while the block runs.
 
         Yields:
-            The layout as it is now, None where it has gone.
-
-        Raises:
-            ScratchUnusable: scratch cannot be written to.
+            The index as it is now, None where it has gone.
         """
         name = f"{this_process().tag}-{int(time.time())}-{secrets.token_hex(6)}"
         path = f"{kept.folder}/{_READERS}/{name}"
@@ -188,7 +191,7 @@ class LayoutStore:
                 self.storage.write(path, "", make_folder=True)
                 manifest = self._manifest(kept.folder)
         try:
-            yield None if manifest is None else KeptLayout(kept.folder, manifest)
+            yield None if manifest is None else StoredIndex(kept.folder, manifest)
         finally:
             try:
                 self.storage.remove_file(path)
@@ -200,15 +203,11 @@ class LayoutStore:
                 _log.warning("%s was not removed: %s", self._shown(path), error)
 
     @contextmanager
-    def writing(self, key: str) -> Iterator[LayoutDraft]:
-        """Make the folder of a new layout; it is removed in the end unless it was published.
-
-        Raises:
-            ScratchUnusable: the root cannot be written to.
-        """
+    def writing(self, key: str) -> Iterator[IndexDraft]:
+        """Make the folder of a new index; it is removed in the end unless it was published."""
         owner = this_process()
         folder = f"{FOLDER}/{key}/{owner.tag}-{secrets.token_hex(8)}"
-        draft = LayoutDraft(folder, self.storage.uri(folder))
+        draft = IndexDraft(folder, self.storage.uri(folder))
         is_failed = True
         try:
             with self._errors():
@@ -222,29 +221,29 @@ class LayoutStore:
             if not draft.is_kept:
                 remove_folder(self.storage, folder, self.options, has_failed=is_failed)
 
-    def publish(self, draft: LayoutDraft, manifest: LayoutManifest) -> KeptLayout:
-        """Make a draft the layout of its key, and remove those that it takes the place of."""
-        kept = self.update(KeptLayout(draft.folder, manifest), manifest)
+    def publish(self, draft: IndexDraft, manifest: IndexManifest) -> StoredIndex:
+        """Make a draft the index of its key, and remove those that it takes the place of."""
+        kept = self.update(StoredIndex(draft.folder, manifest), manifest)
         draft.is_kept = True
         for other in self.all_of(draft.folder.split("/")[1]):
             if other.age < kept.age:
                 self.remove(other.folder)
         return kept
 
-    def update(self, kept: KeptLayout, manifest: LayoutManifest) -> KeptLayout:
-        """Replace the manifest of a layout in one step."""
+    def update(self, kept: StoredIndex, manifest: IndexManifest) -> StoredIndex:
+        """Replace the manifest of an index in one step."""
         with self._errors():
             self.storage.write(f"{kept.folder}/{MANIFEST}", codec.encode(manifest))
-        return KeptLayout(kept.folder, manifest)
+        return StoredIndex(kept.folder, manifest)
 
-    def remember(self, kept: KeptLayout, k: int, recall: float | None, nprobes: int) -> None:
-        """Record in a layout how many of its lists reach a recall."""
+    def remember(self, kept: StoredIndex, k: int, recall: float | None, nprobes: int) -> None:
+        """Record in an index how many of its lists reach a recall."""
         manifest = self._manifest(kept.folder)
         if manifest is not None and recall is not None and manifest.nprobes(k, recall) != nprobes:
             self.update(kept, manifest.with_nprobes(k, recall, nprobes))
 
     def remove(self, folder: str) -> bool:
-        """Withdraw a layout, and remove its files unless it is read; return whether it has gone.
+        """Withdraw an index, and remove its files unless it is read; return whether it has gone.
 
         What is still read is garbage that `lancestat gc` removes later.
         """
@@ -256,20 +255,20 @@ class LayoutStore:
         return True
 
     def has_readers(self, folder: str) -> bool:
-        """Whether some process may be reading a layout."""
+        """Whether some process may be reading an index."""
         return any(lease.is_held() for _, lease in self._readers(folder))
 
     def remove_dead_readers(self, folder: str) -> None:
-        """Remove the files of processes that have ended while they read a layout."""
+        """Remove the files of processes that have ended while they read an index."""
         for name in abandoned(self._readers(folder)):
             self.storage.remove_file(f"{folder}/{_READERS}/{name}")
         self.storage.remove_empty(f"{folder}/{_READERS}")
 
     def remove_superseded(self, folder: str) -> None:
-        """Remove the arrays of a layout that an extension has replaced, unless somebody reads them.
+        """Remove the arrays of an index that an extension has replaced, unless somebody reads them.
 
         They are listed first, then readers are looked for, and then the manifest is read: whoever
-        extends the layout is a reader, so that its arrays are either not listed or named.
+        extends the index is a reader, so that its arrays are either not listed or named.
         """
         there = [name for name in self.storage.children(folder) if name.startswith(ARRAYS)]
         if self.has_readers(folder):
@@ -293,14 +292,14 @@ class LayoutStore:
         """The files below the root."""
         return storage_at(self.root, self.options)
 
-    def _manifest(self, folder: str) -> LayoutManifest | None:
+    def _manifest(self, folder: str) -> IndexManifest | None:
         text = self.storage.read(f"{folder}/{MANIFEST}")
         if text is None:
             return None
         try:
             return decode_manifest(text)
         except ValueError as error:
-            _log.info("the layout at %s is not used: %s", self._shown(folder), error)
+            _log.info("the index at %s is not used: %s", self._shown(folder), error)
             return None
 
     def _shown(self, path: str) -> str:
@@ -320,33 +319,148 @@ class LayoutStore:
                     hint="make room there, or set the target's 'scratch' to a larger place",
                 ) from None
             raise ScratchUnusable(
-                f"the layouts in {redact_line(self.root, hidden)} cannot be used: "
+                f"the indexes in {redact_line(self.root, hidden)} cannot be used: "
                 f"{redact_line(str(error), hidden)}",
                 hint="check the target's 'scratch' and the permissions there",
             ) from None
 
 
-def decode_manifest(text: str) -> LayoutManifest:
-    """Read the contents of `layout.json`.
-
-    Raises:
-        UnknownLayoutFormatError: a later release wrote it.
-        ValueError: it cannot be understood.
-    """
+def decode_manifest(text: str) -> IndexManifest:
+    """Read the contents of `index.json`."""
     stored = json.loads(text)
     version = stored.get("format_version") if isinstance(stored, dict) else None
     if isinstance(version, int) and version != FORMAT_VERSION:
-        raise UnknownLayoutFormatError(f"it has format {version}")
-    return codec.convert(stored, LayoutManifest)
+        raise UnknownIndexFormatError(f"it has format {version}")
+    return codec.convert(stored, IndexManifest)
 
 
-class UnknownLayoutFormatError(ValueError):
-    """A layout has a format that this release does not know."""
+class UnknownIndexFormatError(ValueError):
+    """An index has a format that this release does not know."""
 
 
 _making: dict[tuple[str, str], threading.Lock] = {}
 
 
-def making_layout(root: str, key: str) -> threading.Lock:
-    """Return the lock under which one join of this process at a time makes a layout of a key."""
+def building_index(root: str, key: str) -> threading.Lock:
+    """Return the lock under which one join of this process at a time makes an index of a key."""
     return _making.setdefault((root, key), threading.Lock())
+
+
+@dataclass(frozen=True, slots=True)
+class IndexGarbage:
+    """The indexes that were removed, or would be, with their bytes, and those that were left.
+
+    `left` are URIs with the reason.
+    """
+
+    collected: int = 0
+    size_bytes: int = 0
+    left: tuple[tuple[str, str], ...] = ()
+
+
+def collect_index_garbage(
+    store: IndexStore,
+    owner: str,
+    usable: Mapping[str, RightContent | None],
+    *,
+    now: datetime,
+    dry_run: bool = False,
+    dead_after: timedelta = DEAD_AFTER,
+) -> IndexGarbage:
+    """Remove indexes of a project that none of its joins can use, and unfinished ones of any.
+
+    An index stays that some process may be reading or writing, and so does one in a format that
+    this release does not know.
+
+    Args:
+        store: The indexes under a scratch root.
+        owner: The prefix of the keys of the project's indexes (`ivf_index.owner_prefix`).
+        usable: The content of the declared right sides by key, None where that cannot be known.
+        now: The time from which the age of heartbeats counts.
+        dry_run: Change nothing, only report.
+        dead_after: How old the last heartbeat of a dead process is.
+    """
+    collected = size_bytes = 0
+    left: list[tuple[str, str]] = []
+    storage = store.storage
+    try:
+        store_uri = store_of(store.root)
+        if store_uri is not None:
+            probe(store_uri, dict(store.options))
+        for key in storage.children(FOLDER):
+            for folder in list(_garbage(store, key, owner, usable, now, dead_after, left)):
+                if store.has_readers(folder):
+                    continue
+                size = storage.size_bytes(folder)
+                if dry_run or _removed(store, folder, left):
+                    collected, size_bytes = collected + 1, size_bytes + size
+            if not dry_run:
+                for generation in storage.children(f"{FOLDER}/{key}"):
+                    store.remove_dead_readers(f"{FOLDER}/{key}/{generation}")
+                    store.remove_superseded(f"{FOLDER}/{key}/{generation}")
+                storage.remove_empty(f"{FOLDER}/{key}")
+    except BaseException as error:
+        if not is_error_or_panic(error):
+            raise
+        hidden = secret_values(store.options)
+        reason = error.message if isinstance(error, LancestatError) else str(error)
+        raise ScratchUnusable(
+            f"the indexes in {redact_line(store.root, hidden)} cannot be cleaned up: "
+            f"{redact_line(reason, hidden)}",
+            hint="check the target's 'scratch', its storage_options and the permissions there",
+        ) from None
+    return IndexGarbage(collected, size_bytes, tuple(left))
+
+
+def _garbage(
+    store: IndexStore,
+    key: str,
+    owner: str,
+    usable: Mapping[str, RightContent | None],
+    now: datetime,
+    dead_after: timedelta,
+    left: list[tuple[str, str]],
+) -> Iterator[str]:
+    storage, whole = store.storage, []
+    for generation in storage.children(f"{FOLDER}/{key}"):
+        folder = f"{FOLDER}/{key}/{generation}"
+        text = storage.read(f"{folder}/{MANIFEST}")
+        try:
+            if text is not None:
+                whole.append(StoredIndex(folder, decode_manifest(text)))
+                continue
+        except UnknownIndexFormatError as error:
+            left.append((storage.uri(folder), str(error)))
+            continue
+        except ValueError:
+            # Ignore manifests that are not valid.
+            pass
+        # Unfinished, or withdrawn: it goes when its process has gone.
+        lease = lease_of(store.storage, folder, dead_after, left)
+        if lease is not None and not lease.is_held(now):
+            yield folder
+    if not key.startswith(owner):
+        return
+    whole.sort(key=lambda kept: kept.age)
+    for kept in whole[:-1]:
+        yield kept.folder
+    for kept in whole[-1:]:
+        if key not in usable or not _is_usable(kept, usable[key]):
+            yield kept.folder
+
+
+def _is_usable(kept: StoredIndex, content: RightContent | None) -> bool:
+    """Whether an index has rows of the content, or that is not known."""
+    if content is None:
+        return True
+    coverage = kept.manifest.record.cover(content)
+    return coverage.rows > 0 and kept.manifest.record.drift(coverage) is None
+
+
+def _removed(store: IndexStore, folder: str, left: list[tuple[str, str]]) -> bool:
+    try:
+        return store.remove(folder)
+    except Exception as error:
+        hidden = secret_values(store.options)
+        left.append((store.storage.uri(folder), redact_line(str(error), hidden)))
+        return False

@@ -25,11 +25,7 @@ CONNECT = "Spark Connect"
 
 
 def scratch_root(declared: str | None, spark: SparkSession) -> str:
-    """Return the scratch root of a session's joins: a path or a URI that all its workers reach.
-
-    Raises:
-        RunError: As `root_for`.
-    """
+    """Return the scratch root of a session's joins: a path or a URI that all its workers reach."""
     if is_connect(spark):
         return root_for(declared, CONNECT, {})
     conf = {"spark.local.dir": str(spark.conf.get("spark.local.dir", ""))}
@@ -43,12 +39,6 @@ def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
         declared: The target's `scratch`, which is taken as it is.
         master: As Spark spells it, or `CONNECT`.
         conf: Spark's configuration, for `spark.local.dir`.
-
-    Raises:
-        ScratchNotShared: nothing is declared and the workers are on other machines.
-        ScratchUntrusted: the default cannot be trusted, since it is a link or belongs to somebody
-            else.
-        ScratchUnusable: it cannot be made.
     """
     if declared is not None:
         return declared
@@ -76,9 +66,6 @@ def require_shared(declared: str | None, master: str | None) -> None:
     Args:
         declared: The target's `scratch`.
         master: As Spark spells it, or `CONNECT`; None where only its own configuration tells.
-
-    Raises:
-        ScratchNotShared: there is no such folder.
     """
     if declared is None and master is not None and not is_local(master):
         name = master if master == CONNECT else f"'{master}'"

@@ -1,4 +1,4 @@
-"""Kept layouts in scratch: published in one step, held while they are read, swept."""
+"""Kept indexes in scratch: published in one step, held while they are read, swept."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from typing import Any
 import pytest
 
 from lancestat.errors import ScratchFull, ScratchUnusable
-from lancestat.joins.scratch.folder import MARKER, encode
-from lancestat.joins.scratch.garbage_collection import collect_scratch_garbage
-from lancestat.joins.scratch.layout_garbage import LayoutGarbage, collect_layout_garbage
-from lancestat.joins.scratch.layouts import KeptDataset, KeptLayout, LayoutManifest, LayoutStore
-from lancestat.joins.search.layout import (
-    LaidFragment,
-    LayoutRecord,
+from lancestat.joins.scratch.folder import MARKER, collect_scratch_garbage, encode
+from lancestat.joins.scratch.kept_indexes import (
+    IndexGarbage,
+    IndexManifest,
+    IndexStore,
+    KeptDataset,
+    StoredIndex,
+    collect_index_garbage,
+)
+from lancestat.joins.search.ivf_index import (
+    IndexedFragment,
+    IndexRecord,
     Quality,
     RightContent,
     RightFragment,
@@ -27,22 +32,22 @@ from lancestat.lake.temporary_files import Process, this_process
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 QUALITY = Quality(10, 1.0, 1.0)
-RECORD = LayoutRecord(2, 4, (LaidFragment("a", 10),), 1, QUALITY, QUALITY, 1, 1)
+RECORD = IndexRecord(2, 4, (IndexedFragment("a", 10),), 1, QUALITY, QUALITY, 1, 1)
 CONTENT = RightContent("mine-1", (RightFragment(0, "a", 10, 10),))
 
 
-def manifest(age: int = 0) -> LayoutManifest:
+def manifest(age: int = 0) -> IndexManifest:
     rows = KeptDataset("rows.lance", 1, "m", (("data/x.lance", 3),))
     arrays = KeptDataset("arrays-1.lance", 1, "m", (("data/y.lance", 4),))
-    return LayoutManifest(NOW - timedelta(days=age), RECORD, rows, arrays, "digest")
+    return IndexManifest(NOW - timedelta(days=age), RECORD, rows, arrays, "digest")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> LayoutStore:
-    return LayoutStore(str(tmp_path / "scratch"))
+def store(tmp_path: Path) -> IndexStore:
+    return IndexStore(str(tmp_path / "scratch"))
 
 
-def make(store: LayoutStore, key: str = "mine-1", age: int = 0) -> KeptLayout:
+def make(store: IndexStore, key: str = "mine-1", age: int = 0) -> StoredIndex:
     with store.writing(key) as draft:
         folder = Path(draft.uri)
         for path, text in (
@@ -54,26 +59,26 @@ def make(store: LayoutStore, key: str = "mine-1", age: int = 0) -> KeptLayout:
         return store.publish(draft, manifest(age))
 
 
-def files(store: LayoutStore) -> list[str]:
+def files(store: IndexStore) -> list[str]:
     root = Path(store.root)
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-def sweep(store: LayoutStore, **options: Any) -> LayoutGarbage:
+def sweep(store: IndexStore, **options: Any) -> IndexGarbage:
     usable = options.pop("usable", {"mine-1": CONTENT})
-    return collect_layout_garbage(store, "mine-", usable, **{"now": NOW, **options})
+    return collect_index_garbage(store, "mine-", usable, **{"now": NOW, **options})
 
 
-def test_a_published_layout_is_found_as_it_was_written(store: LayoutStore) -> None:
+def test_a_published_layout_is_found_as_it_was_written(store: IndexStore) -> None:
     assert store.find("mine-1") is None
     kept = make(store)
-    assert store.find("mine-1") == kept == KeptLayout(kept.folder, manifest())
+    assert store.find("mine-1") == kept == StoredIndex(kept.folder, manifest())
     assert store.find("mine-2") is None
     assert store.damage(kept) is None
     assert store.pin(kept, kept.manifest.rows).uri == f"{store.root}/{kept.folder}/rows.lance"
 
 
-def test_a_draft_that_is_not_published_is_no_layout_and_is_removed(store: LayoutStore) -> None:
+def test_a_draft_that_is_not_published_is_no_layout_and_is_removed(store: IndexStore) -> None:
     def fail() -> None:
         with store.writing("mine-1") as draft:
             assert (Path(draft.uri) / MARKER).exists()
@@ -87,7 +92,7 @@ def test_a_draft_that_is_not_published_is_no_layout_and_is_removed(store: Layout
 
 
 def test_a_newer_layout_takes_the_place_of_an_older_one_that_nobody_reads(
-    store: LayoutStore,
+    store: IndexStore,
 ) -> None:
     first = make(store, age=2)
     second = make(store, age=1)
@@ -104,7 +109,7 @@ def test_a_newer_layout_takes_the_place_of_an_older_one_that_nobody_reads(
     assert not Path(store.root, older.folder).exists()
 
 
-def test_a_layout_that_goes_before_it_is_held_is_none(store: LayoutStore) -> None:
+def test_a_layout_that_goes_before_it_is_held_is_none(store: IndexStore) -> None:
     kept = make(store)
     assert store.remove(kept.folder)
     with store.held(kept) as held:
@@ -112,7 +117,7 @@ def test_a_layout_that_goes_before_it_is_held_is_none(store: LayoutStore) -> Non
     assert files(store) == []
 
 
-def test_whoever_holds_a_layout_keeps_its_files(store: LayoutStore) -> None:
+def test_whoever_holds_a_layout_keeps_its_files(store: IndexStore) -> None:
     kept = make(store)
     with store.held(kept) as held, store.held(kept):
         assert held == kept
@@ -125,7 +130,7 @@ def test_whoever_holds_a_layout_keeps_its_files(store: LayoutStore) -> None:
     assert sweep(store).collected == 0, "its process has not ended"
 
 
-def test_files_of_readers_that_were_killed_do_not_count(store: LayoutStore) -> None:
+def test_files_of_readers_that_were_killed_do_not_count(store: IndexStore) -> None:
     kept = make(store)
     dead = Process(this_process().host, 2**22 + 1, 5)
     readers = Path(store.root, kept.folder, "readers")
@@ -137,50 +142,50 @@ def test_files_of_readers_that_were_killed_do_not_count(store: LayoutStore) -> N
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"format_version": 1}', '"x"', "\0"])
-def test_what_cannot_be_understood_is_no_layout(store: LayoutStore, text: str) -> None:
+def test_what_cannot_be_understood_is_no_layout(store: IndexStore, text: str) -> None:
     kept = make(store)
-    Path(store.root, kept.folder, "layout.json").write_text(text)
+    Path(store.root, kept.folder, "index.json").write_text(text)
     assert store.find("mine-1") is None
 
 
-def test_missing_and_changed_files_are_seen(store: LayoutStore) -> None:
+def test_missing_and_changed_files_are_seen(store: IndexStore) -> None:
     kept = make(store)
     path = Path(store.root, kept.folder, "rows.lance/data/x.lance")
     path.write_text("xx")
     assert store.damage(kept) == "rows.lance/data/x.lance is missing or of another size"
     path.unlink()
     assert store.damage(kept) is not None
-    path.symlink_to(Path(store.root, kept.folder, "layout.json"))
+    path.symlink_to(Path(store.root, kept.folder, "index.json"))
     assert store.damage(kept) is not None
 
 
 def test_a_root_that_cannot_be_used_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    store = LayoutStore(str(tmp_path / "file"))
+    store = IndexStore(str(tmp_path / "file"))
     with pytest.raises(ScratchUnusable, match="LS583"):
         store.find("mine-1")
     with pytest.raises(ScratchUnusable), store.writing("mine-1"):
         pass
 
 
-def test_what_no_join_can_use_is_swept(store: LayoutStore) -> None:
+def test_what_no_join_can_use_is_swept(store: IndexStore) -> None:
     make(store)
     make(store, "mine-2")
     other = make(store, "theirs-1")
     dry = sweep(store, dry_run=True)
     assert (dry.collected, dry.left) == (1, ()) and dry.size_bytes > 7
-    assert len(list(Path(store.root).rglob("layout.json"))) == 3
+    assert len(list(Path(store.root).rglob("index.json"))) == 3
     assert sweep(store) == dry
-    assert sweep(store) == LayoutGarbage()
+    assert sweep(store) == IndexGarbage()
     assert sweep(store, usable={"mine-1": None}).collected == 0, "its table cannot be read"
     changed = RightContent("mine-1", (RightFragment(0, "b", 10, 10),))
     assert sweep(store, usable={"mine-1": changed}).collected == 1
     assert [kept.folder for kept in store.all_of("theirs-1")] == [other.folder]
 
 
-def test_a_later_format_is_left_alone(store: LayoutStore) -> None:
+def test_a_later_format_is_left_alone(store: IndexStore) -> None:
     kept = make(store)
-    path = Path(store.root, kept.folder, "layout.json")
+    path = Path(store.root, kept.folder, "index.json")
     path.write_text(json.dumps({"format_version": 2, "more": 1}))
     assert store.find("mine-1") is None
     swept = sweep(store, usable={})
@@ -189,12 +194,12 @@ def test_a_later_format_is_left_alone(store: LayoutStore) -> None:
 
 
 @pytest.mark.parametrize("is_marked", [True, False])
-def test_what_a_killed_writer_has_left_is_swept(store: LayoutStore, is_marked: bool) -> None:
+def test_what_a_killed_writer_has_left_is_swept(store: IndexStore, is_marked: bool) -> None:
     dead = Process(this_process().host, 2**22 + 1, 5)
-    folder = Path(store.root, "layouts", "theirs-1", f"{dead.tag}-{'0' * 16}")
+    folder = Path(store.root, "indexes", "theirs-1", f"{dead.tag}-{'0' * 16}")
     folder.mkdir(parents=True)
     if is_marked:
-        (folder / MARKER).write_text(encode("layouts", dead, NOW))
+        (folder / MARKER).write_text(encode("indexes", dead, NOW))
         (folder / "rows.lance").mkdir()
     assert collect_scratch_garbage(store.root, now=NOW).collected == ()
     assert sweep(store).collected == 1
@@ -202,7 +207,7 @@ def test_what_a_killed_writer_has_left_is_swept(store: LayoutStore, is_marked: b
 
 
 def test_a_full_disk_has_an_error_of_its_own(
-    store: LayoutStore, monkeypatch: pytest.MonkeyPatch
+    store: IndexStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = make(store)
 

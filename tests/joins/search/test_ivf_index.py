@@ -1,4 +1,4 @@
-"""What a kept layout has of a right side, when it has to be trained again, and its rows."""
+"""What a kept index has of a right side, when it has to be trained again, and its rows."""
 
 from __future__ import annotations
 
@@ -9,26 +9,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.search.layout import (
+from lancestat.joins.search.ivf import OFFSET_BITS, LiveRows, imbalance
+from lancestat.joins.search.ivf_index import (
     Coverage,
-    KeptLists,
-    LaidFragment,
-    LayoutRecord,
+    IndexedFragment,
+    IndexRecord,
+    KeptIndex,
     Quality,
     RightContent,
     RightFragment,
-    cover,
-    drift,
-    kept_lists,
-    layout_key,
+    index_key,
     owner_prefix,
 )
-from lancestat.joins.search.live_rows import OFFSET_BITS, LiveRows, imbalance
 
-RECORD = LayoutRecord(
+RECORD = IndexRecord(
     dimension=4,
     lists=10,
-    sources=tuple(LaidFragment(name, 100) for name in "abc"),
+    sources=tuple(IndexedFragment(name, 100) for name in "abc"),
     first_sources=3,
     trained=Quality(300, 30.0, 1.5),
     now=Quality(300, 30.0, 1.5),
@@ -46,36 +43,37 @@ def content(**rows: int) -> RightContent:
 
 
 def test_unchanged_content_is_covered() -> None:
-    assert cover(RECORD, content(a=100, b=100, c=100)) == Coverage((0, 1, 2), (), 300, 0, 0, 0)
+    assert RECORD.cover(content(a=100, b=100, c=100)) == Coverage((0, 1, 2), (), 300, 0, 0, 0)
 
 
 def test_new_and_gone_fragments_and_deleted_rows_are_told_apart() -> None:
-    covered = cover(RECORD, content(c=90, d=7, a=100))
+    covered = RECORD.cover(content(c=90, d=7, a=100))
     assert covered == Coverage((2, -1, 0), (1,), 190, 0, 7, 110)
-    assert kept_lists(RECORD, replace(covered, deleted_rows=0)) == KeptLists(10, 190, 7)
+    assert RECORD.kept(replace(covered, deleted_rows=0)) == KeptIndex(10, 190, 7)
 
 
 def test_rows_that_came_back_or_are_distrusted_are_put_in_again() -> None:
-    record = replace(RECORD, sources=(LaidFragment("a", 60), *RECORD.sources[1:]))
-    assert cover(record, content(a=61, b=100)).missing == (0,)
-    assert cover(record, content(a=60, b=100)).missing == ()
-    assert cover(record, content(a=60, b=100), frozenset({0})).missing == (0,)
+    record = replace(RECORD, sources=(IndexedFragment("a", 60), *RECORD.sources[1:]))
+    assert record.cover(content(a=61, b=100)).missing == (0,)
+    assert record.cover(content(a=60, b=100)).missing == ()
+    assert record.cover(content(a=60, b=100), frozenset({0})).missing == (0,)
 
 
 def test_a_fragment_that_was_put_in_twice_is_in_the_later_slot() -> None:
-    record = replace(RECORD, sources=(*RECORD.sources, LaidFragment("a", 100)))
-    assert cover(record, content(a=80, b=100, c=100)) == Coverage(
-        (-1, 1, 2, 0), (), 280, 80, 0, 120
-    )
+    record = replace(RECORD, sources=(*RECORD.sources, IndexedFragment("a", 100)))
+    assert record.cover(content(a=80, b=100, c=100)) == Coverage((-1, 1, 2, 0), (), 280, 80, 0, 120)
 
 
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
         ({}, None),
-        ({"sources": (*RECORD.sources, LaidFragment("d", 100))}, None),
+        ({"sources": (*RECORD.sources, IndexedFragment("d", 100))}, None),
         ({"first_sources": 1}, "67 % of its rows came after it was trained"),
-        ({"sources": (*RECORD.sources, LaidFragment("x", 200))}, "40 % of the rows in its lists"),
+        (
+            {"sources": (*RECORD.sources, IndexedFragment("x", 200))},
+            "40 % of the rows in its lists",
+        ),
         ({"now": Quality(310, 31.4, 1.5)}, None),
         ({"now": Quality(310, 32.0, 1.5)}, "added rows are 2.0 times as far"),
         ({"now": Quality(309, 60.0, 1.5)}, None),
@@ -89,17 +87,17 @@ def test_drift_is_told_with_its_number(changes: dict[str, object], why: str | No
     rows = {"a": 100, "b": 100, "c": 100}
     if any(laid.content == "d" for laid in record.sources):
         rows["d"] = 100
-    reason = drift(record, cover(record, content(**rows)))
+    reason = record.drift(record.cover(content(**rows)))
     assert (reason is None) if why is None else (reason or "").startswith(why)
 
 
 def test_keys_differ_in_all_that_a_layout_depends_on() -> None:
     arguments = ("state", "table", "emb", "l2", None)
-    keys = {layout_key(*arguments)}
+    keys = {index_key(*arguments)}
     for number, other in enumerate(("state2", "table2", "emb2", "cosine", "x = 1")):
         changed = [*arguments]
         changed[number] = other
-        keys.add(layout_key(*changed))  # type: ignore[arg-type]
+        keys.add(index_key(*changed))  # type: ignore[arg-type]
     assert len(keys) == 6
     assert sum(key.startswith(owner_prefix("state")) for key in keys) == 5
 

@@ -12,22 +12,24 @@ from numpy.typing import NDArray
 
 from lancestat.errors import RunError
 from lancestat.joins.search.centroids import Centroids, recall_curve, train
-from lancestat.joins.search.laid_pieces import laid_pieces, sample_lists
-from lancestat.joins.search.list_search import SampledQueries, SampledResult, search_lists
-from lancestat.joins.search.live_rows import LiveRows
+from lancestat.joins.search.ivf import (
+    IvfLists,
+    LiveRows,
+    SampledResult,
+    WrittenLists,
+    commit,
+    lists_of,
+    pieces,
+    read_lists,
+    sample_lists,
+    search_lists,
+    write_groups,
+    write_lists,
+)
 from lancestat.joins.search.metrics import L2, Metric
 from lancestat.joins.search.neighbours import merge
-from lancestat.joins.search.partitions import (
-    PartitionedDataset,
-    WrittenPart,
-    commit,
-    live_list_rows,
-    read_lists,
-    write_groups,
-    write_partition,
-)
-from lancestat.joins.search.sampled import merge_sampled
 from lancestat.joins.search.search import search
+from lancestat.lake.snapshot import pin_of
 from tests.joins.search.brute_force import FORMULAS, assert_same
 
 Matrix = NDArray[np.float32]
@@ -64,13 +66,13 @@ def queries() -> Matrix:
     return read_only(clustered(2, 90))
 
 
-def lay_out(
+def written(
     rows: Matrix, centroids: Centroids, sample: Matrix, uri: Path
-) -> tuple[list[WrittenPart], PartitionedDataset]:
+) -> tuple[list[WrittenLists], IvfLists]:
     """Write the lists as two tasks do: odd places first, then even ones, in blocks of 400."""
     places = np.arange(len(rows), dtype=np.int64)
     parts = [
-        write_partition(
+        write_lists(
             blocks(rows[first::2], places[first::2], 400), centroids, sample, K, str(uri), {}
         )
         for first in (1, 0)
@@ -84,12 +86,8 @@ class Laid:
 
     metric: Metric
     centroids: Centroids
-    parts: list[WrittenPart]
-    partitioned: PartitionedDataset
-
-    @property
-    def dataset(self) -> lance.LanceDataset:
-        return lance.dataset(self.partitioned.pin.uri, version=self.partitioned.pin.version)
+    parts: list[WrittenLists]
+    partitioned: IvfLists
 
 
 @pytest.fixture(scope="module", params=FORMULAS, ids=str)
@@ -101,7 +99,7 @@ def laid(
 ) -> Laid:
     centroids = train(rows, LISTS, request.param)
     folder = tmp_path_factory.mktemp("lists")
-    return Laid(request.param, centroids, *lay_out(rows, centroids, queries, folder / "laid"))
+    return Laid(request.param, centroids, *written(rows, centroids, queries, folder / "lists"))
 
 
 def test_all_lists_together_are_the_whole_side(laid: Laid, rows: Matrix, queries: Matrix) -> None:
@@ -109,11 +107,9 @@ def test_all_lists_together_are_the_whole_side(laid: Laid, rows: Matrix, queries
         laid.partitioned.list_rows, np.bincount(laid.centroids.assign(rows), minlength=LISTS)
     )
     visits = laid.centroids.nearest_lists(queries, LISTS)
-    result = search_lists(
-        laid.dataset, laid.partitioned, queries, visits, range(LISTS), K, laid.metric
-    )
-    assert_same(result.neighbours, search(queries, rows, K, laid.metric))
-    assert result.pairs == len(rows) * len(queries)
+    found, pairs, _ = search_lists(laid.partitioned, queries, visits, range(LISTS), K, laid.metric)
+    assert_same(found, search(queries, rows, K, laid.metric))
+    assert pairs == len(rows) * len(queries)
 
 
 @pytest.mark.parametrize("nprobes", [1, 3])
@@ -130,7 +126,6 @@ def test_queries_find_the_nearest_rows_of_visited_lists(
     for block_bytes in (2_000, 20_000, 1 << 26):
         parts = [
             search_lists(
-                laid.dataset,
                 laid.partitioned,
                 queries,
                 visits,
@@ -141,27 +136,26 @@ def test_queries_find_the_nearest_rows_of_visited_lists(
             )
             for lists in (range(5), range(5, LISTS))
         ]
-        neighbours = merge([part.neighbours for part in parts], K)
+        neighbours = merge([found for found, _, _ in parts], K)
         for number, expected in enumerate(alone):
             np.testing.assert_array_equal(neighbours.positions[number], expected.positions[0])
             np.testing.assert_array_equal(neighbours.distances[number], expected.distances[0])
-        assert sum(part.pairs for part in parts) == sum(map(len, visited))
+        assert sum(pairs for _, pairs, _ in parts) == sum(map(len, visited))
 
 
 def test_sampled_queries_have_their_true_neighbours_and_lists(
     laid: Laid, rows: Matrix, queries: Matrix
 ) -> None:
     centroids = laid.centroids
-    sampled = merge_sampled([part.sampled for part in laid.parts], K)
+    sampled = merge([part.sampled for part in laid.parts if part.sampled], K)
+    lists = lists_of(sampled)
     truth = search(queries, rows, K, laid.metric)
-    assert_same(sampled.neighbours, truth)
-    np.testing.assert_array_equal(sampled.lists, centroids.assign(rows)[truth.positions])
-    curve = recall_curve(centroids.nearest_lists(queries, LISTS), sampled.lists)
+    np.testing.assert_array_equal(sampled.distances, truth.distances)
+    np.testing.assert_array_equal(lists, centroids.assign(rows)[truth.positions])
+    curve = recall_curve(centroids.nearest_lists(queries, LISTS), lists)
     for nprobes in (1, 2, 5):
         visits = centroids.nearest_lists(queries, nprobes)
-        result = search_lists(
-            laid.dataset, laid.partitioned, queries, visits, range(LISTS), K, laid.metric
-        ).neighbours
+        result = search_lists(laid.partitioned, queries, visits, range(LISTS), K, laid.metric)[0]
         hits = [
             len(np.intersect1d(mine, true))
             for mine, true in zip(result.positions, truth.positions, strict=True)
@@ -175,23 +169,23 @@ def test_sampled_queries_are_searched_in_all_lists_as_well(
     """By two tasks with half of the lists each, whatever the other queries visit."""
     mine, sampled = queries[:50], queries[50:]
     visits = laid.centroids.nearest_lists(mine, 2)
-    sample = SampledQueries(sampled, laid.centroids.nearest_lists(sampled, 2))
+    sample = sampled, laid.centroids.nearest_lists(sampled, 2)
     halves = (range(LISTS // 2), range(LISTS // 2, LISTS))
-    arguments = (laid.dataset, laid.partitioned)
+    arguments = (laid.partitioned,)
     done = [
         search_lists(*arguments, mine, visits, lists, K, laid.metric, sample=sample)
         for lists in halves
     ]
-    parts = [part.sampled for part in done]
+    parts = [part[2] for part in done]
     result = SampledResult(
         merge([part.found for part in parts if part], K),
         merge([part.true for part in parts if part], K),
     )
     assert_same(result.true, search(sampled, rows, K, laid.metric))
     alone = [
-        search_lists(*arguments, sampled, sample.visits, lists, K, laid.metric) for lists in halves
+        search_lists(*arguments, sampled, sample[1], lists, K, laid.metric) for lists in halves
     ]
-    assert_same(result.found, merge([part.neighbours for part in alone], K))
+    assert_same(result.found, merge([part[0] for part in alone], K))
     hits = [
         len(set(true) & set(found))
         for true, found in zip(
@@ -201,26 +195,26 @@ def test_sampled_queries_are_searched_in_all_lists_as_well(
     assert result.recall() == pytest.approx(np.mean(hits) / K)
     plain = [search_lists(*arguments, mine, visits, lists, K, laid.metric) for lists in halves]
     for part, without in zip(done, plain, strict=True):
-        assert_same(part.neighbours, without.neighbours)
-        assert part.pairs == without.pairs
+        assert_same(part[0], without[0])
+        assert part[1] == without[1]
 
 
 def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The number of rows of each read from now on."""
-    from lancestat.joins.search import partitions
+    from lancestat.joins.search import ivf
 
     read: list[int] = []
-    scanned = partitions.scanned
+    scanned = ivf.scanned
 
-    def counting(dataset: Any, laid: Any, fragment_id: int, start: int, stop: int) -> Any:
+    def counting(dataset: Any, laid: Any, number: int, start: int, stop: int) -> Any:
         read.append(stop - start)
-        return scanned(dataset, laid, fragment_id, start, stop)
+        return scanned(dataset, laid, number, start, stop)
 
-    monkeypatch.setattr(partitions, "scanned", counting)
+    monkeypatch.setattr(ivf, "scanned", counting)
     return read
 
 
-def grouped(rows: Matrix, groups: NDArray[np.int64], count: int, uri: Path) -> PartitionedDataset:
+def grouped(rows: Matrix, groups: NDArray[np.int64], count: int, uri: Path) -> IvfLists:
     written = write_groups(groups, np.arange(len(rows)), rows, count, str(uri), {})
     return commit([written], str(uri), rows.shape[1], {})
 
@@ -229,15 +223,14 @@ def test_only_lists_that_are_visited_are_read(
     tmp_path: Path, rows: Matrix, queries: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     centroids = train(rows, LISTS, L2)
-    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
+    _, partitioned = written(rows, centroids, queries, tmp_path / "lists")
     read = counted_reads(monkeypatch)
-    monkeypatch.setattr("lancestat.joins.search.list_search._SKIPPED_BYTES", 0)
+    monkeypatch.setattr("lancestat.joins.search.ivf._SKIPPED_BYTES", 0)
     visits = np.array([[2], [2], [9]], np.int32)
-    search_lists(dataset, partitioned, queries[:3], visits, range(LISTS), K, L2)
+    search_lists(partitioned, queries[:3], visits, range(LISTS), K, L2)
     assert sum(read) == partitioned.list_rows[[2, 9]].sum()
     read.clear()
-    search_lists(dataset, partitioned, queries[:3], visits, range(3, 9), K, L2)
+    search_lists(partitioned, queries[:3], visits, range(3, 9), K, L2)
     assert not read
 
 
@@ -246,30 +239,28 @@ def test_a_few_rows_that_nobody_visits_do_not_end_a_read(
 ) -> None:
     groups = np.sort(np.random.default_rng(5).integers(0, 4000, len(rows)))
     partitioned = grouped(rows, groups, 4000, tmp_path / "groups")
-    dataset = lance.dataset(partitioned.pin.uri)
     random = np.random.default_rng(6)
     visits = np.array([random.permutation(4000)[:20] for _ in queries], np.int32)
     read = counted_reads(monkeypatch)
-    result = search_lists(dataset, partitioned, queries, visits, range(4000), K, L2)
+    result = search_lists(partitioned, queries, visits, range(4000), K, L2)
     assert len(read) == 1
     for number in range(len(queries)):
         among = np.flatnonzero(np.isin(groups, visits[number]))
         alone = search(queries[number][None], rows[among], K, L2, among)
-        assert (result.neighbours.positions[number] == alone.positions).all()
+        assert (result[0].positions[number] == alone.positions).all()
 
 
 @pytest.mark.parametrize("counts", [[300, 0, 1], [300, 0], [0, 300], [0, 0], [299, 1, 0, 0, 1]])
 def test_lists_without_rows_are_passed_over(
     counts: list[int], tmp_path: Path, rows: Matrix, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where they come behind as many rows as are put together at a time."""
-    monkeypatch.setattr("lancestat.joins.search.partitions._GATHERED_BYTES", 4 * 8 * 300)
+    """Also where they come after as many rows as are put together at a time."""
+    monkeypatch.setattr("lancestat.joins.search.ivf._GATHERED_BYTES", 4 * 8 * 300)
     groups = np.repeat(np.arange(len(counts)), counts)
     partitioned = grouped(rows[: sum(counts)], groups, len(counts), tmp_path / "groups")
-    dataset = lance.dataset(partitioned.pin.uri)
     found = [
         (number, read.positions[span].tolist())
-        for read in read_lists(dataset, partitioned, range(len(counts)), 8, 10)
+        for read in read_lists(partitioned, range(len(counts)), 8, 10)
         for number, span in read.spans
         if span.stop > span.start
     ]
@@ -283,19 +274,16 @@ def test_lists_without_rows_are_passed_over(
 def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queries: Matrix) -> None:
     few = clustered(3, 3)
     centroids = train(few, LISTS, L2)
-    parts, partitioned = lay_out(few, centroids, queries, tmp_path / "few")
-    dataset = lance.dataset(partitioned.pin.uri)
+    parts, partitioned = written(few, centroids, queries, tmp_path / "few")
     visits = centroids.nearest_lists(queries, LISTS)
-    result = search_lists(dataset, partitioned, queries, visits, range(LISTS), K, L2).neighbours
+    result = search_lists(partitioned, queries, visits, range(LISTS), K, L2)[0]
     assert_same(result, search(queries, few, K, L2))
-    assert (merge_sampled([part.sampled for part in parts], K).lists[:, 3:] == -1).all()
+    assert (merge([part.sampled for part in parts if part.sampled], K).positions[:, 3:] == -1).all()
     none = few[:0]
-    parts, partitioned = lay_out(none, centroids, queries, tmp_path / "none")
-    result = search_lists(
-        lance.dataset(partitioned.pin.uri), partitioned, queries, visits, range(LISTS), K, L2
-    ).neighbours
+    parts, partitioned = written(none, centroids, queries, tmp_path / "none")
+    result = search_lists(partitioned, queries, visits, range(LISTS), K, L2)[0]
     assert (result.positions == -1).all()
-    assert (merge_sampled([part.sampled for part in parts], K).lists == -1).all()
+    assert (merge([part.sampled for part in parts if part.sampled], K).positions == -1).all()
 
 
 def test_scratch_that_cannot_be_written_is_one_error(
@@ -304,7 +292,7 @@ def test_scratch_that_cannot_be_written_is_one_error(
     (tmp_path / "file").write_text("")
     centroids = train(rows, LISTS, L2)
     with pytest.raises(RunError, match="cannot be laid out in scratch") as error:
-        lay_out(rows, centroids, queries, tmp_path / "file" / "laid")
+        written(rows, centroids, queries, tmp_path / "file" / "lists")
     assert error.value.code == "LS583"
 
 
@@ -312,12 +300,13 @@ def test_scratch_that_has_lost_a_fragment_is_one_error(
     tmp_path: Path, rows: Matrix, queries: Matrix
 ) -> None:
     centroids = train(rows, LISTS, L2)
-    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
+    _, partitioned = written(rows, centroids, queries, tmp_path / "lists")
     dataset = lance.dataset(partitioned.pin.uri)
     dataset.truncate_table()
+    partitioned = replace(partitioned, pin=pin_of(dataset, dataset.uri))
     visits = centroids.nearest_lists(queries, 2)
     with pytest.raises(RunError, match="has lost fragment 0") as error:
-        search_lists(dataset, partitioned, queries, visits, range(LISTS), K, L2)
+        search_lists(partitioned, queries, visits, range(LISTS), K, L2)
     assert error.value.code == "LS587"
 
 
@@ -327,20 +316,19 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     tmp_path: Path, rows: Matrix, queries: Matrix, shares: int, deleted: int
 ) -> None:
     centroids = train(rows, LISTS, L2)
-    _, partitioned = lay_out(rows, centroids, queries, tmp_path / "laid")
-    dataset = lance.dataset(partitioned.pin.uri, version=partitioned.pin.version)
+    _, partitioned = written(rows, centroids, queries, tmp_path / "lists")
     live = np.arange(len(rows)) % deleted > 0 if deleted else np.ones(len(rows), np.bool_)
     # Places of one fragment are its positions.
     gone = {0: np.flatnonzero(~live).astype(np.uint32)}
     partitioned = replace(partitioned, live=LiveRows.of([0], gone))
     parts = [
-        sample_lists(dataset, partitioned, share, queries, K, L2)
-        for share in laid_pieces(partitioned, shares)
+        sample_lists(partitioned, share, queries, K, L2) for share in pieces(partitioned, shares)
     ]
     assert len(parts) == shares
-    found = merge_sampled(parts, K)
-    positions = np.flatnonzero(live)
-    assert_same(found.neighbours, search(queries, rows[live], K, L2, positions))
-    assert (found.lists == centroids.assign(rows)[found.neighbours.positions]).all()
+    found, positions = merge(parts, K), np.flatnonzero(live)
+    truth = search(queries, rows[live], K, L2, positions)
+    np.testing.assert_array_equal(found.distances, truth.distances)
+    lists = lists_of(found)
+    np.testing.assert_array_equal(lists, centroids.assign(rows)[truth.positions])
     counts = np.bincount(centroids.assign(rows[live]), minlength=LISTS)
-    np.testing.assert_array_equal(live_list_rows(dataset, partitioned), counts)
+    np.testing.assert_array_equal(partitioned.live_list_rows(), counts)

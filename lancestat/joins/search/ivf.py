@@ -1,0 +1,576 @@
+"""IVF lists in scratch: right rows are written list by list, measured and searched by list."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lancestat.errors import LancestatError, PartitionsLost
+from lancestat.joins.search.centroids import Centroids
+from lancestat.joins.search.metrics import Metric
+from lancestat.joins.search.neighbours import Neighbours, merge, share_found
+from lancestat.joins.search.scratch_tables import (
+    commit_fragments,
+    scan_rows,
+    scratch_unusable,
+    write_fragments,
+)
+from lancestat.joins.search.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
+from lancestat.lake.open import store_options
+from lancestat.lake.snapshot import Pin, pin_of
+from lancestat.spark.fragment_reader import pinned_dataset
+
+if TYPE_CHECKING:
+    import lance
+
+VECTOR = "vector"
+PLACE = "place"
+OFFSET_BITS = 32
+OFFSET_MASK = (1 << OFFSET_BITS) - 1
+# Enough for `cost_model.MOST_LISTS`.
+_LIST_BITS = 14
+# Bytes of vectors that are put in order and written in one batch.
+_WRITE_BYTES = 8 << 20
+# Bytes of vectors of several lists that are put together: more would be in memory twice for longer.
+_GATHERED_BYTES = 4 << 20
+# To read so many bytes of vectors that no query needs takes less time than to begin a new read.
+_SKIPPED_BYTES = 256 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRows:
+    """Tells which rows of a kept index are rows of the side that is searched, and which these are.
+
+    A *place*, which an index holds of each row, is `slot << 32 | offset`: a slot, and the row's
+    offset among the physical rows of the fragment. A *key* is the same with the number of the
+    fragment in the side for the slot, so that the order of keys is row order. `fragments` are those
+    of a `Coverage`, `deleted` the ascending keys of deleted rows.
+    """
+
+    fragments: NDArray[np.int64]
+    deleted: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, fragments: Sequence[int], deleted: Mapping[int, NDArray[np.uint32]]) -> LiveRows:
+        """Return the live rows of fragments, by the ascending offsets of deleted ones by number.
+
+        Deleted rows of fragments that are in no slot are left out.
+        """
+        numbers = sorted(deleted.keys() & set(fragments))
+        keys = [number << OFFSET_BITS | deleted[number].astype(np.int64) for number in numbers]
+        return cls(np.array(fragments, np.int64), np.concatenate([np.empty(0, np.int64), *keys]))
+
+    @property
+    def are_all(self) -> bool:
+        return not len(self.deleted) and not (self.fragments < 0).any()
+
+    def keys(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the keys of places, -1 for rows that are not on the side any more."""
+        numbers = self.fragments[places >> OFFSET_BITS]
+        keys = np.where(numbers < 0, -1, numbers << OFFSET_BITS | places & OFFSET_MASK)
+        keys[is_among(keys, self.deleted)] = -1
+        return keys
+
+
+def is_among(
+    values: NDArray[np.int64], ascending: NDArray[np.int64] | NDArray[np.uint32]
+) -> NDArray[np.bool_]:
+    if not len(ascending):
+        return np.zeros(len(values), np.bool_)
+    at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
+    found: NDArray[np.bool_] = ascending[at] == values
+    return found
+
+
+def imbalance(list_rows: NDArray[np.int64]) -> float:
+    """Return how unequal lists are: 1 where all are equally long."""
+    total = float(list_rows.sum())
+    if not total:
+        return 1.0
+    return len(list_rows) * float(np.square(list_rows.astype(np.float64)).sum()) / total**2
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenLists:
+    """Fragments with some right rows by list, not yet committed.
+
+    `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) are the rows of a fragment at
+    which lists start. `sampled` are neighbours among these rows alone (`lists_of`), and `error` is
+    the sum of the rows' distances from the centroids of their lists.
+    """
+
+    fragments: tuple[str, ...]
+    offsets: NDArray[np.int64]
+    sampled: Neighbours | None = None
+    error: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class IvfLists:
+    """A dataset in scratch with right rows by list: vectors, and the positions they came from.
+
+    `fragment_ids` go with the lines of `offsets`. With `live` rows are known by their keys instead
+    of positions, and those that are none any more are left out.
+    """
+
+    pin: Pin
+    fragment_ids: tuple[int, ...]
+    offsets: NDArray[np.int64]
+    storage_options: Mapping[str, str] = field(repr=False)
+    live: LiveRows | None = None
+
+    @property
+    def list_rows(self) -> NDArray[np.int64]:
+        rows: NDArray[np.int64] = np.diff(self.offsets, axis=1).sum(axis=0)
+        return rows
+
+    def open(self) -> lance.LanceDataset:
+        """Open the dataset."""
+        try:
+            return pinned_dataset(self.pin, self.storage_options)
+        except LancestatError as error:
+            message = f"the lists in scratch cannot be opened: {error.message}"
+            raise PartitionsLost(message) from None
+
+    def live_list_rows(self) -> NDArray[np.int64]:
+        """Return the live rows of each list; where rows may have gone, places are read."""
+        if self.live is None or self.live.are_all:
+            return self.list_rows
+        dataset, rows = self.open(), np.zeros(self.offsets.shape[1] - 1, np.int64)
+        for fragment_id, offsets in zip(self.fragment_ids, self.offsets, strict=True):
+            count = int(offsets[-1])
+            table = scan_rows(dataset, fragment_id, 0, count, (PLACE,), self.storage_options)
+            is_live = self.live.keys(table.column(PLACE).to_numpy()) >= 0
+            rows += np.diff(np.concatenate([[0], np.cumsum(is_live)])[offsets])
+        return rows
+
+
+def _in_lists(
+    places: NDArray[np.int64], lists: NDArray[np.int32] | NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Return places with their lists in the lowest bits, which leaves their order as it is."""
+    return places << _LIST_BITS | lists
+
+
+def lists_of(sampled: Neighbours) -> NDArray[np.int32]:
+    """Return the lists (queries, k) of sampled neighbours, -1 for none."""
+    found = sampled.positions
+    return np.where(found < 0, -1, found & ((1 << _LIST_BITS) - 1)).astype(np.int32)
+
+
+def write_lists(
+    blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]],
+    centroids: Centroids,
+    sample: NDArray[np.float32],
+    k: int,
+    uri: str,
+    storage_options: Mapping[str, str],
+    *,
+    appends: bool = False,
+) -> WrittenLists:
+    """Write rows by list, and find the k neighbours of sampled queries (n, dim) on the way.
+
+    Each of the blocks (positions, vectors) becomes a fragment whose rows are sorted by list, so
+    that blocks are best as large as memory allows; a block and what Lance buffers are held
+    together. With `appends` the dataset is there already.
+    """
+    nearest = ExactSearch(sample, k, centroids.metric)
+    fragments: list[str] = []
+    offsets: list[NDArray[np.int64]] = []
+    error = 0.0
+    mode: Literal["create", "append"] = "append" if appends else "create"
+    for positions, rows in blocks:
+        if not len(rows):
+            continue
+        lists, errors = centroids.assign_with_errors(rows)
+        error += float(errors.sum())
+        # NumPy sorts numbers of 16 bits in linear time.
+        narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
+        order = np.argsort(narrow, kind="stable")
+        nearest.add(rows, _in_lists(positions, lists))
+        fragments += _written(rows, positions, order, uri, storage_options, mode)
+        offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
+    made = np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1)
+    return WrittenLists(tuple(fragments), made, nearest.neighbours(), error)
+
+
+def write_groups(
+    groups: NDArray[np.int64],
+    positions: NDArray[np.int64],
+    rows: NDArray[np.float32],
+    count: int,
+    uri: str,
+    storage_options: Mapping[str, str],
+) -> WrittenLists:
+    """Write rows (n, dim) that are sorted by group (n,), in `count` lists, each of them a group."""
+    offsets = np.searchsorted(groups, np.arange(count + 1)).reshape(1, -1)
+    written = _written(rows, positions, None, uri, storage_options) if len(rows) else []
+    return WrittenLists(tuple(written), offsets[: len(written)])
+
+
+def commit(
+    parts: Sequence[WrittenLists], uri: str, dimension: int, storage_options: Mapping[str, str]
+) -> IvfLists:
+    """Commit the written parts as one dataset."""
+    fragments = [text for part in parts for text in part.fragments]
+    dataset = commit_fragments(fragments, uri, lists_schema(dimension), storage_options)
+    ids = tuple(fragment.fragment_id for fragment in dataset.get_fragments())
+    offsets = np.concatenate([part.offsets for part in parts])
+    return IvfLists(pin_of(dataset, uri), ids, offsets, storage_options)
+
+
+def commit_more(before: IvfLists, parts: Sequence[WrittenLists]) -> IvfLists:
+    """Commit parts after the fragments that a dataset has.
+
+    Others may do so at the same time: each of them counts its own fragments alone.
+    """
+    import lance
+
+    made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
+    if not made:
+        return before
+    uri, options = before.pin.uri, store_options(before.pin.uri, before.storage_options)
+    operation = lance.LanceOperation.Append(made)
+    try:
+        dataset = lance.LanceDataset.commit(
+            uri, operation, read_version=before.pin.version, storage_options=options
+        )
+    except Exception as error:
+        raise scratch_unusable(error, before.storage_options) from error
+    ids = {
+        fragment.metadata.files[0].path: fragment.fragment_id
+        for fragment in dataset.get_fragments()
+    }
+    return replace(
+        before,
+        pin=pin_of(dataset, uri),
+        fragment_ids=(*before.fragment_ids, *(ids[item.files[0].path] for item in made)),
+        offsets=np.concatenate([before.offsets, *(part.offsets for part in parts)]),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLists:
+    """Rows of consecutive lists, one list after the other: (n,) positions, (n, dim) vectors.
+
+    `offsets` has where each list starts, and the end; `first` is the number of the first one.
+    """
+
+    first: int
+    offsets: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    rows: NDArray[np.float32]
+
+    @property
+    def spans(self) -> Iterator[tuple[int, slice]]:
+        """Each list by its number, and its rows."""
+        for number, (start, stop) in enumerate(pairwise(self.offsets.tolist()), self.first):
+            yield number, slice(start, stop)
+
+
+def read_lists(lists: IvfLists, run: range, dimension: int, most: int) -> Iterator[ReadLists]:
+    """Yield the rows of a run of lists, which are read fragment by fragment, some lists at a time.
+
+    A run of one list comes in pieces of `most` rows.
+    """
+    if len(run) == 1:
+        count = int(lists.list_rows[run.start])
+        for start in range(0, count, most):
+            stop = min(count, start + most)
+            keys, rows = read_piece(lists, run.start, start, stop, dimension)
+            yield ReadLists(run.start, np.array([0, len(keys)]), keys, rows)
+        return
+    dataset, parts = lists.open(), []
+    for number, offsets in enumerate(lists.offsets):
+        mine = offsets[run.start : run.stop + 1]
+        start = int(mine[0])
+        for places, rows in scanned(dataset, lists, number, start, int(mine[-1])):
+            parts.append((np.clip(mine - start, 0, len(rows)).tolist(), places, rows))
+            start += len(rows)
+    counts = lists.list_rows[run.start : run.stop]
+    for some in _together(counts, _GATHERED_BYTES // (4 * max(1, dimension))):
+        spans = [
+            (slice(starts[number], starts[number + 1]), places, rows)
+            for number in some
+            for starts, places, rows in parts
+            if starts[number] < starts[number + 1]
+        ]
+        if not spans:
+            continue
+        places = np.concatenate([places[span] for span, places, _ in spans])
+        rows = np.concatenate([rows[span] for span, _, rows in spans])
+        ends = np.concatenate([[0], np.cumsum(counts[some.start : some.stop])])
+        keys, which = live_rows(lists, places)
+        if isinstance(which, np.ndarray):
+            ends = np.concatenate([[0], np.cumsum(which)])[ends]
+        yield ReadLists(run.start + some.start, ends, keys, rows[which])
+
+
+def _together(counts: NDArray[np.int64], most: int) -> Iterator[range]:
+    """Yield ranges of lists (of `counts` rows) that have at most `most` together, or are one."""
+    ends = np.cumsum(counts)
+    start = 0
+    while start < len(counts):
+        before = int(ends[start]) - int(counts[start])
+        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
+        yield range(start, stop)
+        start = stop
+
+
+def read_piece(
+    lists: IvfLists, number: int, first: int, last: int, dimension: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Return positions and vectors of the rows `first` to before `last` of one list."""
+    dataset = lists.open()
+    positions: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    rows: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)]
+    before = 0
+    for fragment, offsets in enumerate(lists.offsets):
+        begin, end = int(offsets[number]), int(offsets[number + 1])
+        start, stop = max(first - before, 0), min(last - before, end - begin)
+        before += end - begin
+        for places, read in scanned(dataset, lists, fragment, begin + start, begin + stop):
+            positions.append(places)
+            rows.append(read)
+    keys, which = live_rows(lists, np.concatenate(positions))
+    return keys, np.concatenate(rows)[which]
+
+
+def live_rows(
+    lists: IvfLists, places: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.bool_] | slice]:
+    """Return the keys of the rows that are live, and which rows these are."""
+    if lists.live is None:
+        return places, slice(None)
+    keys = lists.live.keys(places)
+    is_live = keys >= 0
+    return (keys, slice(None)) if is_live.all() else (keys[is_live], is_live)
+
+
+def scanned(
+    dataset: lance.LanceDataset, lists: IvfLists, number: int, start: int, stop: int
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield places and vectors of consecutive rows of a fragment, as they are in memory."""
+    if stop <= start:
+        return
+    fragment_id, options = lists.fragment_ids[number], lists.storage_options
+    table = scan_rows(dataset, fragment_id, start, stop - start, (VECTOR, PLACE), options)
+    for batch in table.to_batches():
+        column = batch.column(VECTOR)
+        # What was written is float32 without nulls.
+        values = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
+        yield batch.column(PLACE).to_numpy(), values
+
+
+def lists_schema(dimension: int) -> pa.Schema:
+    return pa.schema(
+        [pa.field(VECTOR, pa.list_(pa.float32(), dimension)), pa.field(PLACE, pa.int64())]
+    )
+
+
+def _written(
+    rows: NDArray[np.float32],
+    positions: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
+    uri: str,
+    storage_options: Mapping[str, str],
+    mode: Literal["create", "append"] = "create",
+) -> list[str]:
+    """Write one fragment with rows in some order, None for that which they are in."""
+    schema = lists_schema(rows.shape[1])
+    step = max(1, _WRITE_BYTES // (4 * rows.shape[1]))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(rows), step):
+            span = slice(start, start + step)
+            some = span if order is None else order[span]
+            values = pa.array(rows[some].reshape(-1))
+            column = pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
+            yield pa.RecordBatch.from_arrays([column, pa.array(positions[some])], schema=schema)
+
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    return write_fragments(reader, len(rows), uri, storage_options, mode)
+
+
+# Consecutive rows (start, stop) of the fragment of that number.
+Piece = tuple[int, int, int]
+
+
+def pieces(lists: IvfLists, count: int) -> list[list[Piece]]:
+    """Split all rows into `count` shares of about as many rows each; none is without rows."""
+    ends = np.cumsum(lists.offsets[:, -1])
+    total = int(ends[-1]) if len(ends) else 0
+    edges = [total * number // count for number in range(count + 1)]
+    shares = []
+    for first, last in pairwise(edges):
+        share = []
+        for number, end in enumerate(ends.tolist()):
+            begin = end - int(lists.offsets[number, -1])
+            start, stop = max(first, begin), min(last, end)
+            if stop > start:
+                share.append((number, start - begin, stop - begin))
+        if share:
+            shares.append(share)
+    return shares
+
+
+def sample_lists(
+    lists: IvfLists,
+    share: Iterable[Piece],
+    queries: NDArray[np.float32],
+    k: int,
+    metric: Metric,
+    like: NDArray[np.float32] | None = None,
+) -> Neighbours:
+    """Find the k true neighbours of queries among some rows, in their lists (`lists_of`).
+
+    `like` are rows like all of the right side, for the accuracy of GEMM.
+    """
+    dataset, nearest = lists.open(), ExactSearch(queries, k, metric, like=like)
+    step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
+    for number, first, last in share:
+        offsets = lists.offsets[number]
+        for start in range(first, last, step):
+            row = start
+            for places, rows in scanned(dataset, lists, number, start, min(start + step, last)):
+                keys, which = live_rows(lists, places)
+                of_rows = np.searchsorted(offsets, np.arange(row, row + len(rows)), "right") - 1
+                nearest.add(rows[which], _in_lists(keys, of_rows[which]))
+                row += len(rows)
+    return nearest.neighbours()
+
+
+@dataclass(frozen=True, slots=True)
+class SampledResult:
+    """The neighbours of sampled queries in the lists that they visit, and in all lists."""
+
+    found: Neighbours
+    true: Neighbours
+
+    def merged(self, other: SampledResult, k: int) -> SampledResult:
+        """Merge the neighbours of the same queries in other lists."""
+        return SampledResult(merge([self.found, other.found], k), merge([self.true, other.true], k))
+
+    def recall(self) -> float | None:
+        """Return the share of true neighbours that were found; None where there are none."""
+        return share_found(self.true.positions, self.found.positions)
+
+
+def search_lists(
+    lists: IvfLists,
+    queries: NDArray[np.float32],
+    visits: NDArray[np.int32],
+    among: range,
+    k: int,
+    metric: Metric,
+    *,
+    limit: np.float32 = UNLIMITED,
+    after: NDArray[np.int64] | None = None,
+    like: NDArray[np.float32] | None = None,
+    sample: tuple[NDArray[np.float32], NDArray[np.int32]] | None = None,
+    block_bytes: int = BLOCK_BYTES,
+) -> tuple[Neighbours, int, SampledResult | None]:
+    """Find the nearest rows of each query in the lists that it visits.
+
+    Each list is read once, and without a sample only if some query visits it.
+
+    Args:
+        lists: All of them.
+        queries: (n, dim).
+        visits: (n, most): the lists of each query, as `Centroids.visited_lists` gives them.
+        among: The lists to search here; other tasks search the others.
+        k: The number of neighbours.
+        metric: The distance.
+        limit: The largest distance of a neighbour.
+        after: (n,) the least position of a neighbour of each query; None for any position.
+        like: Rows like all of the right side, for the accuracy of GEMM.
+        sample: Queries (m, dim) that measure the recall, and the lists that they visit. They are
+            compared with all lists as well, and have no least positions.
+        block_bytes: Bytes of vectors to read at a time; a single list may be longer.
+
+    Returns:
+        The neighbours, the number of pairs that were compared without the sample's, and what was
+        found for the sample.
+    """
+    assert sample is None or after is None
+    count, everywhere = len(queries), np.empty(0, np.int64)
+    if sample is not None:
+        queries = np.concatenate([queries, sample[0], sample[0]])
+        visits = _stacked(visits, sample[1])
+        everywhere = np.arange(len(visits), len(queries))
+    nearest = ExactSearch(
+        queries, k, metric, limit=limit, after=after, block_bytes=block_bytes, like=like
+    )
+    pairs = 0
+    visitors = _visitors(visits, among)
+    if len(everywhere):
+        none = np.empty(0, np.int64)
+        visitors = {
+            number: np.concatenate([visitors.get(number, none), everywhere]) for number in among
+        }
+    rows = lists.list_rows
+    numbers = [number for number in visitors if rows[number]]
+    most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
+    between = _SKIPPED_BYTES // (4 * max(1, queries.shape[1]))
+    for run in _runs(numbers, rows, most, between):
+        for read in read_lists(lists, run, queries.shape[1], most):
+            visited = [
+                RowList(span, visitors[number]) for number, span in read.spans if number in visitors
+            ]
+            nearest.add_lists(read.rows, read.positions, visited)
+            for item in visited:
+                pairs += item.count * int(np.searchsorted(item.queries, count))
+                if after is not None:
+                    positions = read.positions[item.rows]
+                    pairs -= int(np.searchsorted(positions, after[item.queries]).sum())
+    found = nearest.neighbours()
+    sampled = None
+    if sample is not None:
+        sampled = SampledResult(found.some(slice(count, len(visits))), found.some(everywhere))
+    return found.some(slice(count)), pairs, sampled
+
+
+def _stacked(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.int32]:
+    visits = np.full((len(first) + len(second), max(first.shape[1], second.shape[1])), -1, np.int32)
+    visits[: len(first), : first.shape[1]] = first
+    visits[len(first) :, : second.shape[1]] = second
+    return visits
+
+
+def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:
+    """Return the queries that visit each of the lists, in the order of lists."""
+    query, turn = np.nonzero((visits >= lists.start) & (visits < lists.stop))
+    chosen = visits[query, turn]
+    order = np.argsort(chosen, kind="stable")
+    numbers, starts = np.unique(chosen[order], return_index=True)
+    groups = np.split(query[order], starts[1:]) if len(numbers) else []
+    return {int(number): group for number, group in zip(numbers, groups, strict=True)}
+
+
+def _runs(
+    numbers: Sequence[int], rows: NDArray[np.int64], most: int, between: int
+) -> Iterator[range]:
+    """Yield runs of lists that are together not longer than `most`, unless one list is.
+
+    At most `between` rows of lists that are not visited are read from one that is to the next.
+    """
+    ends = np.cumsum(rows)
+    start = stop = -1
+    for number in numbers:
+        if start >= 0:
+            unvisited = int(ends[number] - rows[number] - ends[stop - 1])
+            together = int(ends[number] - ends[start] + rows[start])
+            if unvisited > between or together > most:
+                yield range(start, stop)
+                start = -1
+        if start < 0:
+            start = number
+        stop = number + 1
+    if start >= 0:
+        yield range(start, stop)

@@ -1,0 +1,393 @@
+"""Joins by keys: both sides are written to scratch by group, and groups are searched as cells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lancestat.joins.scratch.folder import require_visible
+from lancestat.joins.search.groups import GroupCell, Groups, distinct_keys, group_cells, key_table
+from lancestat.joins.search.ivf import (
+    IvfLists,
+    WrittenLists,
+    commit,
+    read_lists,
+    read_piece,
+    search_lists,
+    write_groups,
+)
+from lancestat.joins.search.neighbours import nothing
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import Rows
+from lancestat.joins.spark.job import CellResult, CellSearch, LeftRows
+from lancestat.joins.spark.materialize import Materializer, ProbedChunk
+from lancestat.joins.spark.reader import Side, VectorReader, read_columns, row_places
+from lancestat.joins.spark.tasks import CHUNK_BYTES, NEIGHBOUR_BYTES, cut, worker_task
+from lancestat.spark.jobs import Jobs
+
+# Bytes of vectors that a task lays out at once.
+LAYOUT_BYTES = 128 << 20
+# Rows by which the search judges how accurate its products are.
+_LIKE_ROWS = 2048
+# Vectors of so small a share of rows are looked up, and not read through.
+_SPARSE = 1 / 16
+
+
+Sides = tuple[VectorReader, VectorReader]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLayout:
+    """Both sides by group, each of them None where no row is in a group.
+
+    `excluded` right rows cannot match, since their vector cannot or a key is null; `like` are right
+    rows, for the accuracy of products.
+    """
+
+    left: IvfLists | None
+    right: IvfLists | None
+    excluded: int
+    like: NDArray[np.float32]
+
+    @property
+    def groups(self) -> int:
+        if self.left is None or self.right is None:
+            return 0
+        return int(np.count_nonzero((self.left.list_rows > 0) & (self.right.list_rows > 0)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Consecutive rows of the left side, which has the number 0, or of the right one."""
+
+    side: int
+    rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Grouping:
+    """Lays both sides out by group; its tasks travel to Spark's workers.
+
+    `types` are those in which keys are compared. Unless `counts_all`, the vectors of right rows
+    that are in no group need not be read. `storage_options` reach scratch.
+    """
+
+    jobs: Jobs
+    left: VectorReader
+    right: VectorReader
+    types: tuple[pa.DataType, ...]
+    counts_all: bool
+    storage_options: Mapping[str, str] = field(repr=False)
+
+    def lay_out(self, place: Callable[[str], str]) -> GroupLayout:
+        """Write the rows of groups that both sides have; `place` makes places in scratch."""
+        sides = (self.left, self.right)
+        parts = _side_parts(sides, self.jobs.cores)
+        groups = common_groups(self.jobs, sides, self.types)
+        if not len(groups):
+            # Nothing is laid out of rows without a group, but they may have to be counted.
+            parts = [part for part in parts if part.side and self.counts_all]
+        uris = (place("left-groups"), place("right-groups"))
+        (left, _), (right, excluded) = self._written(parts, groups, uris)
+        like = self.right.sample(_LIKE_ROWS, 8)
+        return GroupLayout(left, right, excluded, like)
+
+    def _written(
+        self, parts: Sequence[_Part], groups: Groups, uris: tuple[str, str]
+    ) -> list[tuple[IvfLists | None, int]]:
+        """Lay parts out; return each side's dataset, and how many of its rows cannot match."""
+        types, readers = self.types, (self.left, self.right)
+        counts, options = (False, self.counts_all), self.storage_options
+
+        def write(
+            task_parts: Iterable[_Part],
+        ) -> Iterator[tuple[tuple[WrittenLists, int], tuple[()]]]:
+            for part in task_parts:
+                reader, uri = readers[part.side], uris[part.side]
+                with worker_task(1, options, f"laying out the {reader.name} side"):
+                    require_visible(uri)
+                    chosen, positions, rows, excluded = _rows_by_group(
+                        reader, part.rows, groups, types, counts[part.side]
+                    )
+                    written = write_groups(chosen, positions, rows, len(groups), uri, options)
+                    yield (written, excluded), ()
+
+        done = list(zip(parts, self.jobs.run(write, parts), strict=True)) if parts else []
+        sides = []
+        for number, (reader, uri) in enumerate(zip(readers, uris, strict=True)):
+            mine = [result for part, result in done if part.side == number]
+            written = [part for part, _ in mine if part.fragments]
+            dataset = commit(written, uri, reader.dimension, options) if written else None
+            sides.append((dataset, sum(excluded for _, excluded in mine)))
+        return sides
+
+
+def parts_of(reader: VectorReader, cores: int) -> Sequence[Rows]:
+    rows = reader.side.all_rows
+    blocks = -(-4 * reader.dimension * len(rows) // LAYOUT_BYTES)
+    return cut(rows, max(1, min(len(rows), -(-blocks // cores) * cores)))
+
+
+def _side_parts(sides: Sides, cores: int) -> list[_Part]:
+    return [_Part(n, rows) for n, side in enumerate(sides) for rows in parts_of(side, cores)]
+
+
+def common_groups(jobs: Jobs, sides: Sides, types: Sequence[pa.DataType]) -> Groups:
+
+    def read(task_parts: Iterable[_Part]) -> Iterator[tuple[bytes, tuple[()]]]:
+        for part in task_parts:
+            side = sides[part.side]
+            with worker_task(1, side.side.storage_options, f"reading keys of the {side.name} side"):
+                yield _encoded(distinct_keys(read_keys(side, part.rows, types))), ()
+
+    parts = _side_parts(sides, jobs.cores)
+    keys: tuple[list[pa.Table], list[pa.Table]] = ([], [])
+    for part, encoded in zip(parts, jobs.run(read, parts), strict=True):
+        keys[part.side].append(_decoded(encoded))
+    return Groups.common(*keys)
+
+
+def read_keys(reader: VectorReader, rows: Rows, types: Sequence[pa.DataType]) -> pa.Table:
+    batches = list(read_columns(reader.side, rows, reader.side.keys))
+    if not batches:
+        return pa.table({str(at): pa.array([], type) for at, type in enumerate(types)})
+    return key_table(pa.Table.from_batches(batches).columns, types)
+
+
+def any_null(keys: pa.Table) -> NDArray[np.bool_]:
+    """Return a mask of the rows of which some key is null."""
+    is_null = np.zeros(len(keys), np.bool_)
+    for column in keys.columns:
+        if column.null_count:
+            is_null |= column.is_null().to_numpy()
+    return is_null
+
+
+def _rows_by_group(
+    reader: VectorReader,
+    rows: Rows,
+    groups: Groups,
+    types: Sequence[pa.DataType],
+    counts_all: bool,
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32], int]:
+    """Return group, position and vector of the rows that are in a group, sorted by group.
+
+    The last value is the number of rows that cannot match.
+    """
+    keys = read_keys(reader, rows, types)
+    numbers = groups.assign(keys)
+    chosen = np.flatnonzero(numbers >= 0)
+    # Of numbers of 16 bits NumPy sorts in linear time.
+    narrow = np.uint16 if len(groups) < 1 << 16 else np.int64
+    order = np.argsort(numbers[chosen].astype(narrow), kind="stable")
+    by_group = chosen[order]
+    if not counts_all and len(chosen) < _SPARSE * len(rows):
+        read = reader.look_up(rows.start + chosen)
+        vectors, is_there, excluded = read.values[order], read.valid[order], 0
+    else:
+        vectors, is_there, excluded = _arranged(reader, rows, by_group, any_null(keys))
+    if not is_there.all():
+        by_group, vectors = by_group[is_there], vectors[is_there]
+    return numbers[by_group], rows.start + by_group, vectors, excluded
+
+
+def _arranged(
+    reader: VectorReader, rows: Rows, order: NDArray[np.int64], is_null: NDArray[np.bool_]
+) -> tuple[NDArray[np.float32], NDArray[np.bool_], int]:
+    """Read rows through, and put each where `order` has it; say which can match."""
+    place = np.full(len(rows), -1, np.int64)
+    place[order] = np.arange(len(order))
+    vectors = np.empty((len(order), reader.dimension), np.float32)
+    is_there = np.zeros(len(order), np.bool_)
+    excluded = int(np.count_nonzero(is_null))
+    for first, read in reader.batches(rows):
+        span = slice(first - rows.start, first - rows.start + len(read.valid))
+        at = place[span]
+        chosen = read.valid & (at >= 0)
+        some = slice(None) if chosen.all() else chosen
+        vectors[at[some]] = read.values[some]
+        is_there[at[some]] = True
+        excluded += int(np.count_nonzero(~read.valid & ~is_null[span]))
+    return vectors, is_there, excluded
+
+
+def _encoded(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as writer:
+        writer.write_table(table)
+    encoded: bytes = sink.getvalue().to_pybytes()
+    return encoded
+
+
+def _decoded(encoded: bytes) -> pa.Table:
+    return pa.ipc.open_stream(encoded).read_all()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCells(CellSearch[GroupCell]):
+    """Searches groups; `sides` are those that were laid out, `chunks` those of the left one.
+
+    The first cell has no groups: it makes sure that every chunk is written, and counts the
+    `excluded` right rows.
+    """
+
+    layout: GroupLayout
+    request: JoinRequest
+    dimension: int
+    sides: tuple[Side, Side]
+    chunks: tuple[Rows, ...]
+
+    def cells(self, cores: int) -> list[GroupCell]:
+        left, right, first = self.layout.left, self.layout.right, GroupCell(range(0), 0)
+        if left is None or right is None:
+            return [first]
+        row_bytes = 4 * self.dimension + NEIGHBOUR_BYTES * self.request.searched
+        cells = group_cells(
+            left.list_rows,
+            right.list_rows,
+            dimension=self.dimension,
+            largest=max(1, CHUNK_BYTES // row_bytes),
+            cores=cores,
+        )
+        return [first, *cells]
+
+    def left_rows(self, cell: GroupCell) -> Iterator[LeftRows]:
+        left = self.layout.left
+        if not len(cell.groups) or left is None:
+            none = np.empty(0, np.int64)
+            yield LeftRows(none, np.empty((0, self.dimension), np.float32), none.astype(np.int32))
+            return
+        if len(cell.groups) == 1:
+            [number] = cell.groups
+            span = cell.rows or Rows(0, int(left.list_rows[number]))
+            places = (number, span.start, span.stop)
+            positions, rows = read_piece(left, *places, self.dimension)
+            yield LeftRows(positions, rows, np.full(len(rows), number, np.int32))
+            return
+        read = list(read_lists(left, cell.groups, self.dimension, 1))
+        groups = [
+            np.repeat(np.arange(len(p.offsets) - 1), np.diff(p.offsets)) + p.first for p in read
+        ]
+        yield LeftRows(
+            np.concatenate([part.positions for part in read]),
+            np.concatenate([part.rows for part in read]),
+            np.concatenate(groups).astype(np.int32),
+        )
+
+    def nearest(self, cell: GroupCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
+        right, request = self.layout.right, self.request
+        if not len(cell.groups):
+            return CellResult(rows.positions, nothing(0, k), self.layout.excluded)
+        assert right is not None and rows.groups is not None, "there are groups"
+        after = None
+        if request.pairs_once:
+            _, after = row_places(*self.sides, rows.positions)
+        neighbours, pairs, _ = search_lists(
+            right,
+            rows.vectors,
+            rows.groups[:, None],
+            cell.groups,
+            k,
+            request.metric,
+            limit=request.limit,
+            after=after,
+            like=self.layout.like,
+        )
+        return CellResult(rows.positions, neighbours, pairs=pairs)
+
+    def by_chunk(self, cell: GroupCell, result: CellResult) -> Iterator[tuple[int, CellResult]]:
+        if not len(cell.groups):
+            yield from ((number, result) for number in range(len(self.chunks)))
+            return
+        starts = np.array([chunk.start for chunk in self.chunks], np.int64)
+        numbers = np.searchsorted(starts, result.positions, side="right") - 1
+        order = np.argsort(numbers, kind="stable")
+        present, firsts = np.unique(numbers[order], return_index=True)
+        pairs = result.pairs
+        spans = pairwise([*firsts.tolist(), len(order)])
+        for number, (start, stop) in zip(present.tolist(), spans, strict=True):
+            some = order[start:stop]
+            yield (
+                number,
+                CellResult(result.positions[some], result.neighbours.some(some), pairs=pairs),
+            )
+            pairs = 0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyedWidths:
+    """Left rows have as many neighbours as their group has right rows, up to k.
+
+    `right_rows` are those of each group that can match, and `types` those in which keys are
+    compared. It travels to Spark's workers.
+    """
+
+    left: VectorReader
+    types: tuple[pa.DataType, ...]
+    groups: Groups
+    right_rows: NDArray[np.int64]
+    k: int
+
+    def of(self, chunk: ProbedChunk) -> NDArray[np.int64]:
+        # Only the rows of groups with new right rows were searched, and are known to be valid.
+        return self.of_rows(chunk.rows)
+
+    def of_rows(self, rows: Rows) -> NDArray[np.int64]:
+        numbers = self.groups.assign(read_keys(self.left, rows, self.types))
+        has_some = (numbers >= 0) & self.left.valid(rows)
+        widths = np.zeros(len(rows), np.int64)
+        widths[has_some] = np.minimum(self.right_rows[numbers[has_some]], self.k)
+        return widths
+
+
+def keyed_widths(
+    jobs: Jobs,
+    left: VectorReader,
+    right: VectorReader,
+    types: tuple[pa.DataType, ...],
+    k: int,
+    *,
+    all_match: bool,
+) -> KeyedWidths:
+    """Count the right rows of each group that were there when the last result was made.
+
+    Args:
+        jobs: Those of the session.
+        left: The left rows of the result.
+        right: The right rows that the result was made of.
+        types: Those in which keys are compared.
+        k: The number of neighbours of a left row, where there are enough.
+        all_match: Whether every right row can match, so that no vector needs to be read.
+    """
+    groups = common_groups(jobs, (left, right), types)
+
+    def counted(task_parts: Iterable[Rows]) -> Iterator[tuple[NDArray[np.int64], tuple[()]]]:
+        with worker_task(1, right.side.storage_options, "counting the right rows of groups"):
+            for rows in task_parts:
+                numbers = groups.assign(read_keys(right, rows, types))
+                if not all_match:
+                    numbers[~right.valid(rows)] = -1
+                yield np.bincount(numbers[numbers >= 0], minlength=len(groups)), ()
+
+    counts = np.zeros(len(groups), np.int64)
+    for some in jobs.run(counted, parts_of(right, jobs.cores)):
+        counts += some
+    return KeyedWidths(left, types, groups, counts, k)
+
+
+def count_lines(
+    jobs: Jobs, materialize: Materializer, chunks: Sequence[Rows], widths: KeyedWidths
+) -> list[int]:
+    left = widths.left
+
+    def counted(task_chunks: Iterable[Rows]) -> Iterator[tuple[int, tuple[()]]]:
+        with worker_task(1, left.side.storage_options, f"counting the {left.name} rows"):
+            for rows in task_chunks:
+                yield int(materialize.lines(widths.of_rows(rows)).sum()), ()
+
+    return jobs.run(counted, chunks)

@@ -1,0 +1,370 @@
+"""The IVF strategy: the right side is written by list, and left rows visit some of the lists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lancestat.joins.scratch.folder import require_visible
+from lancestat.joins.search.centroids import Centroids, choose_nprobes, recall_curve, train
+from lancestat.joins.search.cost_model import SAMPLE_ROWS, TRAIN_ROWS
+from lancestat.joins.search.ivf import (
+    OFFSET_BITS,
+    OFFSET_MASK,
+    IvfLists,
+    Piece,
+    WrittenLists,
+    commit,
+    lists_of,
+    pieces,
+    sample_lists,
+    search_lists,
+    write_lists,
+)
+from lancestat.joins.search.ivf_index import RightContent
+from lancestat.joins.search.neighbours import Neighbours, merge, share_found
+from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import FragmentRows, Rows, VectorSide
+from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows
+from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
+from lancestat.joins.spark.tasks import cut, worker_task
+from lancestat.lake.open import pinned_reads
+from lancestat.spark.fragment_reader import pinned_dataset
+from lancestat.spark.jobs import Jobs
+
+# Bytes of right vectors that a task writes at a time: longer lists in a file mean fewer, longer
+# reads.
+WRITE_BYTES = 128 << 20
+# Rows by which the search judges how accurate its GEMM is.
+_LIKE_ROWS = 2048
+# Rows to train on are taken so many in a row: by single rows it takes twenty times as long.
+_TRAIN_TOGETHER = 8
+# Sampled left rows that choose how many lists to visit, and those that measure the recall: every
+# other one, since the sample is in row order, which may not be random.
+_CHOOSING, _MEASURING = slice(None, None, 2), slice(1, None, 2)
+
+Places = Callable[[NDArray[np.int64]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True, slots=True)
+class RowPlaces:
+    """Converts positions of rows to their keys (`LiveRows`), and the other way round.
+
+    `ids` are those of the fragments with live rows, by number; `deleted` has the ascending offsets
+    of deleted rows, of fragments that have some.
+    """
+
+    side: VectorSide
+    ids: tuple[int, ...]
+    deleted: dict[int, NDArray[np.uint32]] = field(repr=False)
+
+    @classmethod
+    def of(cls, side: VectorSide, content: RightContent) -> RowPlaces:
+        """Look up which rows are deleted."""
+        dataset = pinned_dataset(side.pin, side.storage_options)
+        deleted = {}
+        with pinned_reads(side.pin, side.storage_options):
+            for number, fragment in enumerate(content.fragments):
+                if fragment.rows < fragment.physical_rows:
+                    live = physical_offsets(dataset.get_fragment(fragment.id), None)
+                    is_deleted = np.ones(fragment.physical_rows, np.bool_)
+                    is_deleted[live] = False
+                    deleted[number] = np.flatnonzero(is_deleted).astype(np.uint32)
+        return cls(side, tuple(fragment.id for fragment in content.fragments), deleted)
+
+    def places(self, slots: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the places of rows at ascending positions, by the slot of each fragment."""
+        keys = self.keys(positions)
+        places: NDArray[np.int64] = slots[keys >> OFFSET_BITS] << OFFSET_BITS
+        return places | (keys & OFFSET_MASK)
+
+    def keys(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the keys of rows at ascending positions."""
+        numbers = self._numbers
+        keys = np.empty(len(positions), np.int64)
+        for part, here in self._parts(positions):
+            number, inside = numbers[part.id], positions[here] - part.start
+            if self.side.selection is not None:
+                offsets = matching_offsets(self.side, self.side.selection, part.id)[inside]
+            elif number in self.deleted:
+                deleted = self.deleted[number].astype(np.int64)
+                before = np.searchsorted(deleted - np.arange(len(deleted)), inside, side="right")
+                offsets = inside + before
+            else:
+                offsets = inside
+            keys[here] = np.int64(number << OFFSET_BITS) | offsets
+        return keys
+
+    def positions(self, keys: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the positions of rows by their keys; a key of -1 has none, which is -1."""
+        if not keys.size:
+            return keys
+        flat = keys.ravel()
+        numbers, offsets = flat >> OFFSET_BITS, flat & OFFSET_MASK
+        positions = np.full(len(flat), -1, np.int64)
+        ids = self._numbers
+        parts = {ids[part.id]: part for part in self.side.fragments}
+        order = np.argsort(numbers, kind="stable")
+        present, firsts = np.unique(numbers[order], return_index=True)
+        for number, here in zip(present.tolist(), np.split(order, firsts[1:]), strict=True):
+            if number < 0:
+                continue
+            part, inside = parts[number], offsets[here]
+            if self.side.selection is not None:
+                matches = matching_offsets(self.side, self.side.selection, part.id)
+                inside = np.searchsorted(matches, inside)
+            elif number in self.deleted:
+                inside = inside - np.searchsorted(self.deleted[number], inside)
+            positions[here] = part.start + inside
+        return positions.reshape(keys.shape)
+
+    def _parts(self, positions: NDArray[np.int64]) -> list[tuple[FragmentRows, slice]]:
+        if not len(positions):
+            return []
+        starts = np.array([part.start for part in self.side.fragments], np.int64)
+        first, last = np.searchsorted(starts, positions[[0, -1]], side="right") - 1
+        edges = np.searchsorted(positions, starts[first : last + 1])
+        stops = [*edges[1:].tolist(), len(positions)]
+        parts = self.side.fragments[first : last + 1]
+        return [
+            (part, slice(start, stop))
+            for part, start, stop in zip(parts, edges.tolist(), stops, strict=True)
+            if stop > start
+        ]
+
+    @property
+    def _numbers(self) -> dict[int, int]:
+        return {id: number for number, id in enumerate(self.ids)}
+
+
+@dataclass(frozen=True, slots=True)
+class IvfIndex:
+    """The right side by list, and the number of lists that a left row visits.
+
+    `recall` is measured on a sample of left rows that did not choose `nprobes`; None where
+    there are no left rows to sample. `excluded` right rows cannot match. `rows` are the numbers of
+    live rows in the lists. With `places` the search knows rows by their keys.
+
+    Where `nprobes` is declared or known from earlier runs, but not the recall, left rows in
+    `sample` (rows, dim) can measure it. `measure` measures it by a pass of its own, and takes the
+    number of lists where that is known to reach the recall.
+    """
+
+    lists: IvfLists
+    centroids: Centroids
+    rows: NDArray[np.int64]
+    nprobes: int
+    recall: float | None
+    excluded: int
+    like: NDArray[np.float32]
+    places: RowPlaces | None = None
+    sample: NDArray[np.float32] | None = None
+    measure: Callable[[int | None], IvfIndex] | None = None
+
+    def visits(self, queries: NDArray[np.float32], nprobes: int, k: int) -> NDArray[np.int32]:
+        """Return the lists that queries visit."""
+        # Of lists that are equally near, the first of all are not always those that are visited.
+        return self.centroids.visited_lists(queries, nprobes, k, self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class IvfCells(ChunkSearch):
+    """Searches the lists that left rows visit, and in the first chunk for the sample's rows too."""
+
+    index: IvfIndex = field(kw_only=True)
+    parts: tuple[range, ...] = field(kw_only=True)
+
+    def nearest(self, cell: ChunkCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
+        index, sample = self.index, None
+        if index.sample is not None and cell.chunk == 0:
+            sample = index.sample, index.visits(index.sample, index.nprobes, k)
+        neighbours, pairs, sampled = search_lists(
+            index.lists,
+            rows.vectors,
+            index.visits(rows.vectors, index.nprobes, k),
+            self.parts[cell.part],
+            k,
+            self.request.metric,
+            limit=self.request.limit,
+            like=index.like,
+            sample=sample,
+        )
+        if index.places is not None:
+            positions = index.places.positions(neighbours.positions)
+            neighbours = replace(neighbours, positions=positions)
+        # Every chunk counts them once.
+        excluded = index.excluded if cell.part == 0 else 0
+        return CellResult(rows.positions, neighbours, excluded, pairs, sampled)
+
+
+@dataclass(frozen=True, slots=True)
+class IvfWriter:
+    """Writes the right side in lists, and measures the recall; its tasks travel to workers."""
+
+    jobs: Jobs
+    left: VectorReader
+    right: VectorReader
+    request: JoinRequest
+    threads: int
+
+    def build(
+        self, uri: str, nlist: int, places: Places | None = None
+    ) -> tuple[IvfIndex, list[WrittenLists], NDArray[np.int64]] | None:
+        """Write the right side to scratch by list, and measure the recall on the way.
+
+        The pass that writes holds every right row in memory once, and finds the true neighbours of
+        some left rows among them. Half of these choose how many lists have to be visited, the
+        others measure the recall.
+
+        Args:
+            uri: Where to write to.
+            nlist: Into how many lists.
+            places: Of rows, where the index is to be kept; their positions are written without.
+
+        Returns:
+            The index, what was written for it, and the places of the rows that cannot match; None
+            when no right row was found that can.
+        """
+        rows = self.right.sample(nlist * TRAIN_ROWS, _TRAIN_TOGETHER)
+        if not len(rows):
+            return None
+        centroids = train(rows, nlist, self.request.metric)
+        queries = self.left.sample(SAMPLE_ROWS)
+        written, excluded = self.write(uri, centroids, queries, [self.right.side.all_rows], places)
+        lists = commit(written, uri, self.right.dimension, self.right.side.storage_options)
+        like = rows[:_LIKE_ROWS]
+        index = IvfIndex(lists, centroids, lists.list_rows, 1, None, len(excluded), like)
+        parts = [part.sampled for part in written if part.sampled is not None]
+        sampled = merge(parts, self.request.k)
+        return self._measured(index, queries, sampled), written, excluded
+
+    def write(
+        self,
+        uri: str,
+        centroids: Centroids,
+        queries: NDArray[np.float32],
+        runs: Sequence[Rows],
+        places: Places | None,
+        *,
+        appends: bool = False,
+    ) -> tuple[list[WrittenLists], NDArray[np.int64]]:
+        """Write runs of right rows by list, without a commit; arguments are as for `build`.
+
+        With `appends` the dataset at the URI is there already.
+        """
+        right, k, threads = self.right, self.request.k, self.threads
+
+        def write(
+            task_parts: Iterable[Rows],
+        ) -> Iterator[tuple[tuple[WrittenLists, NDArray[np.int64]], tuple[()]]]:
+            options = right.side.storage_options
+            with worker_task(threads, options, "writing the IVF lists of the right side"):
+                require_visible(uri)
+                for rows in task_parts:
+                    excluded = [np.empty(0, np.int64)]
+                    blocks = _placed(right, rows, places, excluded)
+                    part = write_lists(blocks, centroids, queries, k, uri, options, appends=appends)
+                    yield (part, np.concatenate(excluded)), ()
+
+        cores = self.jobs.cores
+        blocks = -(-4 * right.dimension * sum(map(len, runs)) // WRITE_BYTES)
+        parts: list[Rows] = []
+        for rows in runs:
+            share = -(-4 * right.dimension * len(rows) // WRITE_BYTES)
+            count = -(-blocks // cores) * cores if len(runs) == 1 else share
+            parts += cut(rows, max(1, min(len(rows), count)))
+        done = self.jobs.run(write, parts)
+        excluded = [places for _, places in done]
+        return [part for part, _ in done], np.concatenate([np.empty(0, np.int64), *excluded])
+
+    def unmeasured(
+        self, lists: IvfLists, centroids: Centroids, excluded: int, places: RowPlaces
+    ) -> IvfIndex:
+        """Return the index of rows that are in lists already, all of which a left row visits."""
+        like = self.right.sample(_LIKE_ROWS, _TRAIN_TOGETHER)
+        rows, nprobes = lists.live_list_rows(), len(centroids)
+        return IvfIndex(lists, centroids, rows, nprobes, None, excluded, like, places)
+
+    def measured(self, index: IvfIndex, known_nprobes: int | None) -> IvfIndex:
+        """Return the index measured on a sample of left rows.
+
+        A pass over the lists finds the true neighbours of the sample; nothing is written. Where it
+        is declared or known how many lists to visit, only the rows that measure the recall are
+        sampled, unless that turns out not to reach the recall.
+        """
+        queries = self.left.sample(SAMPLE_ROWS)
+        nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
+        if nprobes is not None and len(measuring):
+            nprobes = min(nprobes, len(index.centroids))
+            lists = lists_of(self._sampled(index, measuring))
+            recall = self._recall(index, measuring, lists, nprobes)
+            if self.request.reached_by(recall):
+                return replace(index, nprobes=nprobes, recall=recall)
+        return self._measured(index, queries, self._sampled(index, queries))
+
+    def measuring_rows(self) -> NDArray[np.float32]:
+        """Return the sampled left rows (rows, dim) that do not choose how many lists to visit."""
+        return self.left.sample(SAMPLE_ROWS)[_MEASURING]
+
+    def _sampled(self, index: IvfIndex, queries: NDArray[np.float32]) -> Neighbours:
+        k, metric, threads = self.request.k, self.request.metric, self.threads
+        lists, like = index.lists, index.like
+
+        def sample(
+            task_shares: Iterable[Sequence[Piece]],
+        ) -> Iterator[tuple[Neighbours, tuple[()]]]:
+            with worker_task(threads, lists.storage_options, "sampling the recall"):
+                for share in task_shares:
+                    yield sample_lists(lists, share, queries, k, metric, like), ()
+
+        return merge(self.jobs.run(sample, pieces(lists, self.jobs.cores)), k)
+
+    def _measured(
+        self, index: IvfIndex, queries: NDArray[np.float32], sampled: Neighbours
+    ) -> IvfIndex:
+        declared = self.request.nprobes
+        if not len(queries):
+            return replace(index, nprobes=declared or 1)
+        lists, centroids = lists_of(sampled), index.centroids
+        order = centroids.nearest_lists(queries[_CHOOSING], len(centroids))
+        curve = recall_curve(order, lists[_CHOOSING])
+        nprobes = declared or choose_nprobes(curve, self.request.recall or 1.0)
+        nprobes = min(nprobes, len(centroids))
+        measuring = _MEASURING if len(queries) > 1 else slice(None)
+        recall = self._recall(index, queries[measuring], lists[measuring], nprobes)
+        return replace(index, nprobes=nprobes, recall=recall)
+
+    def _recall(
+        self,
+        index: IvfIndex,
+        queries: NDArray[np.float32],
+        lists: NDArray[np.int32],
+        nprobes: int,
+    ) -> float:
+        share = share_found(lists, index.visits(queries, nprobes, self.request.k))
+        return 1.0 if share is None else share
+
+
+def split_lists(rows: NDArray[np.int64], parts: int) -> tuple[range, ...]:
+    """Split lists into parts of consecutive lists with about as many rows each."""
+    ends = np.cumsum(rows)
+    shares = [ends[-1] * number / parts for number in range(1, parts)]
+    edges = [0, *np.searchsorted(ends, shares).tolist(), len(rows)]
+    return tuple(range(start, stop) for start, stop in pairwise(edges))
+
+
+def _placed(
+    right: VectorReader, rows: Rows, places: Places | None, excluded: list[NDArray[np.int64]]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Yield places and vectors of rows that can match, and add the places of others to a list."""
+    for block in right.blocks(rows, WRITE_BYTES):
+        if places is None:
+            excluded.append(block.excluded_positions)
+            yield block.positions, block.rows
+        else:
+            excluded.append(places(block.excluded_positions))
+            yield places(block.positions), block.rows
