@@ -177,26 +177,6 @@ def test_statistics_of_another_writer_are_never_taken_over(world: World, keeps_s
     assert len(world.reads) == (0 if keeps_state else 4)
 
 
-@pytest.mark.parametrize("is_altered", [True, False])
-@pytest.mark.parametrize("keeps_state", [True, False])
-def test_entries_of_revision_two_are_published_anew(
-    world: World, is_altered: bool, keeps_state: bool
-) -> None:
-    settle(world)
-    tag = str(world.dataset.version + 1)
-    mark = {WRITER: f"lancestat/2@{tag}", COMPUTED_AT_VERSION: tag}
-    alter(world, {**mark, **({MINIMUM: "7"} if is_altered else {})})
-    if not keeps_state:
-        world.state = MemoryState()
-    assert verdict(world) is GuardReason.CURRENT
-    action = world.action()
-    assert isinstance(action, TableAction)
-    assert Reason.RULES_CHANGED in action.reasons
-    check_converged(world)
-    assert world.published()[MINIMUM] == "0"
-    assert len(world.reads) == (0 if keeps_state else 4)
-
-
 @pytest.mark.parametrize("keeps_state", [True, False])
 def test_entries_that_a_restore_brings_back_are_made_anew(world: World, keeps_state: bool) -> None:
     """They are as lancestat wrote them, and still no source of what is published."""

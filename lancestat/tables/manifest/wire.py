@@ -39,10 +39,9 @@ NEWEST_FRAGMENT = "lance.stats.newestFragment"
 WRITER = "lance.stats.writer"
 
 FORMAT_VERSION = "1"
-# Of lancestat's rules for what is published. Those of revision 1, which is not named, left NaN out
-# of bounds, and published distinct counts without bounds. Those of revision 2 had no digest.
+# Of lancestat's rules for what is published. No release has written an earlier one than the first.
 REVISION = 3
-_FIRST_WITH_DIGEST = 3
+_FIRST_REVISION = 3
 COLUMN_VERSION = 2
 MAX_VALUE_LENGTH = 256
 
@@ -62,7 +61,7 @@ _HEADER = frozenset(
 )
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
-_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})(?::([0-9a-f]{64}))?")
+_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19}):([0-9a-f]{64})")
 _REVISION_OF_WRITER = re.compile(r"lancestat/([0-9]{1,9})(?![0-9])")
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
@@ -267,7 +266,7 @@ def decode_statistics(
         try:
             if types is not None and name in types and not types[name].is_published:
                 raise ValueError(f"Spark cannot plan with statistics of {types[name].spark_type}")
-            columns[name] = _decode_column(name, entries, types, has_nan_bounds=revision != 1)
+            columns[name] = _decode_column(name, entries, types)
         except ValueError as error:
             dropped[name] = str(error)
     return PublishedStatistics(
@@ -290,7 +289,7 @@ def decode_kept(
     for name, column_entries in _column_entries(entries).items():
         if name in types and not types[name].is_published:
             with suppress(ValueError):
-                columns[name] = _decode_column(name, column_entries, types, has_nan_bounds=True)
+                columns[name] = _decode_column(name, column_entries, types)
     return columns
 
 
@@ -306,9 +305,9 @@ def written_revision(config: Mapping[str, str]) -> int | None:
     the entries behind that are lancestat's alone.
     """
     written = _WRITER.fullmatch(config.get(WRITER, ""))
-    if written is None:
-        return 1 if NEWEST_FRAGMENT in config and WRITER not in config else None
-    return int(written[1]) if written[2] == config.get(COMPUTED_AT_VERSION) else None
+    if written is None or written[2] != config.get(COMPUTED_AT_VERSION):
+        return None
+    return int(written[1])
 
 
 def is_altered(config: Mapping[str, str]) -> bool:
@@ -320,7 +319,8 @@ def is_altered(config: Mapping[str, str]) -> bool:
     """
     mark = config.get(WRITER)
     if mark is None:
-        return False
+        # Only lancestat names a fragment, and it signs what it writes.
+        return NEWEST_FRAGMENT in config
     revision = _REVISION_OF_WRITER.match(mark)
     if revision is None:
         # Another writer's name, or what is left of lancestat's.
@@ -330,11 +330,8 @@ def is_altered(config: Mapping[str, str]) -> bool:
         # What the mark of a later release says of its entries is not known.
         return False
     written = _WRITER.fullmatch(mark)
-    is_digested = int(revision[1]) >= _FIRST_WITH_DIGEST
-    if written is None or is_digested != (written[3] is not None):
+    if written is None or int(revision[1]) < _FIRST_REVISION:
         return True
-    if not is_digested:
-        return False
     is_same_tag = config.get(COMPUTED_AT_VERSION) == written[2]
     is_as_written = _digest(config, written[2]) == written[3]
     return is_same_tag != is_as_written
@@ -412,19 +409,14 @@ def column_count(keys: Iterable[str]) -> int:
 
 
 def tagged(encoded: Mapping[str, str], version: int) -> dict[str, str]:
-    """Return statistics that lancestat made with the tag of a version.
-
-    Earlier releases took those of other writers for their own: they count as theirs.
-    """
-    return _signed(encoded, written_revision(encoded) or _FIRST_WITH_DIGEST - 1, version)
+    """Return statistics that lancestat made with the tag of a version."""
+    return _signed(encoded, written_revision(encoded) or 0, version)
 
 
 def _signed(encoded: Mapping[str, str], revision: int, version: int) -> dict[str, str]:
     """Return statistics with the tag of a version, and the mark of lancestat for all of them."""
     entries = {**encoded, COMPUTED_AT_VERSION: str(version)}
-    mark = f"lancestat/{revision}@{version}"
-    is_digested = revision >= _FIRST_WITH_DIGEST
-    return {**entries, WRITER: f"{mark}:{_digest(entries, str(version))}" if is_digested else mark}
+    return {**entries, WRITER: f"lancestat/{revision}@{version}:{_digest(entries, str(version))}"}
 
 
 def spelled(text: str | None) -> str:
@@ -465,16 +457,9 @@ def _column_entries(config: Mapping[str, str]) -> dict[str, dict[str, str]]:
 
 
 def _decode_column(
-    name: str,
-    entries: Mapping[str, str],
-    types: Mapping[str, ColumnType] | None,
-    *,
-    has_nan_bounds: bool,
+    name: str, entries: Mapping[str, str], types: Mapping[str, ColumnType] | None
 ) -> PublishedColumn:
-    """Decode one column; the ValueError's text is the reason for dropping it.
-
-    Bounds of floats are left out unless `has_nan_bounds`: unless they enclose NaN too.
-    """
+    """Decode one column; the ValueError's text is the reason for dropping it."""
     if not is_storable_name(name):
         raise ValueError("a name that is empty or holds a dot is ambiguous")
     version = _column_version(entries)
@@ -493,12 +478,7 @@ def _decode_column(
         if statistic.key in entries and (type is None or type.kind in statistic.kinds)
     }
     column = PublishedColumn(**values)
-    if type is None:
-        return column
-    column = _with_usable_bounds(column, type)
-    if type.kind is Kind.FLOAT and not has_nan_bounds:
-        column = replace(column, minimum=None, maximum=None)
-    return column
+    return column if type is None else _with_usable_bounds(column, type)
 
 
 def _column_version(entries: Mapping[str, str]) -> int:
