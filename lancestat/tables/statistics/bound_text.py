@@ -28,10 +28,10 @@ _FLOAT = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?|Infinity)
 _DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
 _DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),\s*([0-9]+)\)")
 _YEAR = r"[0-9]{4}|-(?!0000)[0-9]{4}|[+-][1-9][0-9]{4,6}"
-_DAY = r"([0-9]{2})-([0-9]{2})"
-_DATE = re.compile(rf"({_YEAR}|[1-9][0-9]{{4,6}})-{_DAY}")
+_DAY = r"[0-9]{2}-[0-9]{2}"
+_DATE = re.compile(rf"(?:{_YEAR}|[1-9][0-9]{{4,6}})-{_DAY}")
 _TIME = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{1,6})")
-_TIMESTAMP = re.compile(rf"({_YEAR})-{_DAY} ({_TIME.pattern})")
+_TIMESTAMP = re.compile(rf"((?:{_YEAR})-{_DAY}) ({_TIME.pattern})")
 
 
 def parse_integer(text: str) -> int:
@@ -262,10 +262,9 @@ def _parse_decimal(text: str, type: ColumnType) -> int:
 
 
 def _parse_date(text: str) -> int:
-    matched = _DATE.fullmatch(text)
-    if not matched:
+    if not _DATE.fullmatch(text):
         raise ValueError(f"{text!r} is not a date of the form yyyy-MM-dd")
-    days = _days(text, int(matched[1]), int(matched[2]), int(matched[3]))
+    days = _days(text)
     if not -(2**31) <= days < 2**31:
         raise ValueError(f"{text!r} does not fit date")
     return days
@@ -275,8 +274,7 @@ def _parse_timestamp(text: str) -> int:
     matched = _TIMESTAMP.fullmatch(text)
     if not matched:
         raise ValueError(f"{text!r} is not a timestamp of the form yyyy-MM-dd HH:mm:ss.SSSSSS")
-    days = _days(text, *(int(matched[group]) for group in (1, 2, 3)))
-    micros = days * DAY_MICROS + _parse_time(matched[4])
+    micros = _days(matched[1]) * DAY_MICROS + _parse_time(matched[2])
     if not _MIN_TIMESTAMP <= micros <= _MAX_TIMESTAMP:
         raise ValueError(f"{text!r} does not fit timestamp")
     return micros
@@ -295,34 +293,19 @@ def _parse_time(text: str) -> int:
 
 def _date_text(days: int) -> str:
     """Return a day count since 1970-01-01 as Spark prints it: years past 9999 carry a plus sign."""
-    year, month, day = _civil(days)
+    import numpy as np
+
+    text = str(np.datetime64(days, "D"))
+    year, month_and_day = int(text[:-6]), text[-6:]
     sign = "-" if year < 0 else "+" if year > 9999 else ""
-    return f"{sign}{abs(year):04}-{month:02}-{day:02}"
+    return f"{sign}{abs(year):04}{month_and_day}"
 
 
-def _civil(days: int) -> tuple[int, int, int]:
-    """Proleptic Gregorian year, month and day of a day count since 1970-01-01.
+def _days(text: str) -> int:
+    """Invert `_date_text`; raises ValueError when the calendar has no such day."""
+    import numpy as np
 
-    Source: Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms", `civil_from_days`.
-    """
-    era, day_of_era = divmod(days + 719_468, 146_097)
-    year_of_era = (
-        day_of_era - day_of_era // 1_460 + day_of_era // 36_524 - day_of_era // 146_096
-    ) // 365
-    day_of_year = day_of_era - (365 * year_of_era + year_of_era // 4 - year_of_era // 100)
-    shifted_month = (5 * day_of_year + 2) // 153
-    day = day_of_year - (153 * shifted_month + 2) // 5 + 1
-    month = shifted_month + 3 if shifted_month < 10 else shifted_month - 9
-    return year_of_era + era * 400 + (month <= 2), month, day
-
-
-def _days(text: str, year: int, month: int, day: int) -> int:
-    """Return the inverse of `_civil`; raises ValueError when the calendar has no such day."""
-    shifted_year = year - (month <= 2)
-    era, year_of_era = divmod(shifted_year, 400)
-    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
-    day_of_era = year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year
-    days = era * 146_097 + day_of_era - 719_468
-    if _civil(days) != (year, month, day):
-        raise ValueError(f"{text!r} is not a day of the calendar")
-    return days
+    try:
+        return int(np.datetime64(text, "D").astype(np.int64))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a day of the calendar") from None
