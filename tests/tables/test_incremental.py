@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from datetime import timedelta
+
 import lance
 import pyarrow as pa
 import pytest
@@ -70,90 +73,105 @@ def test_second_run_does_nothing(world: World) -> None:
     assert not world.reads
 
 
-def test_append_reads_the_new_fragment(world: World) -> None:
-    settle(world)
-    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
-    action = world.action()
-    assert isinstance(action, TableAction)
-    assert action.verb == "refresh"
-    assert action.reasons == (Reason.ROWS_APPENDED,)
-    assert action.figures.rows_scanned == 10
-    check_converged(world)
-    assert fragments_read(world) == 1
+def append(world: World, rows: int = 10) -> None:
+    lance.write_dataset(orders(100, rows), str(world.path), mode="append")
 
 
-def test_delete_reads_the_fragment_that_lost_rows(world: World) -> None:
-    settle(world)
-    world.dataset.delete("o_id = 30")
-    assert world.action().reasons == (Reason.ROWS_DELETED,)
-    check_converged(world)
-    assert fragments_read(world) == 1
+def overwrite(world: World) -> None:
+    lance.write_dataset(orders(500, 50), str(world.path), mode="overwrite", max_rows_per_file=25)
 
 
-def test_delete_of_a_whole_fragment_reads_nothing(world: World) -> None:
-    settle(world)
-    world.dataset.delete("o_id < 25")
-    assert world.action().reasons == (Reason.ROWS_DELETED,)
-    check_converged(world)
-    assert not world.reads
-
-
-def test_update_reads_old_and_new_fragment(world: World) -> None:
-    settle(world)
-    world.dataset.update({"o_status": "'late'"}, where="o_id = 3")
-    assert world.action().reasons == (Reason.ROWS_CHANGED,)
-    check_converged(world)
-    assert fragments_read(world) == 2
-
-
-def test_merge_insert_reads_the_touched_fragments(world: World) -> None:
-    settle(world)
+def merge_insert(world: World) -> None:
     merge = world.dataset.merge_insert("o_id").when_matched_update_all()
     merge.when_not_matched_insert_all().execute(orders(99, 3))
-    assert world.action().reasons == (Reason.ROWS_CHANGED,)
-    check_converged(world)
-    assert fragments_read(world) == 2
 
 
-def test_only_the_added_column_is_read(world: World) -> None:
+def compact(world: World) -> None:
+    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
+
+
+def append_and_compact(world: World) -> None:
+    append(world)
+    compact(world)
+
+
+def unpublish(world: World) -> None:
+    keys = [key for key in world.dataset.config() if key.startswith("lance.stats.")]
+    world.dataset.delete_config_keys(keys)
+
+
+def only(*names: str) -> ColumnSelection:
+    rule = ColumnRule(tuple(ColumnPattern(name) for name in names))
+    return ColumnSelection(all=False, rules=(rule,))
+
+
+def want(*names: str) -> Callable[[World], None]:
+    def choose(world: World) -> None:
+        world.columns = only(*names)
+
+    return choose
+
+
+def call(method: str, *arguments: object, **options: object) -> Callable[[World], object]:
+    return lambda world: getattr(world.dataset, method)(*arguments, **options)
+
+
+R = Reason
+NEW = (R.COLUMNS_ADDED, R.SCHEMA_CHANGED)
+INT32 = {"path": "o_id", "data_type": pa.int32()}
+RENAME = {"path": "o_id", "name": "o_key"}
+LATE = {"lance.stats.computedAtVersion": "soon"}
+
+
+# The change, the verb and reasons of the plan, and how many fragments and which columns are read.
+@pytest.mark.parametrize(
+    ("change", "verb", "reasons", "fragments", "columns"),
+    [
+        (append, "refresh", (R.ROWS_APPENDED,), 1, None),
+        (call("delete", "o_id = 30"), "refresh", (R.ROWS_DELETED,), 1, None),
+        (call("delete", "o_id < 25"), "refresh", (R.ROWS_DELETED,), 0, None),
+        (call("update", {"o_total": "7"}, where="o_id = 3"), "refresh", (R.ROWS_CHANGED,), 2, None),
+        (merge_insert, "refresh", (R.ROWS_CHANGED,), 2, None),
+        (overwrite, "refresh", (R.ROWS_CHANGED,), 2, None),
+        (call("truncate_table"), "refresh", None, 0, None),
+        (call("add_columns", {"b": "o_id * 2"}), "refresh", NEW, 4, {"b"}),
+        (call("add_columns", [pa.field("b", pa.string())]), "refresh", NEW, None, {"b"}),
+        (
+            call("drop_columns", ["o_total"]),
+            "refresh",
+            (R.COLUMNS_REMOVED, R.SCHEMA_CHANGED),
+            0,
+            None,
+        ),
+        (call("alter_columns", INT32), "refresh", (R.SCHEMA_CHANGED,), 4, {"o_id"}),
+        (call("alter_columns", RENAME), "refresh", None, 0, None),
+        (compact, "restamp", (R.FRAGMENTS_REWRITTEN,), 0, None),
+        (append_and_compact, "refresh", (R.ROWS_APPENDED, R.FRAGMENTS_REWRITTEN), None, None),
+        (call("create_scalar_index", "o_id", "BTREE"), "restamp", (R.VERSION_MOVED,), 0, None),
+        (call("update_config", {"owner": "shop"}), "restamp", (R.VERSION_MOVED,), 0, None),
+        (call("update_schema_metadata", {"a": "b"}), "restamp", (R.VERSION_MOVED,), 0, None),
+        (unpublish, "refresh", (R.PUBLISH_MISSING,), 0, None),
+        (call("update_config", LATE), "refresh", (R.PUBLISH_ALTERED,), 0, None),
+        (want("o_id"), "refresh", (R.COLUMNS_REMOVED,), 0, None),
+    ],
+)
+def test_a_change_reads_only_what_is_new(
+    world: World,
+    change: Callable[[World], object],
+    verb: str,
+    reasons: tuple[Reason, ...] | None,
+    fragments: int | None,
+    columns: set[str] | None,
+) -> None:
     settle(world)
-    world.dataset.add_columns({"o_double": "o_id * 2"})
-    assert world.action().reasons == (Reason.COLUMNS_ADDED, Reason.SCHEMA_CHANGED)
+    change(world)
+    action = world.action()
+    assert isinstance(action, TableAction)
+    assert action.verb == verb
+    assert reasons is None or action.reasons == reasons
     check_converged(world)
-    assert columns_read(world) == {"o_double"}
-
-
-def test_only_the_added_null_column_is_read(world: World) -> None:
-    settle(world)
-    world.dataset.add_columns([pa.field("o_note", pa.string())])
-    check_converged(world)
-    assert columns_read(world) == {"o_note"}
-    assert world.published()["lance.stats.column.o_note.nullCount"] == "100"
-
-
-def test_dropped_column_reads_nothing_and_leaves_no_orphan(world: World) -> None:
-    settle(world)
-    world.dataset.drop_columns(["o_total"])
-    assert world.action().reasons == (Reason.COLUMNS_REMOVED, Reason.SCHEMA_CHANGED)
-    check_converged(world)
-    assert not world.reads
-    assert not [key for key in world.published() if ".o_total." in key]
-
-
-def test_altered_type_reads_that_column(world: World) -> None:
-    settle(world)
-    world.dataset.alter_columns({"path": "o_id", "data_type": pa.int32()})
-    assert world.action().reasons == (Reason.SCHEMA_CHANGED,)
-    check_converged(world)
-    assert columns_read(world) == {"o_id"}
-
-
-def test_renamed_column_reads_nothing(world: World) -> None:
-    settle(world)
-    world.dataset.alter_columns({"path": "o_id", "name": "o_key"})
-    check_converged(world)
-    assert not world.reads
-    assert world.published()["lance.stats.column.o_key.max"] == "99"
+    assert fragments is None or fragments_read(world) == fragments
+    assert columns is None or columns_read(world) == columns
 
 
 def test_columns_that_swap_names_swap_statistics(tmp_path_factory: pytest.TempPathFactory) -> None:
@@ -179,14 +197,6 @@ def swap_names(dataset: lance.LanceDataset) -> None:
     lance.LanceDataset.commit(dataset.uri, swapped, read_version=dataset.version)
 
 
-def test_overwrite_reads_everything(world: World) -> None:
-    settle(world)
-    lance.write_dataset(orders(500, 50), str(world.path), mode="overwrite", max_rows_per_file=25)
-    assert world.action().reasons == (Reason.ROWS_CHANGED,)
-    check_converged(world)
-    assert fragments_read(world) == 2
-
-
 def test_restore_reads_nothing(world: World) -> None:
     settle(world)
     before = world.dataset.version
@@ -199,68 +209,27 @@ def test_restore_reads_nothing(world: World) -> None:
     assert world.published()["lance.stats.numRows"] == "100"
 
 
-def test_compaction_is_restamped_and_carried_over(world: World) -> None:
+@pytest.mark.parametrize(
+    ("before", "rows"),
+    [
+        (lambda w: None, 1000),
+        (lambda w: w.dataset.delete("o_id % 5 = 0"), 40),
+        (lambda w: w.dataset.create_scalar_index("o_id", "BTREE"), 1000),
+    ],
+)
+def test_a_compaction_is_carried_over(
+    world: World, before: Callable[[World], object], rows: int
+) -> None:
+    """Also one that materializes deletions, and that of a table with an index."""
+    before(world)
     settle(world)
-    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
-    action = world.action()
-    assert isinstance(action, TableAction)
-    assert action.verb == "restamp"
-    assert action.reasons == (Reason.FRAGMENTS_REWRITTEN,)
+    world.dataset.optimize.compact_files(target_rows_per_fragment=rows)
+    assert world.action().reasons == (Reason.FRAGMENTS_REWRITTEN,)
     settle(world)
     assert isinstance(world.action(), Skip)
-    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
+    append(world)
     check_converged(world)
     assert fragments_read(world) == 1, "the compacted fragment is known from its parts"
-
-
-def test_compaction_that_materializes_deletions_is_carried_over(world: World) -> None:
-    world.dataset.delete("o_id % 5 = 0")
-    settle(world)
-    world.dataset.optimize.compact_files(target_rows_per_fragment=40)
-    assert world.action().reasons == (Reason.FRAGMENTS_REWRITTEN,)
-    settle(world)
-    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
-    check_converged(world)
-    assert fragments_read(world) == 1
-
-
-def test_compaction_of_an_indexed_table_is_carried_over(world: World) -> None:
-    world.dataset.create_scalar_index("o_id", "BTREE")
-    settle(world)
-    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
-    assert world.action().reasons == (Reason.FRAGMENTS_REWRITTEN,)
-    settle(world)
-    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
-    check_converged(world)
-    assert fragments_read(world) == 1
-
-
-def test_append_and_compaction_between_runs(world: World) -> None:
-    settle(world)
-    lance.write_dataset(orders(100, 10), str(world.path), mode="append")
-    world.dataset.optimize.compact_files(target_rows_per_fragment=1000)
-    assert world.action().reasons == (Reason.ROWS_APPENDED, Reason.FRAGMENTS_REWRITTEN)
-    check_converged(world)
-
-
-@pytest.mark.parametrize("change", ["index", "config", "metadata"])
-def test_commits_that_keep_rows_are_restamped(world: World, change: str) -> None:
-    settle(world)
-    before = world.published()
-    match change:
-        case "index":
-            world.dataset.create_scalar_index("o_id", "BTREE")
-        case "config":
-            world.dataset.update_config({"owner": "shop"})
-        case _:
-            world.dataset.update_schema_metadata({"a": "b"})
-    action = world.action()
-    assert isinstance(action, TableAction)
-    assert action.verb == "restamp"
-    assert action.reasons == (Reason.VERSION_MOVED,)
-    check_converged(world)
-    assert not world.reads
-    assert world.published() == before
 
 
 def test_a_restamp_needs_no_state(world: World) -> None:
@@ -319,14 +288,6 @@ def test_statistics_without_strings_need_no_bounds_in_the_state(world: World) ->
     assert world.action().notes == ()
 
 
-def test_fewer_columns_read_nothing(world: World) -> None:
-    settle(world)
-    world.columns = only("o_id")
-    assert world.action().reasons == (Reason.COLUMNS_REMOVED,)
-    check_converged(world)
-    assert not world.reads
-
-
 def test_more_columns_read_only_those(world: World) -> None:
     world.columns = only("o_id")
     settle(world)
@@ -334,37 +295,6 @@ def test_more_columns_read_only_those(world: World) -> None:
     assert world.action().reasons == (Reason.COLUMNS_ADDED,)
     check_converged(world)
     assert columns_read(world) == {"o_total"}
-
-
-def only(*names: str) -> ColumnSelection:
-    rule = ColumnRule(tuple(ColumnPattern(name) for name in names))
-    return ColumnSelection(all=False, rules=(rule,))
-
-
-def test_altered_publication_is_written_again(world: World) -> None:
-    settle(world)
-    world.dataset.update_config({"lance.stats.column.o_id.max": "7"})
-    assert Reason.PUBLISH_ALTERED in world.action().reasons
-    check_converged(world)
-    assert not world.reads
-    assert world.published()["lance.stats.column.o_id.max"] == "99"
-
-
-def test_removed_publication_is_written_again(world: World) -> None:
-    settle(world)
-    keys = [key for key in world.dataset.config() if key.startswith("lance.stats.")]
-    world.dataset.delete_config_keys(keys)
-    assert world.action().reasons == (Reason.PUBLISH_MISSING,)
-    check_converged(world)
-    assert not world.reads
-
-
-def test_malformed_publication_is_written_again(world: World) -> None:
-    settle(world)
-    world.dataset.update_config({"lance.stats.computedAtVersion": "soon"})
-    assert world.action().reasons == (Reason.PUBLISH_ALTERED,)
-    check_converged(world)
-    assert not world.reads
 
 
 def test_entries_of_others_under_the_prefix_are_named_before_they_go(world: World) -> None:
@@ -432,45 +362,24 @@ def test_full_refresh_reads_all(world: World) -> None:
     assert fragments_read(world) == 4
 
 
-def test_when_stale_waits_until_the_policy_refuses(world: World) -> None:
-    bounds = StaleBounds(max_versions=1, max_changed_rows=0.5)
+@pytest.mark.parametrize(
+    ("bounds", "rows", "hours"),
+    [
+        (StaleBounds(max_versions=1, max_changed_rows=0.5), 1, 0),
+        (StaleBounds(max_changed_rows=0.05), 4, 0),
+        (StaleBounds(max_age=timedelta(hours=24)), 1, 13),
+    ],
+)
+def test_when_stale_waits_until_the_policy_refuses(
+    world: World, bounds: StaleBounds, rows: int, hours: int
+) -> None:
+    """Each of two appends adds a version, its rows and hours; the second is too much."""
     world.policy = Policy(allow_stale=bounds, refresh=RefreshWhen.WHEN_STALE)
     settle(world)
-    lance.write_dataset(orders(100, 1), str(world.path), mode="append")
-    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
-    lance.write_dataset(orders(101, 1), str(world.path), mode="append")
-    assert world.action().reasons == (Reason.ROWS_APPENDED,)
-
-
-def test_when_stale_counts_changed_rows(world: World) -> None:
-    bounds = StaleBounds(max_changed_rows=0.05)
-    world.policy = Policy(allow_stale=bounds, refresh=RefreshWhen.WHEN_STALE)
-    settle(world)
-    lance.write_dataset(orders(100, 4), str(world.path), mode="append")
-    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
-    lance.write_dataset(orders(104, 4), str(world.path), mode="append")
-    assert world.action().reasons == (Reason.ROWS_APPENDED,)
-
-
-def test_when_stale_looks_at_age(world: World) -> None:
-    from datetime import timedelta
-
-    bounds = StaleBounds(max_age=timedelta(hours=24))
-    world.policy = Policy(allow_stale=bounds, refresh=RefreshWhen.WHEN_STALE)
-    settle(world)
-    lance.write_dataset(orders(100, 1), str(world.path), mode="append")
-    world.clock.advance(hours=23)
-    assert world.action().reasons == (Reason.POLICY_ACCEPTS,)
-    world.clock.advance(hours=2)
-    assert world.action().verb == "refresh"
-
-
-def test_an_emptied_table_is_published(world: World) -> None:
-    settle(world)
-    world.dataset.truncate_table()
-    check_converged(world)
-    assert world.published()["lance.stats.numRows"] == "0"
-    assert "lance.stats.column.o_id.max" not in world.published()
+    for reason in (Reason.POLICY_ACCEPTS, Reason.ROWS_APPENDED):
+        append(world, rows)
+        world.clock.advance(hours=hours)
+        assert world.action().reasons == (reason,)
 
 
 def test_columns_that_cannot_be_read_or_stored_are_skipped_with_a_reason(
