@@ -117,7 +117,7 @@ def _contents(groups: Iterable[ColumnGroup]) -> Counter[tuple[Fingerprint, froze
 
 @dataclass
 class _Claims:
-    """The content still missing; a claim takes fields from all its members at once, or none."""
+    """The content still missing; a claim takes fields from all its members or none."""
 
     missing: dict[Fingerprint, frozenset[str]]
     times: Mapping[Fingerprint, int]

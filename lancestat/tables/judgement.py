@@ -5,7 +5,7 @@ why. A `Verdict` says whether they are used under a policy, which may accept sta
 
 All that use statistics, show them or decide whether to refresh them use this module: the readers
 (`attach`, `read_table`, `lancestat sql`), `show`, `status`, `docs`, the system views and the
-planner. A second place that looked at tags, policies or histories could answer differently.
+planner. Other code that looked at tags, policies or histories could answer differently.
 """
 
 from __future__ import annotations
@@ -225,7 +225,7 @@ class TableStatistics:
     def entries(self) -> Mapping[str, str]:
         """The `lance.stats.*` entries of the carrier, empty where none may be of this dataset.
 
-        Those that name its current version may be of one whose place it took meanwhile, or which
+        Those that name its current version may be of a dataset that this one replaced, which
         counted its versions from 1 as well.
         """
         entries = self.carrier.entries(self.snapshot, self.record, self.options)

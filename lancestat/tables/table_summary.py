@@ -1,4 +1,4 @@
-"""Sums over groups of fragments in place of their partials, where the content is what it was.
+"""Sums over groups of fragments instead of their partials, where the content is unchanged.
 
 Without them a run that adds one fragment to a table of 100,000 would read all partials of the
 others: tens of gigabytes for 200 columns.
@@ -161,7 +161,7 @@ def _fetch(
     state: StateReader, table: str, summary: TableSummary, offers: _Offers
 ) -> dict[str, ColumnPartial] | None:
     """The merged groups by field key, None when one of them is gone."""
-    # Equal content, such as of a column that is null everywhere, is one block in several places.
+    # Equal content, such as of a column that is null everywhere, is one block of several groups.
     offsets_by_block: dict[BlockKey, list[int]] = defaultdict(list)
     for key, offer in offers.items():
         digests = summary.contents[key]
@@ -183,7 +183,7 @@ def _within(index: int, block: slice) -> bool:
 
 
 Fingerprints = tuple[Fingerprint, ...]
-# How many partials are fetched at once; up to so many the state reads nothing else.
+# Partials per read of the state, which up to that many reads nothing else.
 _FETCHED_AT_ONCE = 4096
 
 

@@ -88,7 +88,7 @@ def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Seque
 
     A partial with quantiles counts as the several that it is as large as.
 
-    A job's results are held in the driver at once; this bounds them for tables of any size.
+    The driver holds a job's results; this bounds them for tables of any size.
     """
     start = count = 0
     for index, scan in enumerate(scans):

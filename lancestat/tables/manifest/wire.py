@@ -139,7 +139,7 @@ def encode_statistics(
         computed_at_version: the version that the publishing commit makes: read version + 1.
         computed_at: an aware instant.
         newest_fragment: `Snapshot.newest_fragment` of the version that was read, by which readers
-            tell the dataset from one that was created anew at its place.
+            tell the dataset from one that replaced it.
 
     Raises:
         UnsupportedColumn: a column's name is empty or holds a dot.
@@ -302,7 +302,7 @@ def written_revision(config: Mapping[str, str]) -> int | None:
     """Return the revision of the rules by which lancestat wrote statistics.
 
     None where something else did, as the connector's ANALYZE TABLE: it changes the tag, and leaves
-    the entries behind that are lancestat's alone.
+    the entries that are lancestat's alone.
     """
     written = _WRITER.fullmatch(config.get(WRITER, ""))
     if written is None or written[2] != config.get(COMPUTED_AT_VERSION):
@@ -313,7 +313,7 @@ def written_revision(config: Mapping[str, str]) -> int | None:
 def is_altered(config: Mapping[str, str]) -> bool:
     """Whether the entries that lancestat wrote were changed since, or others added to them.
 
-    A digest guards against accidents, not against someone who computes it anew. Where the tag too
+    A digest guards against accidents, not against someone who recomputes it. Where the tag too
     is another one, something else has written statistics since; but not if all the rest is as
     lancestat wrote it. A mark that no release writes was itself changed.
     """
@@ -379,7 +379,7 @@ def writer_of(config: Mapping[str, str]) -> Writer:
 def own_keys(config: Mapping[str, str]) -> frozenset[str]:
     """Return the keys of the entries that lancestat wrote, in a format that this release knows.
 
-    Beside statistics of another writer these are the marks that it left behind.
+    Beside statistics of another writer these are the marks that lancestat left.
     """
     match writer_of(config):
         case Writer.LANCESTAT:

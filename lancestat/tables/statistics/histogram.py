@@ -74,9 +74,9 @@ def equi_height(partial: ColumnPartial, type: ColumnType, bins: int = BINS) -> H
     height = partial.values / bins
     counts = _distinct_counts(
         ends,
-        _inside(values, quantiles),
+        *_inside(values, quantiles),
         partial.distinct,
-        [_room(*pair, height, type) for pair in pairwise(ends)],
+        [_capacity(*pair, height, type) for pair in pairwise(ends)],
     )
     made = zip(ends, ends[1:], counts, strict=False)
     return Histogram(height, tuple(HistogramBin(*values) for values in made))
@@ -114,19 +114,13 @@ def _of_quantile(value: float, type: ColumnType) -> float:
     return value + 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Inside:
-    """The values of a sketch between a bin's ends.
+def _inside(ends: Sequence[float], quantiles: QuantileSketch) -> tuple[list[int], list[float]]:
+    """Return what the sketch has between the ends of each bin.
 
-    `frequent` counts values that it kept several times; `rare_rows` are the rows of all others, and
-    of one more that it might have kept.
+    Returns:
+        How many values it kept several times; and the rows of all others, and of one more that it
+        might have kept.
     """
-
-    frequent: int
-    rare_rows: float
-
-
-def _inside(ends: Sequence[float], quantiles: QuantileSketch) -> list[_Inside]:
     import numpy as np
 
     values, weights = quantiles.samples()
@@ -139,34 +133,38 @@ def _inside(ends: Sequence[float], quantiles: QuantileSketch) -> list[_Inside]:
     frequent = np.bincount(bins[is_frequent], minlength=len(ends) - 1)
     rare_rows = np.zeros(len(ends) - 1) + rows.sum() / times.sum()
     np.add.at(rare_rows, bins[is_rare], rows[is_rare])
-    return [_Inside(int(n), float(r)) for n, r in zip(frequent, rare_rows, strict=True)]
+    return frequent.tolist(), rare_rows.tolist()
 
 
 def _distinct_counts(
-    ends: Sequence[float], inside: Sequence[_Inside], distinct: int, rooms: Sequence[int]
+    ends: Sequence[float],
+    frequent: Sequence[int],
+    rare_rows: Sequence[float],
+    distinct: int,
+    capacities: Sequence[int],
 ) -> list[int]:
     """Share a column's distinct count over its bins.
 
     The ends of bins are values themselves, and so is what the sketch kept several times. All other
-    values are shared out by the rows that hold them, as if each had equally many, but no bin gets
-    more than there is room for.
+    values are shared out by the rows that hold them, as if each had equally many, up to the
+    capacity of each bin.
     """
-    counts = [min(samples.frequent, room) for samples, room in zip(inside, rooms, strict=True)]
+    counts = [min(pair) for pair in zip(frequent, capacities, strict=True)]
     left = max(0, distinct - len(set(ends)) - sum(counts))
-    rare_rows = sum(samples.rare_rows for samples in inside)
-    free = [room - count for room, count in zip(rooms, counts, strict=True)]
-    for index in sorted(range(len(free)), key=lambda index: free[index] / inside[index].rare_rows):
-        share = min(free[index], round(left * min(1.0, inside[index].rare_rows / rare_rows)))
+    rare_left = sum(rare_rows)
+    free = [capacity - count for capacity, count in zip(capacities, counts, strict=True)]
+    for index in sorted(range(len(free)), key=lambda index: free[index] / rare_rows[index]):
+        share = min(free[index], round(left * min(1.0, rare_rows[index] / rare_left)))
         counts[index] += share
         left -= share
-        rare_rows -= inside[index].rare_rows
+        rare_left -= rare_rows[index]
     return [
         1 if low == high else 2 + count
         for (low, high), count in zip(pairwise(ends), counts, strict=True)
     ]
 
 
-def _room(low: float, high: float, height: float, type: ColumnType) -> int:
+def _capacity(low: float, high: float, height: float, type: ColumnType) -> int:
     """Return the most values between the ends of a bin: no more than rows, or than the type has."""
     if low == high:
         return 0

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     from datasketches import kll_doubles_sketch
 
-# Values at once from which on it costs less to thin them out than to have the library take each.
+# From so many values in one batch it costs less to thin them out than to pass each on.
 _MANY = 4096
 _LARGEST_STORED = 1 << 20
 
@@ -126,7 +126,7 @@ def _open(serialized: bytes) -> kll_doubles_sketch:
 # rank: a little less than one of a histogram's 254 bins. It takes at most 20 kB.
 K = 800
 
-# Size of the preamble, version, family, flags, K, least room of a level; then, of more than one
+# Size of the preamble, version, family, flags, K, least capacity of a level; then, of more than one
 # value, the number of values seen, a K, the number of levels, where each begins, the extremes, and
 # the values kept.
 _EMPTY = struct.pack("<BBBBHBx", 2, 1, 15, 1, K, 8)
@@ -179,7 +179,7 @@ def _kept_values(serialized: bytes) -> tuple[npt.NDArray[np.float64], npt.NDArra
 def thinned(values: npt.NDArray[np.float64]) -> bytes:
     """Make a sketch of many finite values: the middle of each sorted run of a power of two.
 
-    The levels of a sketch hold the same kind of values; this makes them at once, without
+    The levels of a sketch hold the same kind of values; this makes them in one step, without
     randomness, in a quarter of the time. Values that fill no run are kept as they are.
     """
     import numpy as np
@@ -200,8 +200,8 @@ def thinned(values: npt.NDArray[np.float64]) -> bytes:
 
 def _end(levels: int) -> int:
     """Return the capacity of that many levels: each has two thirds of the capacity of the next."""
-    rooms = (((2 * K << depth) // int(3**depth) + 1) // 2 for depth in range(levels))
-    return sum(max(8, room) for room in rooms)
+    capacities = (((2 * K << depth) // int(3**depth) + 1) // 2 for depth in range(levels))
+    return sum(max(8, capacity) for capacity in capacities)
 
 
 def _are_finite(values: bytes) -> bool:
