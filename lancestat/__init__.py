@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Project", "__version__", "errors", "explain", "knn_join", "read_table", "register"]
 
-_PLACES = {
+_MODULES = {
     "Project": "lancestat.project",
     "explain": "lancestat.presentation.explanation",
     "knn_join": "lancestat.joins.knn_join",
@@ -30,9 +30,9 @@ def __getattr__(name: str) -> object:
 
     if name == "errors":
         return import_module("lancestat.errors")
-    if name not in _PLACES:
+    if name not in _MODULES:
         raise AttributeError(f"module 'lancestat' has no attribute '{name}'")
-    return getattr(import_module(_PLACES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:
