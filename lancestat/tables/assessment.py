@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.history import History
@@ -11,72 +12,47 @@ from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readabl
 from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import Table
 from lancestat.state.values import PartialIndex
-from lancestat.tables.carriers.carrier import Carrier
+from lancestat.tables.carriers.registry import CARRIERS
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import LookBack, TableStatistics, Verdict, no_history
-from lancestat.tables.manifest.wire import Finding, PublishedStatistics
 from lancestat.tables.statistics.column_type import ColumnType
 from lancestat.tables.statistics.histogram import HISTOGRAM_KINDS
 from lancestat.tables.stored import TableRecord
 
 
-@dataclass(frozen=True, slots=True)
-class TableAssessment:
-    """One table as it is now, next to what was last made of it.
+@dataclass(frozen=True, kw_only=True)
+class TableAssessment(TableStatistics):
+    """The statistics of one table as it is now, next to its declaration.
 
-    `columns` are those to analyze, in schema order, `skipped` has the reasons why others
-    are not. `warnings` tell of declared columns that are not there, `notes` have these, other
-    remarks about the declaration, and `skipped`. `statistics` are those that readers get.
-    `histograms` names the columns that are to have one.
+    `identity` is the state's name for the dataset, `resolved` the declared columns.
     """
 
     spec: Table
     identity: str
-    statistics: TableStatistics
-    columns: tuple[Field, ...]
-    skipped: tuple[str, ...]
-    histograms: frozenset[str] = frozenset()
-    warnings: tuple[str, ...] = ()
-    remarks: tuple[str, ...] = ()
+    resolved: ResolvedColumns
+
+    @cached_property
+    def columns(self) -> tuple[Field, ...]:
+        """The columns to analyze, in schema order."""
+        names = set(self.resolved.names)
+        return tuple(field for field in self.snapshot.fields if field.name in names)
+
+    @cached_property
+    def histograms(self) -> frozenset[str]:
+        """The names of the columns that are to have histograms."""
+        wanted = self.columns if self.spec.histogram else ()
+        return frozenset(f.name for f in wanted if self.types[f.name].kind in HISTOGRAM_KINDS)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of declared columns that are not there."""
+        return self.resolved.warnings
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """All that people should know of the declared columns."""
-        return (*self.warnings, *self.remarks, *self.skipped)
-
-    @property
-    def snapshot(self) -> Snapshot:
-        """The table at the assessed version."""
-        return self.statistics.snapshot
-
-    @property
-    def carrier(self) -> Carrier:
-        """Where the statistics are kept."""
-        return self.statistics.carrier
-
-    @property
-    def types(self) -> Mapping[str, ColumnType]:
-        """The columns that can have statistics, by name."""
-        return self.statistics.types
-
-    @property
-    def schema_hash(self) -> str:
-        return self.statistics.schema_hash
-
-    @property
-    def published(self) -> PublishedStatistics | None:
-        """The statistics for readers if the policy allows them, None where they are unreadable."""
-        return self.statistics.published
-
-    @property
-    def finding(self) -> Finding:
-        """What the statistics are for readers, before any policy."""
-        return self.statistics.finding
-
-    @property
-    def record(self) -> TableRecord | None:
-        """The state's record of the last run, None where there is none."""
-        return self.statistics.record
+        """All that people should know of the declared columns: also which are skipped, and why."""
+        skipped = (f"column '{name}' skipped: {why}" for name, why in self.resolved.skipped)
+        return (*self.resolved.warnings, *self.resolved.notes, *skipped)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,28 +90,17 @@ def assess(
     Raises:
         SpecError: A declared column does not exist or cannot be analyzed.
     """
-    statistics = TableStatistics.declared(spec, snapshot, record, look_back, options)
-    types = statistics.types
-    resolved = resolve(spec, snapshot, types)
-    columns = _pick(snapshot, resolved.names)
     return TableAssessment(
+        snapshot,
+        CARRIERS[spec.publish],
+        spec.policy.allow_stale,
+        record,
+        look_back,
+        options or {},
         spec=spec,
         identity=identity,
-        statistics=statistics,
-        columns=columns,
-        skipped=tuple(f"column '{name}' skipped: {why}" for name, why in resolved.skipped),
-        histograms=_histograms(spec, columns, types),
-        warnings=resolved.warnings,
-        remarks=resolved.notes,
+        resolved=resolve(spec, snapshot, analyzable(snapshot)),
     )
-
-
-def _histograms(
-    spec: Table, columns: tuple[Field, ...], types: Mapping[str, ColumnType]
-) -> frozenset[str]:
-    if not spec.histogram:
-        return frozenset()
-    return frozenset(f.name for f in columns if types[f.name].kind in HISTOGRAM_KINDS)
 
 
 def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:
@@ -157,8 +122,3 @@ def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
     if not is_readable_name(field.name):
         return AvailableColumn(field.name, None, UNREADABLE_NAME)
     return AvailableColumn(field.name, type.kind.value)
-
-
-def _pick(snapshot: Snapshot, names: tuple[str, ...]) -> tuple[Field, ...]:
-    picked = set(names)
-    return tuple(field for field in snapshot.fields if field.name in picked)

@@ -94,7 +94,7 @@ class TableObserver:
         version = _described_version(assessment)
         base, history = no_history(now, 0) if version is None else self.look_back(now, version)
         # The judgement looks back at the version that was just opened.
-        statistics = replace(assessment.statistics, look_back=lambda *_: (base, history))
+        statistics = replace(assessment, look_back=lambda *_: (base, history))
         groups = tuple(column_groups(now, fields))
         mark = _marks(assessment)
         return TableChanges(
@@ -168,7 +168,7 @@ def _digest_of_names(snapshot: Snapshot, wanted: Sequence[Field]) -> str:
 
 def _described_version(assessment: TableAssessment) -> int | None:
     """The version whose rows the last statistics read, None where there are none."""
-    version = assessment.statistics.described_version
+    version = assessment.described_version
     if version is None and assessment.record is not None:
         return assessment.record.version
     return version

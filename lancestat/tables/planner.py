@@ -207,7 +207,7 @@ def _is_intact(assessment: TableAssessment) -> bool:
 
 def _keeps_unpublished(assessment: TableAssessment) -> bool:
     """Whether the state keeps exactly the wanted columns that are not published."""
-    return set(assessment.statistics.kept) == _names(assessment, are_published=False)
+    return set(assessment.kept) == _names(assessment, are_published=False)
 
 
 def _names(assessment: TableAssessment, *, are_published: bool) -> set[str]:
@@ -226,7 +226,7 @@ def _is_altered(assessment: TableAssessment) -> bool:
         return False
     if published.version_tag != record.version:
         return False
-    return not same_statistics(assessment.statistics.entries, record.values)
+    return not same_statistics(assessment.entries, record.values)
 
 
 def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
@@ -288,8 +288,8 @@ def _remaking(
     published, history = assessment.published, changes.history
     is_ours = published is not None and published.revision is not None
     if is_ours and history.is_complete and history.effects <= _ROWS_STAY:
-        entries = published_entries(assessment.statistics.entries)
-        return _restamp(version, entries, assessment.statistics.remembered)
+        entries = published_entries(assessment.entries)
+        return _restamp(version, entries, assessment.remembered)
     return None if coverage.missing else MergePartials(version)
 
 
@@ -342,7 +342,7 @@ def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason
     published, record = assessment.published, assessment.record
     columns_before: set[str] = set(record.columns) if record else set()
     if published:
-        columns_before = {*published.columns, *published.dropped, *assessment.statistics.kept}
+        columns_before = {*published.columns, *published.dropped, *assessment.kept}
     columns = {field.name for field in assessment.columns}
     known_hash = published.schema_hash if published else record.schema_hash if record else None
     if published or record:

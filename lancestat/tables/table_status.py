@@ -91,7 +91,7 @@ def table_status(
     """Judge a table's statistics under its policy, and gather all that is known of them."""
     statistics = assessment.published
     behind = assessment.snapshot.version - statistics.version_tag if statistics else None
-    verdict = assessment.statistics.verdict(now)
+    verdict = assessment.verdict(now)
     columns = _columns(assessment)
     lengths = {name: column.average_length for name, column in columns.items()}
     known = {name: length for name, length in lengths.items() if length is not None}
@@ -118,12 +118,12 @@ def table_status(
         skipped=notes_of(assessment, verdict),
         versions_behind=behind,
         age=now - computed_at if computed_at else None,
-        changed_rows=assessment.statistics.changed_rows,
+        changed_rows=assessment.changed_rows,
         covered=covered,
         types={name: type.spark_type for name, type in assessment.types.items()},
         redactor=redactor,
-        is_tolerated=has_changed and assessment.statistics.accepts_distance(now),
-        kept=frozenset(assessment.statistics.kept),
+        is_tolerated=has_changed and assessment.accepts_distance(now),
+        kept=frozenset(assessment.kept),
         unbounded=tuple(_unbounded(assessment, columns)),
     )
 
@@ -155,16 +155,16 @@ def _with_zone(column: PublishedColumn, type: ColumnType | None) -> PublishedCol
 
 def _columns(assessment: TableAssessment) -> dict[str, PublishedColumn]:
     """Return what is known of columns, in the order of the schema."""
-    statistics, published = assessment.statistics, assessment.published
-    known = {**(published.columns if published else {}), **statistics.kept}
+    published = assessment.published
+    known = {**(published.columns if published else {}), **assessment.kept}
     columns = {
         f.name: _with_zone(known[f.name], assessment.types.get(f.name))
         for f in assessment.snapshot.fields
         if f.name in known
     }
-    if statistics.remembered is None or not assessment.spec.show_values:
+    if assessment.remembered is None or not assessment.spec.show_values:
         return columns
-    for name, bounds in statistics.remembered.bounds.items():
+    for name, bounds in assessment.remembered.bounds.items():
         type = assessment.types.get(name)
         if name in columns and type is not None and type.is_variable_width:
             with suppress(ValueError):

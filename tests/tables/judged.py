@@ -73,7 +73,7 @@ class JudgedTable:
         return values
 
     def statistics(self) -> TableStatistics:
-        return self.world.assess()[0].statistics
+        return self.world.assess()[0]
 
     def remember(self) -> None:
         """Remember the version that was just read, if its statistics were kept."""

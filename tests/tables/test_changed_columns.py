@@ -65,7 +65,7 @@ REPLACEMENTS = [drop_and_add, rename_another, cast_to_and_fro, reuse_the_id]
 
 
 def judged(world: World) -> TableStatistics:
-    return world.assess()[0].statistics
+    return world.assess()[0]
 
 
 def expected_of(world: World) -> dict[str, str]:

@@ -45,7 +45,7 @@ def run_by_earlier_rules(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def statistics(world: World) -> TableStatistics:
-    return world.assess()[0].statistics
+    return world.assess()[0]
 
 
 def assert_settles(world: World) -> None:

@@ -383,7 +383,7 @@ class History(RuleBasedStateMachine):
         assert read <= fresh
         expected = full_values(self.dataset, self.world.published()["lance.stats.schemaHash"])
         assert self.world.published() == expected
-        assert self.assessed().statistics.kept == full_kept(self.dataset)
+        assert self.assessed().kept == full_kept(self.dataset)
         config = self.dataset.config()
         assert written_revision(config) == REVISION
         assert not is_altered(config)
@@ -412,7 +412,7 @@ class History(RuleBasedStateMachine):
         if assessment.finding.reason is GuardReason.CURRENT:
             expected = full_values(self.dataset, assessment.schema_hash)
             assert self.world.published() == expected
-            assert assessment.statistics.kept.items() <= full_kept(self.dataset).items()
+            assert assessment.kept.items() <= full_kept(self.dataset).items()
 
     def assessed(self) -> TableAssessment:
         assessment, _ = self.world.assess()
