@@ -25,18 +25,20 @@ class Part:
 
     Attributes:
         tag: Its number in the stored form: ascending with the fields, never used for another part.
-        merge: Combines the values of this part in some partials, which it receives as well.
+        merge: Combines the values of this part in two and more partials, which it receives as well
+            if `needs_partials`.
         encode: Returns the stored form of a value.
         decode: Inverts `encode`; raises ValueError on anything else.
     """
 
     tag: int
-    merge: Callable[[Sequence[Any], Sequence[ColumnPartial]], Any]
+    merge: Callable[..., Any]
     encode: Callable[[Any], bytes]
     decode: Callable[[bytes], Any]
+    needs_partials: bool = False
 
 
-def _count(tag: int, merge: Callable[..., int]) -> dict[str, Part]:
+def _count(tag: int, merge: Callable[[Iterable[int]], int]) -> dict[str, Part]:
     return {"part": Part(tag, merge, _encode_count, _decode_count)}
 
 
@@ -50,15 +52,7 @@ def _decode_count(payload: bytes) -> int:
     return int.from_bytes(payload, "little")
 
 
-def _sum(values: Sequence[int], _: Sequence[ColumnPartial]) -> int:
-    return sum(values)
-
-
-def _largest(values: Sequence[int], _: Sequence[ColumnPartial]) -> int:
-    return max(values, default=0)
-
-
-def _lowest(values: Sequence[Any], _: Sequence[ColumnPartial]) -> Bound | None:
+def _lowest(values: Sequence[Any]) -> Bound | None:
     return min((value for value in values if value is not None), default=None)
 
 
@@ -66,10 +60,6 @@ def _highest(values: Sequence[Any], partials: Sequence[ColumnPartial]) -> Bound 
     pairs = zip(values, partials, strict=True)
     maxima = [value for value, partial in pairs if partial.minimum is not None]
     return None if None in maxima else max(maxima, default=None)
-
-
-def _united(values: Sequence[Sketch], _: Sequence[ColumnPartial]) -> Sketch:
-    return union(values)
 
 
 def _united_quantiles(
@@ -94,20 +84,28 @@ class ColumnPartial:
     `quantiles` are those of finite values (decimals unscaled), None where they were not requested.
     """
 
-    rows: int = field(metadata=_count(1, _sum))
-    nulls: int = field(metadata=_count(2, _sum))
-    nans: int = field(metadata=_count(3, _sum))
+    rows: int = field(metadata=_count(1, sum))
+    nulls: int = field(metadata=_count(2, sum))
+    nans: int = field(metadata=_count(3, sum))
     minimum: Bound | None = field(metadata={"part": Part(4, _lowest, encode_bound, decode_bound)})
-    maximum: Bound | None = field(metadata={"part": Part(5, _highest, encode_bound, decode_bound)})
-    total_bytes: int = field(metadata=_count(6, _sum))
-    max_bytes: int = field(metadata=_count(7, _largest))
-    sketch: Sketch = field(metadata={"part": Part(8, _united, Sketch.encode, Sketch.decode)})
-    total_characters: int = field(default=0, metadata=_count(9, _sum))
-    max_characters: int = field(default=0, metadata=_count(10, _largest))
+    maximum: Bound | None = field(
+        metadata={"part": Part(5, _highest, encode_bound, decode_bound, needs_partials=True)}
+    )
+    total_bytes: int = field(metadata=_count(6, sum))
+    max_bytes: int = field(metadata=_count(7, max))
+    sketch: Sketch = field(metadata={"part": Part(8, union, Sketch.encode, Sketch.decode)})
+    total_characters: int = field(default=0, metadata=_count(9, sum))
+    max_characters: int = field(default=0, metadata=_count(10, max))
     quantiles: QuantileSketch | None = field(
         default=None,
         metadata={
-            "part": Part(11, _united_quantiles, QuantileSketch.encode, QuantileSketch.decode)
+            "part": Part(
+                11,
+                _united_quantiles,
+                QuantileSketch.encode,
+                QuantileSketch.decode,
+                needs_partials=True,
+            )
         },
     )
 
@@ -141,11 +139,15 @@ def merge(partials: Iterable[ColumnPartial]) -> ColumnPartial:
     rows have them. Of no partials it is the empty one.
     """
     some = list(partials)
-    if len(some) == 1:
-        return some[0]
-    values = zip(*map(_ALL, some), strict=True) if some else [()] * len(_PARTS)
-    pairs = zip(_PARTS.values(), values, strict=True)
-    return ColumnPartial(*[part.merge(of_part, some) for part, of_part in pairs])
+    if len(some) < 2:
+        return some[0] if some else EMPTY_PARTIAL
+    pairs = zip(_PARTS.values(), zip(*map(_ALL, some), strict=True), strict=True)
+    return ColumnPartial(
+        *[
+            part.merge(values, some) if part.needs_partials else part.merge(values)
+            for part, values in pairs
+        ]
+    )
 
 
 # The stored form, little-endian: the form's number; the number of parts; every part that is not the
