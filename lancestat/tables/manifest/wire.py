@@ -61,7 +61,7 @@ _HEADER = frozenset(
 )
 _TEMPORAL = (Kind.DATE, Kind.TIMESTAMP)
 _DAY, _TIME = "[0-9]{4}-[0-9]{2}-[0-9]{2}", "[0-9]{2}:[0-9]{2}:[0-9]{2}"
-_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19}):([0-9a-f]{64})")
+_WRITER = re.compile(r"lancestat/([0-9]{1,9})@([0-9]{1,19})(?::([0-9a-f]{64}))?")
 _REVISION_OF_WRITER = re.compile(r"lancestat/([0-9]{1,9})(?![0-9])")
 _INSTANT = re.compile(rf"({_DAY}T{_TIME})(?:\.([0-9]{{1,9}}))?Z")
 
@@ -330,7 +330,7 @@ def is_altered(config: Mapping[str, str]) -> bool:
         # What the mark of a later release says of its entries is not known.
         return False
     written = _WRITER.fullmatch(mark)
-    if written is None or int(revision[1]) < _FIRST_REVISION:
+    if written is None or written[3] is None or int(revision[1]) < _FIRST_REVISION:
         return True
     is_same_tag = config.get(COMPUTED_AT_VERSION) == written[2]
     is_as_written = _digest(config, written[2]) == written[3]
