@@ -103,39 +103,6 @@ def test_a_folder_of_another_name_is_known_to_be_managed(shop: Shop) -> None:
     assert lance.dataset(outside).version == 2
 
 
-@pytest.mark.fault
-def test_publishers_at_once_leave_no_hole_and_lose_nothing(shop: Shop, tmp_path: Path) -> None:
-    """Two projects publish, each with a state of its own, while a writer appends."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    processes = []
-    for number in range(2):
-        folder = tmp_path / f"project-{number}"
-        folder.mkdir()
-        Shop(folder, shop.impl, shop.properties).declare(ORDERS)
-        processes.append(
-            subprocess.Popen(
-                [sys.executable, "-m", "lancestat", "--project-dir", str(folder), "run"],
-                env=environment,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-        )
-    appended = 0
-    while any(process.poll() is None for process in processes) and appended < 5:
-        lance.write_dataset(
-            rows(10), namespace_client=shop.client, table_id=["sales", "orders"], mode="append"
-        )
-        appended += 1
-    outputs = [process.communicate(timeout=120)[0] for process in processes]
-    assert [process.returncode for process in processes] == [0, 0], outputs
-    table = shop.read("sales", "orders")
-    versions = [version["version"] for version in table.versions()]
-    assert versions == list(range(1, table.version + 1))
-    assert table.count_rows() == 40 + 10 * appended
-    assert shop.published("sales", "orders")
-
-
 def test_what_is_committed_past_the_catalog_stays_past_it(shop: Shop) -> None:
     """A run through the catalog publishes what the catalog's readers see, with no hole."""
     uri = shop.location("sales", "orders")

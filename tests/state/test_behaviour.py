@@ -54,14 +54,6 @@ def test_partials_round_trip(make_state: MakeState) -> None:
     }
 
 
-def test_only_requested_fields_are_yielded(state: StateWriter) -> None:
-    add_partials(state, "t", [stored("a", x=1, y=2, z=3)])
-    assert fetch(state, "t", {(fingerprint("a"),): frozenset({"z"})}) == {
-        (fingerprint("a"),): {"z": partial(3)}
-    }
-    assert fetch(state, "t", {(fingerprint("a"),): frozenset()}) == {}
-
-
 def test_tables_have_separate_partials(state: StateWriter) -> None:
     add_partials(state, "t", [stored("a", x=1)])
     add_partials(state, "it's", [stored("a", y=2)])

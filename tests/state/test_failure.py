@@ -11,7 +11,7 @@ import pytest
 from lance.file import LanceFileSession
 
 from lancestat.errors import StateError
-from lancestat.state.layout import Failure, failure_of, is_lance_failure, message_of, unreachable
+from lancestat.state.layout import Failure, failure_of, is_lance_failure, message_of
 from lancestat.state.store import open_state
 from lancestat.tables.stored import table_records
 
@@ -126,8 +126,3 @@ def test_an_unreachable_state_is_one_clear_error() -> None:
         assert "s3://bucket/state" in str(caught.value)
         for secret in ("pass", NOBODY["aws_secret_access_key"], NOBODY["aws_access_key_id"]):
             assert secret not in text
-
-
-def test_the_cause_is_in_the_message() -> None:
-    error = unreachable("/srv/state", OSError("Permission denied (os error 13)"), {})
-    assert str(error).startswith("LS301  the state at /srv/state cannot be reached: Permission")

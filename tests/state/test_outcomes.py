@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -35,11 +34,6 @@ def ended(number: int, *nodes: str, minutes: int | None = None, target: str = "d
 def ids(state: StateWriter, limit: int) -> dict[str, list[str]]:
     by_node = state.outcomes("dev", limit)
     return {node: [outcome.run_id for outcome in outcomes] for node, outcomes in by_node.items()}
-
-
-def test_a_new_state_has_no_outcomes(state: StateWriter) -> None:
-    assert state.outcomes("dev", 5) == {}
-    assert state.partial_indexes([]) == {}
 
 
 def test_outcomes_of_each_node_are_listed_newest_first(make_state: MakeState) -> None:
@@ -76,13 +70,6 @@ def test_outcomes_of_other_targets_are_ignored(make_state: MakeState) -> None:
     assert make_state().outcomes("none", 9) == {}
 
 
-def test_of_outcomes_of_one_time_the_later_stored_is_newer(make_state: MakeState) -> None:
-    writer = make_state()
-    for number in range(4):
-        writer.add_run(ended(number, "a", minutes=1))
-    assert ids(make_state(), 3)["a"] == ["run 3", "run 2", "run 1"]
-
-
 def test_an_outcome_that_does_not_decode_is_left_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -112,11 +99,3 @@ def test_indexes_of_several_tables_are_those_of_each(make_state: MakeState) -> N
     assert (dict(indexes["u"].singles), len(indexes["u"].groups)) == ({}, 1)
     many = state.partial_indexes([f"none {number}" for number in range(100)] + ["t"])
     assert many["t"].singles == indexes["t"].singles
-
-
-def test_outcomes_of_many_nodes_are_separate(make_state: MakeState) -> None:
-    writer = make_state()
-    names = [f"n{number}" for number in range(40)]
-    for number in range(3):
-        writer.add_run(replace(ended(number, *names), run_id=str(number)))
-    assert ids(make_state(), 2) == {name: ["2", "1"] for name in names}
