@@ -217,11 +217,6 @@ _MANIFEST = "__manifest"
 THREADS = 8
 
 
-def _is_plain_folder(catalog: Catalog) -> bool:
-    others = {name for name in catalog.properties if not name.startswith("storage.")}
-    return catalog.impl == "dir" and others <= {"root", "manifest_enabled"}
-
-
 class CatalogClient:
     """A catalog's own client, asked again where a moment later it may answer.
 
@@ -235,7 +230,9 @@ class CatalogClient:
         # A folder is listed as a whole for every page.
         self._page = None if catalog.impl == "dir" else _PAGE
         self._hidden = secret_values(catalog.secret_properties)
-        self._root = catalog.properties.get("root", "") if _is_plain_folder(catalog) else ""
+        others = {name for name in catalog.properties if not name.startswith("storage.")}
+        is_plain = catalog.impl == "dir" and others <= {"root", "manifest_enabled"}
+        self._root = catalog.properties.get("root", "") if is_plain else ""
         self._storage = {
             key.removeprefix("storage."): text
             for key, text in catalog.properties.items()

@@ -152,7 +152,8 @@ def list_store_files(uri: str, storage_options: Mapping[str, str]) -> tuple[List
     visible = tuple(
         ListedFile(file.path, file.size, file.mtime_ns)
         for file in sorted(listed, key=lambda file: file.path)
-        if file.type is FileType.File and not _is_below_hidden(file.path.removeprefix(path))
+        if file.type is FileType.File
+        and not any(map(is_hidden, file.path.removeprefix(path).split("/")))
     )
     newest = max((file.modified_ns for file in visible), default=0)
     return None if newest > time.time_ns() - _SETTLED_NS else visible
@@ -165,7 +166,3 @@ def _arguments(storage_options: Mapping[str, str]) -> dict[str, str]:
         if argument is not None:
             arguments[argument] = str(value)
     return arguments
-
-
-def _is_below_hidden(path: str) -> bool:
-    return any(map(is_hidden, path.split("/")))

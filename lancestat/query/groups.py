@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from lancestat.errors import StateError
@@ -79,7 +79,9 @@ class GroupedStatistics(FragmentStatistics):
         self._columns.update(dict.fromkeys(missing))
         known = {name: self._known(self._fields[name]) for name in types}
         try:
-            for some in _batched([name for name, held in known.items() if held]):
+            names = [name for name, held in known.items() if held]
+            for start in range(0, len(names), _COLUMNS_AT_ONCE):
+                some = names[start : start + _COLUMNS_AT_ONCE]
                 loaded = self._read({name: stored for name in some if (stored := known[name])})
                 for name, partials in loaded.items():
                     self._columns[name] = self._column(types[name], partials)
@@ -111,12 +113,6 @@ class GroupedStatistics(FragmentStatistics):
         group_column = self._columns.get(column)
         return group_column.bounds if group_column else None
 
-    @property
-    def _is_proven(self) -> bool:
-        """Whether the summary was made for this very manifest."""
-        pin = self._snapshot.pin
-        return (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest)
-
     def _known(self, field: Field) -> tuple[str, list[bool]] | None:
         """Return the key of a column's summary, and which groups have the snapshot's content."""
         exact_key = field_key(field)
@@ -124,7 +120,8 @@ class GroupedStatistics(FragmentStatistics):
         key = next((key for key in (quantile_key(exact_key), exact_key) if key in stored), None)
         if key is None:
             return None
-        if self._is_proven:
+        pin = self._snapshot.pin
+        if (self._summary.version, self._summary.manifest) == (pin.version, pin.manifest):
             return key, [bool(digest) for digest in stored[key]]
         now = self._digests(exact_key)
         return key, [bool(a) and a == b for a, b in zip(stored[key], now, strict=True)]
@@ -169,8 +166,3 @@ class GroupedStatistics(FragmentStatistics):
                         for partial, known in zip(block.partials, is_known, strict=True)
                     ]
         return partials
-
-
-def _batched(names: Sequence[str]) -> Iterator[Sequence[str]]:
-    for start in range(0, len(names), _COLUMNS_AT_ONCE):
-        yield names[start : start + _COLUMNS_AT_ONCE]

@@ -7,6 +7,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
@@ -232,7 +233,8 @@ def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None
         case Kind.DATE, Day(days):
             return days
         case Kind.STRING, str():
-            return _utf8(literal)
+            with suppress(UnicodeEncodeError):
+                return literal.encode()
         case Kind.BINARY, bytes():
             return literal
     return None
@@ -252,13 +254,6 @@ def _unscaled(literal: Decimal, scale: int) -> int | Fraction | None:
         return None
     fraction: Fraction = Fraction(literal) * 10**scale
     return int(fraction) if fraction.denominator == 1 else fraction
-
-
-def _utf8(literal: str) -> bytes | None:
-    try:
-        return literal.encode()
-    except UnicodeEncodeError:
-        return None
 
 
 # None for a column whose bounds are unknown.

@@ -36,7 +36,6 @@ from lancestat.query.predicates.filter import (
     Filter,
     In,
     IsNull,
-    Leaf,
     Literal,
     Not,
     Operator,
@@ -136,14 +135,10 @@ def conditions(filters: Sequence[Filter], unreported: Collection[str] = ()) -> l
         if isinstance(part, And):
             waiting += [part.left, part.right]
         elif not isinstance(part, Unread) and all(
-            _is_unestimated(leaf, unreported) for leaf in leaves(part)
+            isinstance(leaf, TextMatch) or leaf.column in unreported for leaf in leaves(part)
         ):
             unestimated.append(part)
     return unestimated
-
-
-def _is_unestimated(leaf: Leaf, unreported: Collection[str]) -> bool:
-    return isinstance(leaf, TextMatch) or leaf.column in unreported
 
 
 def _taken(

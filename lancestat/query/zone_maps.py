@@ -214,7 +214,7 @@ def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> Colu
     all_zones = [zones or _Zones() for zones in fragments]
     return ColumnBounds(
         type=type,
-        known=np.array([zones is not None and _fits(zones, type) for zones in fragments], np.bool_),
+        known=np.array([_are_known(zones, type) for zones in fragments], np.bool_),
         rows=np.array([zones.rows for zones in all_zones], np.int64),
         nulls=np.array([zones.nulls for zones in all_zones], np.int64),
         nans=np.array([zones.nans for zones in all_zones], np.int64),
@@ -223,8 +223,8 @@ def _column_bounds(type: ColumnType, fragments: Sequence[_Zones | None]) -> Colu
     )
 
 
-def _fits(zones: _Zones, type: ColumnType) -> bool:
-    return all(fits_spark(high, type) for high in zones.highs)
+def _are_known(zones: _Zones | None, type: ColumnType) -> bool:
+    return zones is not None and all(fits_spark(high, type) for high in zones.highs)
 
 
 def _bound(extreme: Any, bounds: Sequence[Bound | None]) -> Bound | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from lancestat.lake.fingerprint import Fingerprint
@@ -74,45 +74,33 @@ _COMPACTED_ROWS = 32
 _BATCH_BYTES = 8 << 20
 
 
-def expire_partials(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-    """Drop the expired rows of the tables in `live`, then compact; without any, scan once."""
+def expire(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> None:
+    """Drop the expired rows of the tables in `live` (their current fingerprints), then compact.
 
-    def read(dataset: LanceDataset) -> list[int]:
-        return _expired_ids(dataset, live)
+    Of runs, the newest are kept, and the newest record of every node.
+    """
 
+    def expired(dataset: LanceDataset) -> list[int]:
+        match stored.kind:
+            case Kind.RUNS:
+                return _past_run_ids(dataset)
+            case Kind.PARTIALS:
+                return _expired_ids(dataset, live) if live else []
+            case Kind.SUMMARIES:
+                return past_summary_ids(dataset, live) if live else []
+
+    nothing: list[int] = []
     stored.dataset(latest=True)
-    drop_rows(stored, stored.read(read, []) if live else [])
-    compact(stored)
-
-
-def expire_runs(stored: StoredTable) -> None:
-    """Keep the newest runs and the newest record of every table, then compact."""
-    stored.dataset(latest=True)
-    drop_rows(stored, stored.read(_past_run_ids, []))
-    compact(stored)
-
-
-def expire_summaries(stored: StoredTable, live: Collection[str]) -> None:
-    """Keep the newest summary of the tables in `live` and the blocks it names, then compact."""
-
-    def read(dataset: LanceDataset) -> list[int]:
-        return past_summary_ids(dataset, live)
-
-    stored.dataset(latest=True)
-    drop_rows(stored, stored.read(read, []) if live else [])
+    drop_rows(stored, stored.read(expired, nothing))
     compact(stored)
 
 
 def drop_rows(stored: StoredTable, ids: Sequence[int]) -> None:
     """Delete rows by their ids; what a conflict leaves is for a later run."""
     for start in range(0, len(ids), _NAMED_ROWS):
-        if not stored.attempt(_deletion(ids[start : start + _NAMED_ROWS])):
+        named = ",".join(map(str, ids[start : start + _NAMED_ROWS]))
+        if not stored.attempt(lambda dataset, named=named: dataset.delete(f"id IN ({named})")):  # type: ignore[misc]
             return
-
-
-def _deletion(ids: Sequence[int]) -> Callable[[LanceDataset], object]:
-    named = ",".join(map(str, ids))
-    return lambda dataset: dataset.delete(f"id IN ({named})")
 
 
 def compact(stored: StoredTable, *, every_fragment: bool = False) -> None:
@@ -187,15 +175,10 @@ def _fields_of(dataset: LanceDataset, ids: Sequence[int]) -> dict[int, frozenset
 
 
 def _past_run_ids(dataset: LanceDataset) -> list[int]:
-    if _runs(dataset) <= _RUNS_TOLERATED:
+    run_ids = dataset.to_table(columns=["run_id"]).column("run_id")
+    if len(run_ids.unique()) <= _RUNS_TOLERATED:
         return []
     is_retained = newest_run_rows(dataset, RUNS_KEPT)
     is_retained[newest_record_positions(dataset)] = True
     ids = dataset.to_table(columns=["id"]).column("id").to_numpy()
     return [int(row) for row in ids[~is_retained]]
-
-
-def _runs(dataset: LanceDataset) -> int:
-    import pyarrow.compute as pc
-
-    return int(pc.count_distinct(dataset.to_table(columns=["run_id"]).column("run_id")).as_py())

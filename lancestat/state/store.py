@@ -22,7 +22,7 @@ from lancestat.state.partials import (
     read_indexes,
     stream_partials,
 )
-from lancestat.state.retention import compact, expire_partials, expire_runs, expire_summaries
+from lancestat.state.retention import compact, expire
 from lancestat.state.run_records import (
     newest_first,
     read_digests,
@@ -239,9 +239,8 @@ class LanceState:
         if not any(stored.location() for stored in self.tables):
             return
         with self.writers.writing():
-            expire_partials(self.partial_table, live)
-            expire_runs(self.run_table)
-            expire_summaries(self.summary_table, frozenset(live))
+            for stored in self.tables:
+                expire(stored, live)
             for stored in self.tables:
                 location = stored.location()
                 if location and self.folder.manifests(location) > _VERSIONS_KEPT:

@@ -191,14 +191,13 @@ def read_filters(objects: Iterable[Mapping[str, Any]], fields: Fields) -> list[F
             zone as if they were UTC.
         fields: The columns of the table by name.
     """
-    return [_read(filter_object, fields) for filter_object in objects]
-
-
-def _read(filter_object: Mapping[str, Any], fields: Fields) -> Filter:
-    try:
-        return _filter(filter_object, fields, 0)
-    except _Unknown:
-        return Unread()
+    filters: list[Filter] = []
+    for filter_object in objects:
+        try:
+            filters.append(_filter(filter_object, fields, 0))
+        except _Unknown:
+            filters.append(Unread())
+    return filters
 
 
 def _filter(filter_object: Mapping[str, Any], fields: Fields, depth: int) -> Filter:

@@ -266,7 +266,12 @@ def domain(arrow_type: pa.DataType) -> Domain | None:
 def _simple() -> tuple[tuple[Callable[[pa.DataType], bool], Domain], ...]:
     from pyarrow import types
 
-    days = _Discrete(-(2**31), 2**31 - 1, _days, lambda n: f"arrow_cast({n}, 'Date32')")
+    days = _Discrete(
+        -(2**31),
+        2**31 - 1,
+        lambda literal: Fraction(literal.days) if isinstance(literal, Day) else None,
+        lambda number: f"arrow_cast({number}, 'Date32')",
+    )
     return (
         (types.is_boolean, _Booleans()),
         (types.is_date32, days),
@@ -371,10 +376,6 @@ def _whole(literal: Literal) -> Fraction | None:
 def _long(value: int) -> str:
     # Lance reads the digits before the sign, and as a float when they do not fit.
     return str(value) if value > -_LARGEST_LONG else f"CAST('{value}' AS BIGINT)"
-
-
-def _days(literal: Literal) -> Fraction | None:
-    return Fraction(literal.days) if isinstance(literal, Day) else None
 
 
 def _decimals(precision: int, scale: int) -> _Discrete:

@@ -176,7 +176,9 @@ class _Parser:
         test = self._named_test(field)
         if test is not None:
             return Not(test) if is_negated else test
-        if is_negated or not _is_boolean(field.type):
+        from pyarrow import types
+
+        if is_negated or not types.is_boolean(field.type):
             raise self._unexpected("a comparison")
         return Comparison(field.name, Operator.EQUAL, True)
 
@@ -396,9 +398,3 @@ def _moment(type: pa.DataType, text: str) -> Literal | None:
 
 def _micros(time: datetime) -> int:
     return (time - _EPOCH) // timedelta(microseconds=1)
-
-
-def _is_boolean(type: pa.DataType) -> bool:
-    from pyarrow import types
-
-    return bool(types.is_boolean(type))
