@@ -109,7 +109,6 @@ class LanceState:
         return self.partial_table, self.run_table, self.summary_table
 
     def records(self, kind: str, decode: Callable[[str], Record]) -> Mapping[str, Record]:
-        """Return the newest record of every node of a kind, of the state's latest versions."""
         self._warn_of_older_layouts()
         self.partial_table.dataset(latest=True)
         self.run_table.dataset(latest=True)
@@ -150,13 +149,10 @@ class LanceState:
         recorded = self.run_table.read(read_run_ids, nothing)
         return self.run_marks.read(mark for mark in marks if mark.suffix not in recorded)
 
-    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        return self._outcomes(target, limit)
-
     def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        return self._outcomes(target, limit, kind)
+        return self.outcomes(target, limit, kind)
 
-    def _outcomes(
+    def outcomes(
         self, target: str, limit: int, recorded_kind: str | None = None
     ) -> Mapping[str, tuple[NodeOutcome, ...]]:
         def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
@@ -191,7 +187,6 @@ class LanceState:
         keys: Mapping[tuple[Fingerprint, ...], frozenset[str]],
         decode: Callable[[bytes], Decoded],
     ) -> Iterator[StoredPartials[Decoded]]:
-        """Stream the partials of some keys, a few megabytes at a time, each field once."""
         return stream_partials(self.partial_table, table, keys, decode)
 
     def add_partials(self, table: str, stored: Iterable[StoredPartials[bytes]]) -> None:
@@ -222,20 +217,17 @@ class LanceState:
     def summary_blocks(
         self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]
     ) -> Iterator[SummaryBlock[Decoded]]:
-        """Stream the blocks of some keys, a few megabytes at a time, each once."""
         return stream_blocks(self.summary_table, table, keys, decode)
 
     def add_summary(
         self, table: str, summary: TableSummary, blocks: Iterable[SummaryBlock[bytes]]
     ) -> None:
-        """Append a summary and new blocks in one commit."""
         schema = self.summary_table.schema
         rows = summary_batches(table, summary, blocks, self._clock(), schema)
         with self.writers.writing():
             self._append(self.summary_table, rows)
 
     def expire(self, live: Mapping[str, frozenset[Fingerprint]]) -> None:
-        """Drop what the tables in `live` need no more and runs long past, compact, clean up."""
         if not any(stored.location() for stored in self.tables):
             return
         with self.writers.writing():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any, cast
@@ -439,16 +440,12 @@ class _Connector:
 
     def table(self) -> Any:
         """Return the table at that version, if Spark can read it in batches."""
-        try:
+        with self._opening():
             schema = self._inferred(self._version)
             if schema is None:
                 raise self._not_opened("it finds no schema there")
             table = self._classes.table(self._provider, schema, self._options(self._version))
             is_readable = self._classes.isReadable(table)
-        except RunError:
-            raise
-        except Exception as error:
-            raise self._not_opened(_jvm_message(error)) from None
         if not is_readable:
             raise ConnectorNotReadable(
                 f"the data source '{SOURCE}' cannot read '{self._uri}' in batches",
@@ -456,22 +453,28 @@ class _Connector:
             )
         return table
 
-    def columns(self, table: Any) -> dict[str, str]:
-        """Return the Spark types of a table's columns, as catalog strings."""
+    def columns(self, table: Any) -> str:
+        """Return the schema of a table as Spark's JSON."""
+        with self._opening():
+            return str(self._classes.columns(table).json())
+
+    @contextmanager
+    def _opening(self) -> Iterator[None]:
         try:
-            return _types(self._classes.columns(table).json())
+            yield
+        except RunError:
+            raise
         except Exception as error:
             raise self._not_opened(_jvm_message(error)) from None
 
     def _find_provider(self) -> Any:
+        provider = None
         try:
-            provider = self._classes.provider(self._spark._jsparkSession, SOURCE)
-        except RunError:
-            raise
-        except Exception as error:
-            if "DATA_SOURCE_NOT_FOUND" not in _jvm_message(error):
-                raise self._not_opened(_jvm_message(error)) from None
-            provider = None
+            with self._opening():
+                provider = self._classes.provider(self._spark._jsparkSession, SOURCE)
+        except ConnectorCannotOpen as error:
+            if "DATA_SOURCE_NOT_FOUND" not in error.message:
+                raise
         if provider is None or "PythonDataSource" in provider.getClass().getName():
             raise ConnectorMissing(
                 f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
@@ -515,21 +518,9 @@ def _where_it_is(line: str) -> str:
     )
 
 
-def schema_differences(fields: Sequence[Field], schema: str) -> list[str]:
-    """Return how the connector's columns, as Spark's JSON, differ from those of a table."""
-    return _differences(fields, _types(schema))
-
-
-def _types(schema: str) -> dict[str, str]:
-    from pyspark.sql.types import StructType
-
-    columns = StructType.fromJson(json.loads(schema))
-    return {field.name: field.dataType.simpleString() for field in columns}
-
-
-def _require_same(snapshot: Snapshot, read: Mapping[str, str]) -> None:
+def _require_same(snapshot: Snapshot, schema: str) -> None:
     """Refuse columns other than those of the statistics; nullability is not compared."""
-    differences = _differences(snapshot.fields, read)
+    differences = schema_differences(snapshot.fields, schema)
     if differences:
         more = len(differences) - _SHOWN
         listed = "; ".join(differences[:_SHOWN]) + (f"; and {more} more" if more > 0 else "")
@@ -539,7 +530,12 @@ def _require_same(snapshot: Snapshot, read: Mapping[str, str]) -> None:
         )
 
 
-def _differences(fields: Sequence[Field], read: Mapping[str, str]) -> list[str]:
+def schema_differences(fields: Sequence[Field], schema: str) -> list[str]:
+    """Return how the connector's columns, as Spark's JSON, differ from those of a table."""
+    from pyspark.sql.types import StructType
+
+    columns = StructType.fromJson(json.loads(schema))
+    read = {column.name: column.dataType.simpleString() for column in columns}
     differences = []
     for column in fields:
         type, expected = read.get(column.name), connector_type(column.type)
