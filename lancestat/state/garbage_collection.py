@@ -120,8 +120,7 @@ def _remove_uncommitted(state: LanceState, stored: StoredTable) -> None:
     files = {path for path in paths if path.startswith(_OF_COMMITS)}
     if state.writers.may_run():
         return
-    stored.dataset(latest=True)
-    named = stored.read(_named_files, None)
+    named = stored.read(_named_files, None, latest=True)
     if named is not None:
         with folder.reached():
             for path in sorted(files - named):
@@ -159,8 +158,7 @@ def _undeclared(
         return ids, sum(sizes) * len(ids) // max(len(rows), 1)
 
     nothing: tuple[list[int], int] = [], 0
-    stored.dataset(latest=True)
-    return stored.read(read, nothing)
+    return stored.read(read, nothing, latest=True)
 
 
 def _is_declared(

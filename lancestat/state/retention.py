@@ -90,8 +90,7 @@ def expire(stored: StoredTable, live: Mapping[str, frozenset[Fingerprint]]) -> N
                 return past_summary_ids(dataset, live) if live else []
 
     nothing: list[int] = []
-    stored.dataset(latest=True)
-    drop_rows(stored, stored.read(expired, nothing))
+    drop_rows(stored, stored.read(expired, nothing, latest=True))
     compact(stored)
 
 

@@ -18,7 +18,6 @@ from lancestat.state.leases import LeaseFolder, RunMarks, Writers
 from lancestat.state.partials import (
     partial_batches,
     partial_schema,
-    read_index,
     read_indexes,
     stream_partials,
 )
@@ -126,15 +125,12 @@ class LanceState:
 
     def digests(self) -> Mapping[str, str]:
         nothing: dict[str, str] = {}
-        self.run_table.dataset(latest=True)
-        return self.run_table.read(read_digests, nothing)
+        return self.run_table.read(read_digests, nothing, latest=True)
 
     def runs(self, limit: int) -> list[RunRecord]:
-        def read(dataset: LanceDataset) -> list[RunRecord]:
-            return read_runs(dataset, limit)
-
-        self.run_table.dataset(latest=True)
-        return newest_first(self.run_table.read(read, []), self._interrupted())[:limit]
+        nothing: list[RunRecord] = []
+        runs = self.run_table.read(lambda dataset: read_runs(dataset, limit), nothing, latest=True)
+        return newest_first(runs, self._interrupted())[:limit]
 
     def running(self) -> list[RunRecord]:
         marks = [mark for mark in self.run_marks.folder.files() if mark.is_held]
@@ -155,31 +151,26 @@ class LanceState:
     def outcomes(
         self, target: str, limit: int, recorded_kind: str | None = None
     ) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        def read(dataset: LanceDataset) -> Mapping[str, tuple[NodeOutcome, ...]]:
-            return read_outcomes(dataset, target, limit, recorded_kind=recorded_kind)
-
         nothing: Mapping[str, tuple[NodeOutcome, ...]] = {}
-        self.run_table.dataset(latest=True)
-        recorded = self.run_table.read(read, nothing)
+        recorded = self.run_table.read(
+            lambda dataset: read_outcomes(dataset, target, limit, recorded_kind=recorded_kind),
+            nothing,
+            latest=True,
+        )
         interrupted = [] if recorded_kind else self._interrupted()
         return with_interrupted(recorded, interrupted, target, limit)
 
     def partial_index(self, table: str) -> PartialIndex:
         """Return the index of one table's partials, as of the last `records` or write."""
-
-        def read(dataset: LanceDataset) -> PartialIndex:
-            return read_index(dataset, table)
-
-        return self.partial_table.read(read, PartialIndex({}, ()))
+        return self.partial_indexes([table])[table]
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
         """Return the indexes of some tables' partials, as of the last `records` or write."""
 
-        def read(dataset: LanceDataset) -> Mapping[str, PartialIndex]:
-            return read_indexes(dataset, tables)
-
-        nothing = {table: PartialIndex({}, ()) for table in tables}
-        return self.partial_table.read(read, nothing) if tables else {}
+        nothing: Mapping[str, PartialIndex] = {table: PartialIndex({}, ()) for table in tables}
+        if not tables:
+            return nothing
+        return self.partial_table.read(lambda dataset: read_indexes(dataset, tables), nothing)
 
     def partials(
         self,
@@ -208,11 +199,9 @@ class LanceState:
             self.run_marks.folder.remove(mark.path for mark in [*ended, *own])
 
     def summary(self, table: str) -> TableSummary | None:
-        def read(dataset: LanceDataset) -> TableSummary | None:
-            return read_summary(dataset, table)
-
-        self.summary_table.dataset(latest=True)
-        return self.summary_table.read(read, None)
+        return self.summary_table.read(
+            lambda dataset: read_summary(dataset, table), None, latest=True
+        )
 
     def summary_blocks(
         self, table: str, keys: Collection[BlockKey], decode: Callable[[bytes], Decoded]

@@ -122,13 +122,15 @@ class StoredTable:
         """Return whether this instance found the dataset there damaged."""
         return location in self._aside
 
-    def read(self, question: Callable[[LanceDataset], _T], empty: _T) -> _T:
+    def read(
+        self, question: Callable[[LanceDataset], _T], empty: _T, *, latest: bool = False
+    ) -> _T:
         """Return the dataset's answer; `empty` when there is none or it turns out to be damaged.
 
         The question is asked twice: a clean-up may take away the files of an old version.
         """
         for again in (False, True):
-            dataset = self.dataset(latest=again)
+            dataset = self.dataset(latest=again or latest)
             if dataset is None:
                 return empty
             try:
