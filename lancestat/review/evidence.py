@@ -69,7 +69,7 @@ def has_same_options(base: ProjectSpec, head: ProjectSpec) -> bool:
 
 Opened = Mapping[str, Snapshot | LakeError]
 
-_NOTHING = PartialIndex({}, ())
+_NOTHING = PartialIndex({}, {})
 
 
 @dataclass(frozen=True, slots=True)

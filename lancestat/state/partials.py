@@ -11,7 +11,7 @@ from lancestat.formats import string_literal
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.state.identity import covered_keys, plain_key, weight
 from lancestat.state.stored_table import StoredTable
-from lancestat.state.values import Decoded, PartialIndex, PartialKey, StoredPartials
+from lancestat.state.values import Decoded, PartialIndex, StoredPartials
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -151,8 +151,7 @@ class _Index:
             self._groups[fingerprints] = merged
 
     def to_value(self) -> PartialIndex:
-        groups = tuple(PartialKey(key, fields) for key, fields in self._groups.items())
-        return PartialIndex(self._singles, groups)
+        return PartialIndex(self._singles, self._groups)
 
 
 class FieldSets:

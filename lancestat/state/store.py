@@ -167,7 +167,7 @@ class LanceState:
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:
         """Return the indexes of some tables' partials, as of the last `records` or write."""
 
-        nothing: Mapping[str, PartialIndex] = {table: PartialIndex({}, ()) for table in tables}
+        nothing: Mapping[str, PartialIndex] = {table: PartialIndex({}, {}) for table in tables}
         if not tables:
             return nothing
         return self.partial_table.read(lambda dataset: read_indexes(dataset, tables), nothing)

@@ -16,7 +16,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from concurrent.futures import Future
 from datetime import timedelta
 from itertools import chain, count, islice
 from typing import TYPE_CHECKING, NoReturn, TypeVar
@@ -73,15 +73,6 @@ _ATTEMPTS = 6
 _PAUSE_SECONDS = 0.05
 
 
-@dataclass(slots=True)
-class _SmallAppend:
-    """A batch that waits to be written with those of other threads, and how that ended."""
-
-    batch: pa.RecordBatch
-    is_done: bool = False
-    error: BaseException | None = None
-
-
 class StoredTable:
     """The newest sound generation of a kind of dataset.
 
@@ -101,7 +92,8 @@ class StoredTable:
         self._lock = threading.RLock()
         # Lance gives a commit up that loses too often against others: those of one process queue.
         self._turn = threading.Lock()
-        self._waiting: deque[_SmallAppend] = deque()
+        # Batches to be written with those of other threads.
+        self._waiting: deque[tuple[pa.RecordBatch, Future[None]]] = deque()
         self._writing = threading.Lock()
 
     def dataset(self, *, latest: bool = False) -> LanceDataset | None:
@@ -186,24 +178,25 @@ class StoredTable:
         iterator = iter(batches)
         first = list(islice(iterator, 2))
         if len(first) == 1:
-            self._append_together(_SmallAppend(first[0]))
+            self._append_together(first[0])
         elif first:
             self._append(chain(first, iterator))
 
-    def _append_together(self, small: _SmallAppend) -> None:
-        self._waiting.append(small)
+    def _append_together(self, batch: pa.RecordBatch) -> None:
+        own: Future[None] = Future()
+        self._waiting.append((batch, own))
         with self._writing:
-            if not small.is_done:
+            if not own.done():
                 together = [self._waiting.popleft() for _ in range(len(self._waiting))]
                 try:
-                    self._append(each.batch for each in together)
+                    self._append(batch for batch, _ in together)
                 except BaseException as error:
-                    for each in together:
-                        each.error = error
-                for each in together:
-                    each.is_done = True
-        if small.error is not None:
-            raise small.error
+                    for _, done in together:
+                        done.set_exception(error)
+                else:
+                    for _, done in together:
+                        done.set_result(None)
+        own.result()
 
     def _append(self, batches: Iterable[pa.RecordBatch]) -> None:
         dataset = self._open_or_create()

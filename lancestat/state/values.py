@@ -15,18 +15,6 @@ Record = TypeVar("Record")
 
 
 @dataclass(frozen=True, slots=True)
-class PartialKey:
-    """The content of a stored row: one fragment's fingerprint, or those of several together.
-
-    Several occur when a compaction rewrote old fragments into more than one new fragment: their sum
-    is known, the parts are not. `fields` holds field keys (`lake.fingerprint.field_key`).
-    """
-
-    fingerprints: tuple[Fingerprint, ...]
-    fields: frozenset[str]
-
-
-@dataclass(frozen=True, slots=True)
 class StoredPartials(Generic[Partial]):
     """Partials by field key for the content that `fingerprints` names (sorted; usually one)."""
 
@@ -36,10 +24,15 @@ class StoredPartials(Generic[Partial]):
 
 @dataclass(frozen=True, slots=True)
 class PartialIndex:
-    """An index of a table's stored partials. Equal field sets are one object."""
+    """An index of a table's stored partials: field keys (`lake.fingerprint.field_key`) by content.
+
+    `singles` are of one fragment, `groups` of several together, by their fingerprints: when a
+    compaction rewrites fragments into more than one new fragment, their merged partials are known,
+    and those of each are not. Equal field sets are one object.
+    """
 
     singles: Mapping[Fingerprint, frozenset[str]]
-    groups: tuple[PartialKey, ...]
+    groups: Mapping[tuple[Fingerprint, ...], frozenset[str]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,10 +95,10 @@ def cover(
     carries: list[Carry] = []
     if missing:
         claim = _Claims(missing, times)
-        for key in index.groups:
-            fields = claim.take(key.fingerprints, key.fields)
+        for fingerprints, keys in index.groups.items():
+            fields = claim.take(fingerprints, keys)
             if fields:
-                reuse.append(Reuse(key.fingerprints, fields))
+                reuse.append(Reuse(fingerprints, fields))
         for carry in trace(rewrites, index) if rewrites else ():
             fields = claim.take(carry.new, carry.fields)
             if fields:
@@ -185,8 +185,8 @@ class _Known:
     joint: list[Carry] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        for key in self.index.groups:
-            self.joint.append(Carry((key.fingerprints,), key.fingerprints, key.fields))
+        for fingerprints, fields in self.index.groups.items():
+            self.joint.append(Carry((fingerprints,), fingerprints, fields))
 
     def learn(self, carry: Carry) -> None:
         if len(carry.new) == 1:

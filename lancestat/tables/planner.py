@@ -38,7 +38,7 @@ from lancestat.tables.manifest.wire import (
 )
 from lancestat.tables.stored import TableRecord
 
-NOTHING_STORED = PartialIndex({}, ())
+NOTHING_STORED = PartialIndex({}, {})
 
 _KEYS_LISTED = 5
 _UNREADABLE = (

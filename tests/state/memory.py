@@ -15,7 +15,6 @@ from lancestat.state.values import (
     NodeOutcome,
     NodeRun,
     PartialIndex,
-    PartialKey,
     Record,
     RunRecord,
     StoredPartials,
@@ -78,7 +77,7 @@ class MemoryState:
             fields[entry.fingerprints] = known | covered_keys(frozenset(entry.partials))
         return PartialIndex(
             {key[0]: keys for key, keys in fields.items() if len(key) == 1},
-            tuple(PartialKey(key, keys) for key, keys in fields.items() if len(key) > 1),
+            {key: keys for key, keys in fields.items() if len(key) > 1},
         )
 
     def partial_indexes(self, tables: Collection[str]) -> Mapping[str, PartialIndex]:

@@ -8,7 +8,7 @@ import pytest
 
 from lancestat.state.identity import quantile_key
 from lancestat.state.retention import SUPERSEDED_KEPT
-from lancestat.state.values import NodeRun, PartialKey, StateWriter, StoredPartials
+from lancestat.state.values import NodeRun, StateWriter, StoredPartials
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.state.conftest import fingerprint, partial, record, run, stored
 
@@ -32,7 +32,7 @@ def test_a_new_state_is_empty(state: StateWriter) -> None:
     assert state.runs(10) == []
     index = state.partial_index("t")
     assert dict(index.singles) == {}
-    assert index.groups == ()
+    assert index.groups == {}
     assert list(read_partials(state, "t", {(fingerprint("a"),): frozenset({"x"})})) == []
     state.expire({"t": frozenset({fingerprint("a")})})
 
@@ -78,7 +78,7 @@ def test_a_partial_with_quantiles_answers_for_one_without(state: StateWriter) ->
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
     assert dict(index.singles) == {fingerprint("a"): frozenset({rich, "x", "y"})}
-    assert index.groups == (PartialKey(both, frozenset({rich, "x"})),)
+    assert index.groups == {both: frozenset({rich, "x"})}
     a = (fingerprint("a"),)
     assert fetch(state, "t", {a: frozenset({"x"})}) == {a: {"x": partial(1)}}
     assert fetch(state, "t", {a: frozenset({rich})}) == {a: {rich: partial(1)}}
@@ -111,7 +111,7 @@ def test_groups_are_stored_separately_from_their_members(state: StateWriter) -> 
     index = state.partial_index("t")
     both = tuple(sorted((fingerprint("a"), fingerprint("b"))))
     assert dict(index.singles) == {fingerprint("a"): frozenset({"x"})}
-    assert index.groups == (PartialKey(both, frozenset({"x", "y"})),)
+    assert index.groups == {both: frozenset({"x", "y"})}
     assert fetch(state, "t", {both: frozenset({"x", "y"})}) == {
         both: {"x": partial(1), "y": partial(3)}
     }

@@ -46,11 +46,11 @@ def content(state: StateWriter, table: str) -> tuple[object, object, object]:
     table_records(state)
     index = state.partial_index(table)
     wanted = {(single,): fields for single, fields in index.singles.items()}
-    wanted |= {group.fingerprints: group.fields for group in index.groups}
+    wanted |= index.groups
     partials: dict[tuple[bytes, ...], dict[str, object]] = {}
     for entry in read_partials(state, table, wanted):
         partials.setdefault(entry.fingerprints, {}).update(entry.partials)
-    return dict(index.singles), set(index.groups), partials
+    return dict(index.singles), dict(index.groups), partials
 
 
 @settings(max_examples=examples(25))

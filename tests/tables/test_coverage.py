@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lancestat.lake.fingerprint import ColumnGroup
-from lancestat.state.values import PartialIndex, PartialKey
+from lancestat.state.values import PartialIndex
 from lancestat.tables.coverage import Rewritten, cover
 from tests.examples import examples
 
@@ -24,8 +24,9 @@ def group(fragment: int, content: str, *fields: str) -> ColumnGroup:
     return ColumnGroup(fragment, fingerprint(content), frozenset(fields or FIELDS))
 
 
-def index(singles: dict[str, tuple[str, ...]], groups: tuple[PartialKey, ...] = ()) -> PartialIndex:
-    return PartialIndex({fingerprint(k): frozenset(v) for k, v in singles.items()}, groups)
+def index(singles: dict[str, tuple[str, ...]], *groups: tuple[bytes, ...]) -> PartialIndex:
+    fields = dict.fromkeys(groups, frozenset(FIELDS))
+    return PartialIndex({fingerprint(k): frozenset(v) for k, v in singles.items()}, fields)
 
 
 def test_stored_content_is_reused_and_the_rest_is_missing() -> None:
@@ -75,15 +76,15 @@ def test_several_new_fragments_are_known_only_together() -> None:
 
 
 def test_a_stored_group_is_used_only_whole() -> None:
-    key = PartialKey((fingerprint("c"), fingerprint("d")), frozenset(FIELDS))
-    whole = cover([group(9, "c"), group(10, "d")], index({}, (key,)), [])
-    assert [item.fingerprints for item in whole.reuse] == [key.fingerprints]
-    assert cover([group(9, "c")], index({}, (key,)), []).missing
+    key = (fingerprint("c"), fingerprint("d"))
+    whole = cover([group(9, "c"), group(10, "d")], index({}, key), [])
+    assert [item.fingerprints for item in whole.reuse] == [key]
+    assert cover([group(9, "c")], index({}, key), []).missing
 
 
 def test_a_group_of_which_a_member_was_read_since_is_not_counted_twice() -> None:
-    key = PartialKey((fingerprint("c"), fingerprint("d")), frozenset(FIELDS))
-    coverage = cover([group(9, "c"), group(10, "d")], index({"c": FIELDS}, (key,)), [])
+    key = (fingerprint("c"), fingerprint("d"))
+    coverage = cover([group(9, "c"), group(10, "d")], index({"c": FIELDS}, key), [])
     assert [item.fingerprints for item in coverage.reuse] == [(fingerprint("c"),)]
     assert coverage.missing == ((group(10, "d"), frozenset(FIELDS)),)
 
