@@ -88,7 +88,7 @@ def test_joins_over_one_right_side_share_a_layout(
     plan = shop.project.plan(select="near other")
     assert [action.notes for action in plan.actions] == [
         (),
-        ("'near' has the same right side, whose layout is written once",),
+        ("'near' has the same right side, whose index is written once",),
     ]
     shop.run("near", "other")
     assert [stages[1] for stages in shop.stages.values()] == ["build index", "build index"]
