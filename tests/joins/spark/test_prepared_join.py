@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
-from lancestat.joins.action import BuildIndex, CommitResult, Probe
+from lancestat.joins.action import CommitResult, Probe
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
@@ -60,7 +60,6 @@ class Search:
 
     log: list[object] = field(default_factory=list)
     reached: list[StageProgress] = field(default_factory=list)
-    finds: object = None
     fails: Exception | None = None
     left: Any = field(default_factory=lambda: side(10))
     right: Any = field(default_factory=lambda: side(20))
@@ -74,24 +73,10 @@ class Search:
         self.reached.append(progress)
 
     def exact(self, stages: tuple[Probe, CommitResult]) -> SearchResult:
-        return self.in_lists("every pair", stages)
-
-    def in_lists(self, layout: object, stages: tuple[Probe, CommitResult]) -> SearchResult:
         if self.fails is not None:
             raise self.fails
-        self.log.append((*stages, layout))
+        self.log.append(stages)
         return SearchResult(stages[0].strategy, CHUNKS, Accuracy(0.9, 4))
-
-    def place(self, name: str) -> str:
-        return f"{name}.lance"
-
-    @property
-    def ivf_writer(self) -> SimpleNamespace:
-        return SimpleNamespace(build=self._build)
-
-    def _build(self, uri: str, lists: int) -> object:
-        self.log.append(("build", uri, lists))
-        return None if self.finds is None else (self.finds, [], None)
 
 
 def side(rows: int) -> SimpleNamespace:
@@ -130,7 +115,7 @@ def test_a_join_can_be_searched_and_committed_as_soon_as_it_is_prepared(
     search = Search()
     with prepared(search) as join:
         outcome = join.commit(COMMIT)
-    assert search.log == [(Probe(Strategy.EXACT, Scope.FULL, None), COMMIT, "every pair")]
+    assert search.log == [(Probe(Strategy.EXACT, Scope.FULL, None), COMMIT)]
     assert outcome.counts == JoinCounts(10, 25, 1, 8)
     assert (outcome.strategy, outcome.pairs, outcome.output) == ("exact", 150, OUTPUT)
     assert (outcome.accuracy, outcome.unproven) == (Accuracy(0.9, 4), {"left": ("names 'now'",)})
@@ -139,25 +124,6 @@ def test_a_join_can_be_searched_and_committed_as_soon_as_it_is_prepared(
     assert_counted(outcome.distances, enumerate([0.5, 2.5, 0.5]))
     assert search.reached == [StageProgress(COMMIT)]
     assert not discarded
-
-
-def test_a_stage_returns_a_join_that_is_searched_in_its_way(discarded: list[object]) -> None:
-    search = Search(finds="layout")
-    with prepared(search) as join:
-        laid_out = join.build_index(BuildIndex(64))
-        assert laid_out is not None
-        laid_out.probe(PROBE).commit(COMMIT)
-        assert join.search is None
-        search.finds = None
-        assert join.build_index(BuildIndex(64)) is None
-    laid = ("build", "lists.lance", 64)
-    assert search.log == [laid, (PROBE, COMMIT, "layout"), laid]
-
-
-def test_a_join_that_is_not_committed_is_rolled_back(discarded: list[object]) -> None:
-    with prepared(Search()) as join:
-        join.probe(PROBE)
-    assert discarded == [[]]
 
 
 def test_a_search_that_fails_is_rolled_back_without_secrets(discarded: list[object]) -> None:
