@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from hypothesis import settings
 
 from tests.examples import THOROUGH
+
+if TYPE_CHECKING:
+    from tests.integration.object_store import ObjectStore
 
 # `--hypothesis-profile` names another one.
 settings.load_profile(THOROUGH)
@@ -67,3 +71,12 @@ def golden(request: pytest.FixtureRequest) -> Golden:
         assert text == path.read_text(encoding="utf-8")
 
     return compare
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """One store for all tests of a process; tests keep apart by `fresh_uri`."""
+    from tests.integration.object_store import running_object_store
+
+    with running_object_store(tmp_path_factory.mktemp("object-store")) as store:
+        yield store

@@ -75,15 +75,19 @@ class Shop:
         if len(identifier) > 1:
             with suppress(NamespaceAlreadyExistsError):
                 client.create_namespace(ns.CreateNamespaceRequest(id=list(identifier[:-1])))
+        self.write(rows(count), *identifier, mode="create")
+        return self.location(*identifier)
+
+    def write(self, table: pa.Table, *identifier: str, mode: str = "append") -> None:
+        """Write rows into a table of the catalog, ten to a file."""
         lance.write_dataset(
-            rows(count),
-            namespace_client=client,
+            table,
+            namespace_client=self.client,
             table_id=list(identifier),
-            mode="create",
+            mode=mode,
             storage_options=self.opening,
             max_rows_per_file=10,
         )
-        return self.location(*identifier)
 
     def location(self, *identifier: str) -> str:
         described = self.client.describe_table(ns.DescribeTableRequest(id=list(identifier)))

@@ -20,9 +20,7 @@ from tests.catalogs.lender import ID, SECRET, Lender, lending
 from tests.catalogs.shops import SERVING, TRACKED, Shop
 from tests.faults.proxy import Plan, proxy
 from tests.integration.commands import lancestat
-from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
-
-__all__ = ["object_store"]
+from tests.integration.object_store import SECRET_KEY, ObjectStore
 
 pytestmark = pytest.mark.s3
 

@@ -13,10 +13,8 @@ from tests.cluster.shop import CREDENTIALS, ORDERS, expected, open_shop
 from tests.cluster.standalone import Standalone, lancestat, python, running_cluster
 from tests.integration.faulty_daemon import REPOSITORY
 from tests.integration.knn_oracle import assert_same
-from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+from tests.integration.object_store import SECRET_KEY, ObjectStore
 from tests.runs.world import orders
-
-__all__ = ["object_store"]
 
 pytestmark = [pytest.mark.fault, pytest.mark.s3, pytest.mark.spark]
 

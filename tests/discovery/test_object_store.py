@@ -9,9 +9,7 @@ import pytest
 from lancestat.runs.discover import unlisted_errors
 from tests.discovery.catalogs import ROWS
 from tests.discovery.conftest import Lancestat, Write
-from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
-
-__all__ = ["object_store"]
+from tests.integration.object_store import SECRET_KEY, ObjectStore
 
 pytestmark = pytest.mark.s3
 

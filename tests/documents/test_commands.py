@@ -58,7 +58,7 @@ NOT_RUN = {
     ("CONTRIBUTING.md", "*"): "works on the checkout, and runs all tests",
     ("docs/release.md", "*"): "tests/documents/test_release.py makes a release of a copy",
     ("docs/how-to/uninstall.md", "*"): "tests/integration/test_uninstall.py runs them",
-    ("docs/explanation/reliability.md", "*"): "takes hours; tests/faults/test_smoke.py is a part",
+    ("docs/explanation/reliability.md", "*"): "takes hours; tests/faults/test_faults.py is a part",
     ("docs/how-to/deploy.md", "*"): "needs a Spark cluster; tests/cluster runs them on one",
 }
 

@@ -14,15 +14,14 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from tests.faults import clocks, crowds, disks, kills, stores
-from tests.faults.bench import bench
-from tests.faults.tally import KINDS, Result, Trial, table
+from tests.faults.bench import Outcome, bench
 
 
 @dataclass(frozen=True)
@@ -30,11 +29,11 @@ class Kind:
     """A kind of trial: its subject, its fault, and the share of each command."""
 
     bench: Callable[[Path], AbstractContextManager[Any]]
-    try_one: Callable[[Any, Trial], Result]
+    try_one: Callable[[Any, str, random.Random], Outcome]
     shares: Mapping[str, int]
 
 
-BY_KIND: dict[str, Kind] = {
+KINDS: dict[str, Kind] = {
     kills.KIND: Kind(bench, kills.kill, kills.SHARES),
     disks.KIND: Kind(disks.disk_bench, disks.fill, disks.SHARES),
     stores.KIND: Kind(stores.store_bench, stores.fail, stores.SHARES),
@@ -43,9 +42,42 @@ BY_KIND: dict[str, Kind] = {
 }
 
 
+@dataclass(frozen=True)
+class Trial:
+    """One fault; `repr` of its name seeds all that is random about it."""
+
+    kind: str
+    command: str
+    seed: int
+    number: int
+
+    @property
+    def rng(self) -> random.Random:
+        """All chance of this trial."""
+        return random.Random(f"{self.kind}/{self.command}/{self.seed}/{self.number}")
+
+    @property
+    def repeat(self) -> str:
+        """The options that try this again, and nothing else."""
+        kind, command = self.kind.replace(" ", "-"), self.command
+        return f"--repeat '{kind}/{command}/{self.number}' --seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Result:
+    """The outcome of a trial: whether the fault struck before the command ended, and problems."""
+
+    kind: str
+    command: str
+    effective: bool
+    problems: tuple[str, ...] = ()
+    repeat: str = ""
+    seconds: float = 0.0
+
+
 def trials(kind: str, count: int, seed: int) -> list[Trial]:
     """So many trials, divided among the commands of a kind by their shares."""
-    shares = BY_KIND[kind].shares
+    shares = KINDS[kind].shares
     commands = random.Random(f"{kind}/{seed}").choices(
         list(shares), weights=list(shares.values()), k=count
     )
@@ -54,7 +86,7 @@ def trials(kind: str, count: int, seed: int) -> list[Trial]:
 
 def carry_out(wanted: Sequence[Trial], seconds: float = float("inf")) -> Iterator[Result]:
     """Results of trials of one kind, until the time is up."""
-    kind = BY_KIND[wanted[0].kind]
+    kind = KINDS[wanted[0].kind]
     deadline = time.monotonic() + seconds
     folder = Path(tempfile.mkdtemp(prefix="lancestat-faults-", dir=_memory()))
     try:
@@ -62,7 +94,12 @@ def carry_out(wanted: Sequence[Trial], seconds: float = float("inf")) -> Iterato
             for trial in wanted:
                 if time.monotonic() > deadline:
                     return
-                yield kind.try_one(made, trial)
+                began = time.monotonic()
+                struck, problems = kind.try_one(made, trial.command, trial.rng)
+                seconds = time.monotonic() - began
+                yield Result(
+                    trial.kind, trial.command, struck, tuple(problems), trial.repeat, seconds
+                )
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -117,6 +154,29 @@ def _parsed(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--results", type=Path, metavar="FILE")
     parser.add_argument("--table", type=Path, nargs="+", metavar="FILE")
     return parser.parse_args(arguments)
+
+
+def table(results: Iterable[Result]) -> str:
+    """Counts per kind and command, as Markdown."""
+    rows: dict[tuple[str, str], list[int]] = {}
+    for result in results:
+        for key in ((result.kind, result.command), (result.kind, "")):
+            counts = rows.setdefault(key, [0, 0, 0])
+            counts[0] += 1
+            counts[1] += result.effective
+            counts[2] += bool(result.problems)
+    lines = ["| fault | command | injected | effective | findings |", "|---|---|--:|--:|--:|"]
+    for kind in KINDS:
+        of_kind = sorted(key for key in rows if key[0] == kind and key[1])
+        for _, command in of_kind:
+            lines.append(_line(kind, f"`{command}`", rows[kind, command]))
+        if of_kind:
+            lines.append(_line(f"**{kind}**", "all", rows[kind, ""]))
+    return "\n".join(lines) + "\n"
+
+
+def _line(kind: str, command: str, counts: list[int]) -> str:
+    return f"| {kind} | {command} | " + " | ".join(f"{count:,}" for count in counts) + " |"
 
 
 if __name__ == "__main__":

@@ -12,6 +12,9 @@ from tests.faults.checks import check_converged, check_readers, check_same, left
 from tests.faults.children import Ended, Server
 from tests.faults.shop import Shop, copied
 
+# Whether a fault struck before its command ended, and the problems.
+Outcome = tuple[bool, list[str]]
+
 # Words that the output of no command may contain.
 _DEFECTS = ("internal error", "Traceback", "panicked", "is set aside")
 

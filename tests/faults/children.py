@@ -20,6 +20,8 @@ REPOSITORY = Path(__file__).parents[2]
 FAKETIME = next(iter(Path("/usr/lib").glob("*/faketime/libfaketime.so.1")), None)
 # Nothing that is tried takes as long, unless it hangs.
 PATIENCE_SECONDS = 180.0
+# Where joins of children put a copy of their left side, as Spark's do with files.
+SCRATCH = "LANCESTAT_TEST_SCRATCH"
 
 
 @dataclass(frozen=True)

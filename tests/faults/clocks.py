@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import time
+import random
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from lancestat.joins.scratch.folder import scratch
-from tests.faults.bench import Bench, bench, defects
+from tests.faults.bench import Bench, Outcome, bench, defects
 from tests.faults.checks import check_converged, check_readers
 from tests.faults.children import FAKETIME, Ended, Server
-from tests.faults.tally import Result, Trial
 
 KIND = "clocks"
 SHARES = {"run": 50, "gc": 20, "status": 10, "docs": 20}
@@ -25,57 +23,42 @@ ARGUMENTS = {
 SHIFTS = ("+1d", "-1d")
 
 
-@dataclass
-class ClockBench:
-    """A bench, and servers whose children's clocks are wrong."""
-
-    bench: Bench
-    wrong: dict[str, Server]
-
-    def run(self, shift: str, *commands: list[str]) -> Ended:
-        """Run commands under a wrong clock."""
-        shop = self.bench.shop
-        return self.wrong[shift].start(commands, shop.folder, shop.environment()).wait()
+# A bench, and servers whose children's clocks are wrong, by their shifts.
+Clocks = tuple[Bench, dict[str, Server]]
 
 
-def shift(clocks: ClockBench, trial: Trial) -> Result:
+def shift(clocks: Clocks, command: str, rng: random.Random) -> Outcome:
     """Run a command under a wrong clock, between runs under the true one, and after them."""
-    began = time.monotonic()
-    rng = trial.rng
+    bench, wrong = clocks
     by = rng.choice(SHIFTS)
-    bench = clocks.bench
     shop = bench.renew()
     shop.change(rng)
     problems: list[str] = []
+
+    def run_wrong(*commands: list[str]) -> Ended:
+        return wrong[by].start(commands, shop.folder, shop.environment()).wait()
+
     if rng.random() < 0.5:
         ended = bench.run(ARGUMENTS["run"])
         problems += [] if ended.code == 0 else [f"a run before fails: {ended.output[-600:]}"]
         shop.change(rng)
     with scratch(str(shop.folder / "scratch"), "living") as living:
-        ended = clocks.run(by, ARGUMENTS[trial.command])
-        problems += defects(ended) + check_readers(shop)
+        problems += defects(run_wrong(ARGUMENTS[command])) + check_readers(shop)
         if not Path(living.uri).is_dir():
             problems.append("the scratch of a living join is gone")
     # A host that is always wrong has to come to an end, too.
-    again = clocks.run(by, ARGUMENTS["run"], ["plan", "--check"])
+    again = run_wrong(ARGUMENTS["run"], ["plan", "--check"])
     if again.code:
         problems.append(f"the wrong host does not converge: {again.output[-600:]}")
     else:
         problems += [f"on the wrong host: {problem}" for problem in check_converged(shop)]
     shop.change(rng)
     problems += check_readers(shop) + bench.settle(with_fresh=rng.random() < 0.1)
-    return Result(
-        KIND,
-        trial.command,
-        True,
-        tuple(f"clock {by}: {problem}" for problem in problems),
-        trial.repeat,
-        time.monotonic() - began,
-    )
+    return True, [f"clock {by}: {problem}" for problem in problems]
 
 
 @contextmanager
-def clock_bench(folder: Path) -> Iterator[ClockBench]:
+def clock_bench(folder: Path) -> Iterator[Clocks]:
     """A bench with right and wrong clocks; needs libfaketime."""
     assert FAKETIME is not None, "libfaketime is not installed: apt-get install faketime"
     with ExitStack() as stack:
@@ -88,4 +71,4 @@ def clock_bench(folder: Path) -> Iterator[ClockBench]:
                 "NO_FAKE_STAT": "1",
             }
             wrong[by] = stack.enter_context(Server(folder / f"server{by}", environment))
-        yield ClockBench(stack.enter_context(bench(folder)), wrong)
+        yield stack.enter_context(bench(folder)), wrong

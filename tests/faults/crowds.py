@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import yaml
 
-from tests.faults.bench import Bench, bench, defects
+from tests.faults.bench import Bench, Outcome, bench, defects
 from tests.faults.checks import check_readers
 from tests.faults.children import Child, Server
-from tests.faults.tally import Result, Trial
 
 KIND = "crowds"
 SHARES = {"all at once": 100}
@@ -22,19 +21,13 @@ _OTHER = "aside"
 _EXPECTED = ("LS302", "LS571", "LS604", "LS569")
 
 
-@dataclass
-class CrowdBench:
-    """A bench with a server for each of those that work at once."""
-
-    bench: Bench
-    servers: list[Server]
+# A bench, and a server for each of those that work at once.
+Crowd = tuple[Bench, list[Server]]
 
 
-def crowd(crowds: CrowdBench, trial: Trial) -> Result:
+def crowd(crowds: Crowd, command: str, rng: random.Random) -> Outcome:
     """Let all work at once; then one after the other."""
-    began = time.monotonic()
-    rng = trial.rng
-    bench = crowds.bench
+    bench, servers = crowds
     shop = bench.renew()
     shop.change(rng)
     other = shop.folder / _OTHER
@@ -48,7 +41,7 @@ def crowd(crowds: CrowdBench, trial: Trial) -> Result:
     rng.shuffle(work)
     environment = shop.environment()
     children: list[Child] = []
-    for server, (folder, arguments) in zip(crowds.servers, work, strict=True):
+    for server, (folder, arguments) in zip(servers, work, strict=True):
         children.append(server.start([arguments], folder, environment))
         time.sleep(rng.uniform(0, 0.15))
     ended = [child.wait() for child in children]
@@ -62,21 +55,14 @@ def crowd(crowds: CrowdBench, trial: Trial) -> Result:
         if end.code and not any(code in end.output for code in _EXPECTED):
             problems.append(f"{' '.join(arguments)} fails: {end.output[-600:]}")
     problems += check_readers(shop)
-    again = crowds.servers[0].start(
+    again = servers[0].start(
         [["run", "--quiet", "--target", "prod"], ["plan", "--check"]], other, environment
     )
     later = again.wait()
     if later.code:
         problems.append(f"the other project does not converge: {later.output[-600:]}")
     problems += bench.settle(with_fresh=rng.random() < 0.1)
-    return Result(
-        KIND,
-        trial.command,
-        overlaps > 1,
-        tuple(problems),
-        trial.repeat,
-        time.monotonic() - began,
-    )
+    return overlaps > 1, problems
 
 
 def _declare_other(folder: Path, other: Path) -> None:
@@ -92,9 +78,9 @@ def _declare_other(folder: Path, other: Path) -> None:
 
 
 @contextmanager
-def crowd_bench(folder: Path) -> Iterator[CrowdBench]:
+def crowd_bench(folder: Path) -> Iterator[Crowd]:
     """A bench, and four servers."""
     with ExitStack() as stack:
         made = stack.enter_context(bench(folder))
         more = [stack.enter_context(Server(folder / f"server{n}")) for n in range(3)]
-        yield CrowdBench(made, [made.server, *more])
+        yield made, [made.server, *more]

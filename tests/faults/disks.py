@@ -6,17 +6,16 @@ It is mounted in a mount namespace of its own, which `enter` starts this program
 from __future__ import annotations
 
 import os
+import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.faults.bench import Bench, bench, defects
+from tests.faults.bench import Bench, Outcome, bench, defects
 from tests.faults.checks import check_readers
-from tests.faults.registry import COMMANDS
-from tests.faults.tally import Result, Trial
+from tests.faults.commands import COMMANDS
 
 KIND = "full disks"
 SHARES = {
@@ -71,15 +70,13 @@ def disk_bench(folder: Path) -> Iterator[Bench]:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)
 
 
-def fill(bench: Bench, trial: Trial) -> Result:
+def fill(bench: Bench, name: str, rng: random.Random) -> Outcome:
     """Leave so little room that the command may not get through."""
-    began = time.monotonic()
-    rng = trial.rng
     bench.renew()
-    command = COMMANDS[trial.command](bench, rng)
+    command = COMMANDS[name](bench, rng)
     arguments = command.prepare()
     disk = bench.shop.folder.parent
-    need = bench.usual.setdefault(f"{trial.command} needs", (0.0, 600_000))[1]
+    need = bench.usual.setdefault(f"{name} needs", (0.0, 600_000))[1]
     free = rng.randrange(need)
     filler = disk / "filler"
     environment = bench.shop.environment()
@@ -92,13 +89,6 @@ def fill(bench: Bench, trial: Trial) -> Result:
     filler.unlink()
     if not full and not problems:
         # It needs no more than that.
-        bench.usual[f"{trial.command} needs"] = (0.0, max(free, 8192))
+        bench.usual[f"{name} needs"] = (0.0, max(free, 8192))
     problems += command.problems()
-    return Result(
-        KIND,
-        trial.command,
-        full,
-        tuple(f"{free:,} bytes free: {problem}" for problem in problems),
-        trial.repeat,
-        time.monotonic() - began,
-    )
+    return full, [f"{free:,} bytes free: {problem}" for problem in problems]

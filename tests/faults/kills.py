@@ -9,10 +9,9 @@ import subprocess
 import sys
 import time
 
-from tests.faults.bench import Bench
+from tests.faults.bench import Bench, Outcome
 from tests.faults.children import REPOSITORY
-from tests.faults.registry import COMMANDS
-from tests.faults.tally import Result, Trial
+from tests.faults.commands import COMMANDS
 
 KIND = "kills"
 # Of 100 kills.
@@ -33,20 +32,16 @@ ON_SPARK = "run on Spark"
 _SPARK_SECONDS = (1.0, 22.0)
 
 
-def kill(bench: Bench, trial: Trial) -> Result:
+def kill(bench: Bench, kind: str, rng: random.Random) -> Outcome:
     """Kill one command, and return the problems of the project afterwards."""
-    began = time.monotonic()
-    rng = trial.rng
-    on_spark = trial.command == ON_SPARK
-    name = "run" if on_spark else trial.command
+    on_spark = kind == ON_SPARK
+    name = "run" if on_spark else kind
     measure(bench, name)
     bench.renew()
     command = COMMANDS[name](bench, rng)
     arguments = command.prepare()
     killed = (_kill_spark if on_spark else _kill)(bench, arguments, bench.usual[name], rng)
-    problems = command.problems()
-    seconds = time.monotonic() - began
-    return Result(KIND, trial.command, killed, tuple(problems), trial.repeat, seconds)
+    return killed, command.problems()
 
 
 def _kill(bench: Bench, arguments: list[str], usual: tuple[float, int], rng: random.Random) -> bool:
@@ -86,7 +81,7 @@ def measure(bench: Bench, command: str) -> None:
     if command in bench.usual:
         return
     bench.renew()
-    made = COMMANDS[command](bench, Trial(KIND, command, 0, 0).rng)
+    made = COMMANDS[command](bench, random.Random(f"{KIND}/{command}/0/0"))
     end = bench.run(made.prepare())
     assert end.code == 0, end.output
     assert end.steps is not None

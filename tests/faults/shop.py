@@ -19,7 +19,7 @@ from lancestat.joins.action import JoinAction
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.observe import snapshot
 from lancestat.project import Project
-from tests.faults.local import SCRATCH
+from tests.faults.children import SCRATCH
 from tests.joins.joined import _Joining, vectors
 from tests.runs.world import orders
 from tests.tables.test_history import full_values

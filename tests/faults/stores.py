@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import os
 import random
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tests.faults.bench import defects
+import pytest
+
+from tests.faults.bench import Outcome, defects
 from tests.faults.checks import check_converged, check_readers
-from tests.faults.children import Server
+from tests.faults.children import Ended, Server
 from tests.faults.proxy import Plan, Proxy, proxy, random_plan
 from tests.faults.shop import Shop
-from tests.faults.tally import Result, Trial
 from tests.integration.object_store import ACCESS_KEY, SECRET_KEY, ObjectStore, running_object_store
 
 KIND = "stores"
@@ -91,7 +90,7 @@ class StoreBench:
         self.trials = 0
         return self.shop
 
-    def run(self, *commands: str, timeout: str = _PATIENT):  # type: ignore[no-untyped-def]
+    def run(self, *commands: str, timeout: str = _PATIENT) -> Ended:
         """Run commands through the proxy."""
         reached = self.environment(self.proxy.endpoint, timeout)
         environment = {**self.shop.environment(), **reached}
@@ -99,16 +98,14 @@ class StoreBench:
         return self.server.start(arguments, self.shop.folder, environment).wait()
 
 
-def fail(bench: StoreBench, trial: Trial) -> Result:
+def fail(bench: StoreBench, command: str, rng: random.Random) -> Outcome:
     """Let the store fail while a command runs."""
-    began = time.monotonic()
-    rng = trial.rng
     if not bench.trials:
         bench.renew()
     bench.trials = (bench.trials + 1) % _TRIALS_PER_SHOP
     bench.shop.change(rng)
-    bench.proxy.plan = plan = random_plan(rng, bench.requests[trial.command])
-    end = bench.run(trial.command, timeout=_IMPATIENT)
+    bench.proxy.plan = plan = random_plan(rng, bench.requests[command])
+    end = bench.run(command, timeout=_IMPATIENT)
     bench.proxy.plan = Plan()
     what = f"{plan.action} x {plan.count} from request {plan.first}"
     problems = [*defects(end), *check_readers(bench.shop)]
@@ -119,14 +116,7 @@ def fail(bench: StoreBench, trial: Trial) -> Result:
         problems += check_converged(bench.shop)
     if problems:
         bench.trials = 0
-    return Result(
-        KIND,
-        trial.command,
-        plan.struck > 0,
-        tuple(f"{what}: {problem}" for problem in problems),
-        trial.repeat,
-        time.monotonic() - began,
-    )
+    return plan.struck > 0, [f"{what}: {problem}" for problem in problems]
 
 
 @contextmanager
@@ -139,14 +129,7 @@ def store_bench(folder: Path) -> Iterator[StoreBench]:
         proxy(store.endpoint) as before,
     ):
         made = StoreBench(folder, server, store, before)
-        direct = made.environment(store.endpoint)
-        known = {name: os.environ.get(name) for name in direct}
-        os.environ.update(direct)
-        try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in made.environment(store.endpoint).items():
+                patch.setenv(name, value)
             yield made
-        finally:
-            for name, value in known.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value

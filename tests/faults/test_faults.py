@@ -9,23 +9,14 @@ import pytest
 
 from tests.examples import examples, sample
 from tests.faults import clocks, crowds, disks, kills, stores
-from tests.faults.__main__ import carry_out
+from tests.faults.__main__ import Trial, carry_out
 from tests.faults.children import FAKETIME, REPOSITORY
-from tests.faults.tally import Trial
 
 pytestmark = pytest.mark.fault
 
 SEED = 20
 # A run of joins and a retry take the steps of a run.
-KILLED = (
-    "run",
-    "gc",
-    "docs",
-    "plan --out",
-    "init",
-    "schema --out",
-    "comment",
-)
+KILLED = ("run", "gc", "docs", "plan --out", "init", "schema --out", "comment")
 
 
 def try_all(kind: str, *commands: str) -> int:
@@ -38,6 +29,13 @@ def try_all(kind: str, *commands: str) -> int:
 
 def test_killed_commands_leave_a_consistent_state() -> None:
     assert try_all(kills.KIND, *sample(KILLED, 3))
+
+
+@pytest.mark.spark
+def test_a_killed_run_on_spark_leaves_a_consistent_state() -> None:
+    # At the third the run goes on for 10 s, and at the first for longer than any.
+    commands = [kills.ON_SPARK] * 3
+    assert try_all(kills.KIND, *sample(commands, 1))
 
 
 @pytest.mark.s3

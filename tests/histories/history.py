@@ -23,7 +23,7 @@ from lancestat.state.summaries import MOST_GROUPS
 from lancestat.tables import table_summary
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
-from tests.histories.statistics import check_agreement, check_mended, check_statistics
+from tests.histories.statistics import check_mended, check_statistics
 from tests.histories.world import STEPS, HistoryWorld, draw_step
 from tests.interpreted import INTERPRETED
 from tests.runs.local import scan_locally
@@ -128,7 +128,7 @@ def _step(
     if failed:
         return [Finding(f"a run of '{failed[0].node}'", f"{failed[0].status}: {failed[0].message}")]
     counts.checks += 1
-    findings = [*check_statistics(world), *check_agreement(world), *readers.make(random)]
+    findings = [*check_statistics(world), *readers.make(random)]
     if name == "run":
         findings += check_mended(world)
     if findings or not (is_last or random.random() < 0.35):

@@ -19,23 +19,22 @@ from lancestat.query.table import DeclaredTables, ReadTable, open_table, read_se
 from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.manifest.wire import (
+    COMPUTED_AT_VERSION,
     REVISION,
     WRITER,
     GuardReason,
     PublishedColumn,
     PublishedStatistics,
     decode_statistics,
-    encode_statistics,
     written_revision,
 )
-from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.table_status import TableStatus
 from tests.histories.readers import Finding
 from tests.histories.world import HistoryWorld
 from tests.query.answers import check_answers
 from tests.tables.grouped import check_filter, one_pass, without_quantiles
+from tests.tables.test_history import full_values
 
 _FILTERS: tuple[Filter, ...] = (
     Comparison("id", Operator.LESS, 120),
@@ -49,7 +48,7 @@ _FILTERS: tuple[Filter, ...] = (
 
 
 def check_statistics(world: HistoryWorld) -> list[Finding]:
-    """Compare `show`, an attached view and `read_table` with the current rows of the table."""
+    """Compare `show`, an attached view and `read_table` with the rows, and with each other."""
     try:
         project = world.project
         [table] = project.spec.tables
@@ -61,25 +60,16 @@ def check_statistics(world: HistoryWorld) -> list[Finding]:
     except LancestatError as error:
         return [Finding("a table that is there", f"it is refused: {error}")]
     settings = read_settings({}, {})
-    findings = _judged(world, "a view", opened, opened.verdict(settings, _now()), table)
-    findings += _judged(world, "read_table", plain, plain.verdict(settings, _now()), table)
-    findings += _shown(world, status, opened)
+    verdict = opened.judge(settings, _now())
+    findings = _judged(world, "a view", opened, verdict, table)
+    findings += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
+    findings += _shown(world, status)
     findings += _answered(world, "a view", opened) + _answered(world, "read_table", plain)
-    return findings + _pruned(world, opened) + _pruned(world, plain)
-
-
-def check_agreement(world: HistoryWorld) -> list[Finding]:
-    """`show` and an attached view come to the same verdict."""
-    project = world.project
-    [table] = project.spec.tables
-    opened = DeclaredTables(project.spec, project.state, _now).open([table])["t"]
-    assert isinstance(opened, ReadTable), opened
-    verdict = opened.verdict(read_settings({}, {}), _now())
-    status = project.show("t")
-    if (status.use, status.reason) == (verdict.use, verdict.reason.value):
-        return []
-    seen = f"a view says {verdict.reason.value} ({verdict.detail}), show {status.reason}"
-    return [Finding("verdicts on the same statistics", f"{seen} ({status.detail})")]
+    findings += _pruned(world, opened) + _pruned(world, plain)
+    if (status.use, status.reason) != (verdict.use, verdict.reason.value):
+        seen = f"a view says {verdict.reason.value} ({verdict.detail}), show {status.reason}"
+        findings.append(Finding("verdicts on the same statistics", f"{seen} ({status.detail})"))
+    return findings
 
 
 def check_mended(world: HistoryWorld) -> list[Finding]:
@@ -112,7 +102,7 @@ def _judged(
     return _stale(world, who, verdict, table)
 
 
-def _shown(world: HistoryWorld, status: TableStatus, opened: ReadTable) -> list[Finding]:
+def _shown(world: HistoryWorld, status: TableStatus) -> list[Finding]:
     if not status.use or status.reason != GuardReason.CURRENT.value:
         return []
     dataset = lance.dataset(world.uri, version=status.version)
@@ -189,17 +179,9 @@ def changed_share(before: pa.Table, now: pa.Table) -> float:
 def fresh(dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
     """Statistics from one pass over the rows."""
     types = {field.name: column_type(field.type) for field in dataset.schema}
+    entries = full_values(dataset, schema_hash(snapshot(dataset).fields))
     known = {name: type for name, type in types.items() if type is not None}
-    schema = pa.schema([field for field in dataset.schema if field.name in known])
-    partials = analyze(dataset.to_batches(columns=schema.names), schema)
-    values = encode_statistics(
-        {name: (type, column_statistics_of(partials[name], type)) for name, type in known.items()},
-        rows=dataset.count_rows(),
-        schema_hash=schema_hash(snapshot(dataset).fields),
-        computed_at_version=1,
-        computed_at=_now(),
-    )
-    decoded = decode_statistics(values, known)
+    decoded = decode_statistics({**entries, COMPUTED_AT_VERSION: "1"}, known)
     assert isinstance(decoded, PublishedStatistics), decoded
     return decoded.columns
 

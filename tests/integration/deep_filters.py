@@ -68,8 +68,8 @@ def answers(frame: DataFrame, levels: int) -> dict[str, list[list[object]]]:
     return found
 
 
-def main(lance: str, parquet: str, levels: int) -> None:
-    """Print what Lance and Parquet give."""
+def main(lance: str, parquet: str, *depths: str) -> None:
+    """Print what Lance and Parquet give, by the number of levels."""
     conf = {
         **INTERPRETED,
         "spark.driver.extraJavaOptions": STACK,
@@ -82,12 +82,15 @@ def main(lance: str, parquet: str, levels: int) -> None:
     world = World(Path(lance))
     world.run()
     result = {
-        "lance": answers(related(spark, world), levels),
-        "parquet": answers(spark.read.parquet(parquet), levels),
+        levels: {
+            "lance": answers(related(spark, world), int(levels)),
+            "parquet": answers(spark.read.parquet(parquet), int(levels)),
+        }
+        for levels in depths
     }
     sys.stdout.write(json.dumps(result))
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(*sys.argv[1:])

@@ -1,8 +1,4 @@
-"""A real S3 server on loopback: SeaweedFS from PyPI, started for tests and stopped for sure.
-
-A test module, or a conftest, makes the fixture its own with
-`from tests.integration.object_store import object_store`.
-"""
+"""A real S3 server on loopback: SeaweedFS from PyPI, started for tests and stopped for sure."""
 
 from __future__ import annotations
 
@@ -21,7 +17,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import pytest
 from pyarrow.fs import S3FileSystem
 
 HOST = "127.0.0.1"
@@ -60,22 +55,6 @@ class ObjectStore:
             connect_timeout=2,
             request_timeout=5,
         )
-
-
-_shared: list[ObjectStore] = []
-
-
-@pytest.fixture(scope="session")
-def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
-    """One store for all tests of the session; tests keep apart by `fresh_uri`."""
-    # To pytest it is another fixture in each module; the first is the last to end.
-    if _shared:
-        yield _shared[0]
-        return
-    with running_object_store(tmp_path_factory.mktemp("object-store")) as store:
-        _shared.append(store)
-        yield store
-        _shared.clear()
 
 
 @contextmanager

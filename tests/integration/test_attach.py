@@ -16,6 +16,8 @@ import pytest
 import lancestat
 from lancestat.errors import DatasetDamaged, LakeError, UsageError
 from lancestat.query.read.relation import planning_service
+from lancestat.query.sql.explain import explain_frame
+from tests.discovery.catalogs import ROWS, write_catalog, write_folder
 from tests.integration.planned import planned
 from tests.interpreted import INTERPRETED
 from tests.runs.world import World, orders, write_project
@@ -29,13 +31,12 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def project(tmp_path: Path, spark: SparkSession) -> Iterator[lancestat.Project]:
     """Two tables of three fragments, analyzed."""
-    write_project(tmp_path, "orders", "returns")
+    project = write_project(tmp_path, "orders", "returns")
     for name, step in (("orders", 0), ("returns", 1000)):
         for part in range(3):
             uri = tmp_path / f"{name}.lance"
             mode = "append" if uri.exists() else "create"
             lance.write_dataset(orders(step + 100 * part, 100), uri, mode=mode)
-    project = lancestat.Project.load(tmp_path)
     assert project.run().status.value == "success"
     yield project
     for view in ("orders", "returns"):
@@ -154,12 +155,10 @@ def test_a_table_is_read_at_a_version_or_a_tag(session: SparkSession, tmp_path: 
 def test_with_a_project_statistics_come_from_the_state(
     session: SparkSession, tmp_path: Path
 ) -> None:
-    write_project(tmp_path, "orders")
-    specs = tmp_path / "specs" / "shop.yml"
-    specs.write_text(specs.read_text().replace("}", ", publish: none}"))
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(0, 100), uri)
-    project = lancestat.Project.load(tmp_path)
+    table = {"name": "orders", "uri": "orders.lance", "publish": "none"}
+    project = write_project(tmp_path, table)
     project.run()
     project.attach(session)
     assert planned(session.table("orders")).columns["o_id"].max().get() == 99
@@ -172,11 +171,10 @@ def test_with_an_unreachable_state_statistics_come_from_the_manifest(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    yaml = tmp_path / "lancestat_project.yml"
-    yaml.write_text(yaml.read_text().replace("state: state", "state: elsewhere"))
     (tmp_path / "elsewhere").write_text("a file where a folder belongs")
+    without = write_project(tmp_path, "orders", target={"state": "elsewhere"})
     with caplog.at_level(logging.WARNING, "lancestat"):
-        lancestat.Project.load(tmp_path).attach(session)
+        without.attach(session)
     assert "without the state" in caplog.text
     assert planned(session.table("orders")).columns["o_id"].max().get() == 299
 
@@ -201,28 +199,6 @@ def test_without_a_state_zone_maps_narrow_a_range(
         "200",
         99,
     )
-
-
-@pytest.mark.parametrize("trouble", [DatasetDamaged("the index is damaged"), KeyError("x")])
-def test_a_query_runs_without_an_estimate(
-    session: SparkSession,
-    project: lancestat.Project,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-    trouble: Exception,
-) -> None:
-    def fail(*arguments: object) -> None:
-        raise trouble
-
-    project.attach(session)
-    monkeypatch.setattr("lancestat.query.read.planning_service.estimate", fail)
-    rows = session.sql("select * from orders where o_id < 10")
-    with caplog.at_level(logging.WARNING):
-        assert planned(rows).columns == {}
-    assert rows.count() == 10
-    [record] = [record for record in caplog.records if record.name.startswith("lancestat")]
-    assert record.getMessage().startswith("planning a scan: ")
-    assert not [record for record in caplog.records if record.name.startswith("py4j")]
 
 
 def test_a_scan_that_cannot_be_planned_fails_its_query_with_one_error(
@@ -270,3 +246,26 @@ def test_a_filter_that_spark_does_not_estimate_is_counted_in_a_sample(
         assert planned(off).rows == 40_000
     finally:
         session.conf.unset("spark.lance.cbo.column.stats.enabled")
+
+
+def test_tables_that_sources_find_are_attached(session: SparkSession, tmp_path: Path) -> None:
+    write_catalog(tmp_path / "lake", "sales.orders", "crm.customers")
+    write_folder(tmp_path / "flat", "parts")
+    lake = {"impl": "dir", "properties": {"root": str(tmp_path / "lake")}}
+    target = {"spark": {"master": "local[1]"}, "catalogs": {"lake": lake}}
+    sources = [{"catalog": "lake", "include": ["sales.*"]}, {"uri": "flat"}]
+    project = write_project(tmp_path, target=target, sources=sources)
+    assert project.run().status == "success"
+    attachment = project.attach(session)
+    assert (set(attachment.views), attachment.failed) == ({"sales_orders", "parts"}, {})
+    for name in attachment.views:
+        rows = {tuple(row) for row in session.table(name).select("id", "name").collect()}
+        assert rows == {tuple(row.values()) for row in ROWS.to_pylist()}
+        [scan] = explain_frame(session.table(name)).scans
+        assert scan.explanation is not None
+        assert scan.explanation.verdict.reason.value == "current"
+    # The query of `lancestat sql` goes through the same views.
+    query = "select o.name from sales_orders o join parts p on o.id = p.id where p.id = 2"
+    assert session.sql(query).collect() == [("b",)]
+    for name in attachment.views:
+        session.catalog.dropTempView(name)

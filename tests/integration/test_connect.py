@@ -49,6 +49,7 @@ from tests.integration.commands import lancestat as commands
 from tests.integration.connect_server import ConnectServer, connect_server
 from tests.integration.knn_oracle import Row, assert_same, awkward, joined
 from tests.integration.scans import TARGET, scanned, spark_scanner, whole_table
+from tests.runs.world import write_project
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -108,14 +109,8 @@ def encoded(uri: str, scanner: SparkScanner) -> dict[int, dict[str, bytes]]:
     }
 
 
-def write_project(folder: Path, spark: dict[str, Any], **more: Any) -> lancestat.Project:
-    (folder / "specs").mkdir(exist_ok=True)
-    target = {"state": "state", "spark": spark, **more}
-    header = {"name": "shop", "targets": {"far": target}}
-    (folder / "lancestat_project.yml").write_text(yaml.safe_dump(header))
-    tables = {"tables": [{"name": "orders", "uri": "orders.lance"}]}
-    (folder / "specs" / "tables.yml").write_text(yaml.safe_dump(tables))
-    return lancestat.Project.load(folder)
+def declare(folder: Path, spark: dict[str, Any], **more: Any) -> lancestat.Project:
+    return write_project(folder, "orders", target={"state": "state", "spark": spark, **more})
 
 
 def test_workers_have_lancestat_from_the_archive(
@@ -218,7 +213,7 @@ def test_the_session_of_the_caller_is_used(
         return run(self, *arguments)
 
     monkeypatch.setattr(ConnectJobs, "run", recorded)
-    project = write_project(tmp_path, {"master": "local[2]"})
+    project = declare(tmp_path, {"master": "local[2]"})
     assert project.run(session=remote).status == "success"
     assert seen == [remote]
     # That of the process, which the threads that work on nodes do not see.
@@ -232,7 +227,7 @@ def test_the_session_of_the_caller_is_used(
 def test_secrets_reach_neither_logs_nor_files(
     remote: SparkSession, server: ConnectServer, tmp_path: Path, orders: str
 ) -> None:
-    project = write_project(
+    project = declare(
         tmp_path, {"remote": server.remote}, **{"storage_options": {"qz_key": OPTION}}
     )
     assert project.run(session=remote).status == "success"
@@ -335,7 +330,7 @@ def test_the_command_runs_tables_and_joins_on_the_server(
     for name, values in (("left", left), ("right", right)):
         table = {"id": range(len(values)), "emb": pa.array(values, pa.list_(pa.float32(), 4))}
         lance.write_dataset(pa.table(table), tmp_path / f"{name}.lance")
-    write_project(tmp_path, {"remote": "{{ env_var('QZ_REMOTE') }}"}, scratch="scratch")
+    declare(tmp_path, {"remote": "{{ env_var('QZ_REMOTE') }}"}, scratch="scratch")
     side = {"vector": "emb", "select": ["id"]}
     declared = {
         "name": "near",
@@ -375,7 +370,7 @@ def test_the_command_runs_tables_and_joins_on_the_server(
 def test_an_interrupt_ends_the_command_and_its_jobs(
     remote: SparkSession, server: ConnectServer, tmp_path: Path, orders: str
 ) -> None:
-    write_project(tmp_path, {"remote": server.remote})
+    declare(tmp_path, {"remote": server.remote})
 
     def jobs_begun() -> int:
         return next(server.events.iterdir()).read_text().count('"SparkListenerJobStart"')
@@ -412,7 +407,7 @@ def test_a_server_that_dies_ends_the_run_and_the_next_one_does_what_is_left(
     folder.mkdir()
     with connect_server(folder) as mortal:
         more = {"scratch": str(tmp_path / "scratch")}
-        write_project(tmp_path, {"remote": mortal.remote, "connect_timeout": "3s"}, **more)
+        declare(tmp_path, {"remote": mortal.remote, "connect_timeout": "3s"}, **more)
         with started_run(tmp_path, tmp_path / "began") as run:
             until(lambda: (tmp_path / "began").exists() or run.poll() is not None)
             os.kill(mortal.pid, signal.SIGKILL)
@@ -421,7 +416,7 @@ def test_a_server_that_dies_ends_the_run_and_the_next_one_does_what_is_left(
     assert "the Spark Connect server does not answer; it is tried for 3" in printed
     assert mortal.token not in printed
     assert lance.dataset(orders).version == 1
-    project = write_project(tmp_path, {"master": "local[2]"})
+    project = declare(tmp_path, {"master": "local[2]"})
     [failed] = project.state.runs(9)
     assert (failed.status, failed.nodes[0].result["code"]) == ("error", "LS522")
     assert project.retry().ok
@@ -432,12 +427,11 @@ def test_without_a_server_one_node_fails_and_the_others_are_not_run(
     tmp_path: Path, orders: str
 ) -> None:
     nobody = {"remote": "sc://127.0.0.1:1", "connect_timeout": "1s"}
-    write_project(tmp_path, nobody, scratch=str(tmp_path / "scratch"))
     names = ("orders", "parts", "items")
+    target = {"state": "state", "spark": nobody, "scratch": str(tmp_path / "scratch")}
+    write_project(tmp_path, *names, target=target)
     for name in names[1:]:
         shutil.copytree(orders, tmp_path / f"{name}.lance")
-    tables = [{"name": name, "uri": f"{name}.lance"} for name in names]
-    (tmp_path / "specs" / "tables.yml").write_text(yaml.safe_dump({"tables": tables}))
     run = subprocess.run(
         [sys.executable, "-m", "lancestat", "run", "--output", "json"],
         cwd=tmp_path,
@@ -463,7 +457,7 @@ def test_a_server_that_restarts_in_time_is_used_on(tmp_path: Path, orders: str) 
     for folder in folders:
         folder.mkdir()
     with connect_server(folders[0]) as mortal, ExitStack() as later:
-        write_project(tmp_path, {"remote": mortal.remote}, scratch=str(tmp_path / "scratch"))
+        declare(tmp_path, {"remote": mortal.remote}, scratch=str(tmp_path / "scratch"))
         began = tmp_path / "began"
         run = later.enter_context(started_run(tmp_path, began))
         until(lambda: began.exists() or run.poll() is not None)
@@ -474,7 +468,7 @@ def test_a_server_that_restarts_in_time_is_used_on(tmp_path: Path, orders: str) 
     assert run.returncode == 0, printed
     assert "'orders' goes on: the Spark Connect server has restarted" in printed
     assert lance.dataset(orders).version == 2
-    project = write_project(tmp_path, {"master": "local[2]"})
+    project = declare(tmp_path, {"master": "local[2]"})
     assert project.plan().actions[0].verb == "skip"
 
 
@@ -515,7 +509,7 @@ def started_run(folder: Path, began: Path) -> subprocess.Popen[str]:
 def test_what_needs_the_jvm_is_refused_in_one_sentence(
     remote: SparkSession, tmp_path: Path, orders: str
 ) -> None:
-    project = write_project(tmp_path, {"remote": "sc://localhost"})
+    project = declare(tmp_path, {"remote": "sc://localhost"})
     refused = (
         lambda: project.attach(remote),
         lambda: lancestat.read_table(remote, orders),

@@ -1,8 +1,9 @@
-"""The demo, at a small scale, does and prints what `make demo` promises."""
+"""The demos and the project of `lancestat init` do and print what they promise."""
 
 from __future__ import annotations
 
 import os
+import random
 import re
 import runpy
 import shutil
@@ -10,17 +11,21 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import lance
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from lancestat import Project
+from lancestat.scaffold import orders, products, starter_project
 from tests.interpreted import short_lived
 
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "project"
-MADE = shutil.ignore_patterns("warehouse", ".lancestat", "__pycache__")
 
 pytestmark = pytest.mark.spark
 
@@ -40,11 +45,19 @@ class Walk:
         return " ".join(text.split())
 
 
+def copied(folder: Path, *names: str) -> Path:
+    """Copy examples, since the demos write into their folders; return the folder of all."""
+    made = shutil.ignore_patterns("warehouse", ".lancestat", "__pycache__")
+    for name in names:
+        shutil.copytree(EXAMPLE.parent / name, folder / name, ignore=made)
+    return folder
+
+
 def script(
-    folder: Path, name: str, scale: str, **environment: str
+    folder: Path, name: str, *options: str, **environment: str
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, str(folder / name), "--scale", scale],
+        [sys.executable, str(folder / name), *options],
         cwd=folder,
         env={**os.environ, **short_lived(), "PYTHONIOENCODING": "utf-8", **environment},
         capture_output=True,
@@ -65,19 +78,16 @@ def norms(rows: NDArray[Any]) -> NDArray[Any]:
 
 @pytest.fixture(scope="module")
 def example(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the example project, since the demo writes into its folder."""
-    folder = tmp_path_factory.mktemp("demo") / "project"
-    shutil.copytree(EXAMPLE, folder, ignore=MADE)
-    return folder
+    return copied(tmp_path_factory.mktemp("demo"), "project") / "project"
 
 
 @pytest.fixture(scope="module")
 def loads(example: Path) -> list[str]:
     """The output of a load, and of another after two tables were removed."""
-    first = script(example, "load.py", "0.002")
+    first = script(example, "load.py", "--scale", "0.002")
     for name in ("nation", "part_name"):
         shutil.rmtree(example / "warehouse" / f"{name}.lance")
-    second = script(example, "load.py", "0.002")
+    second = script(example, "load.py", "--scale", "0.002")
     for load in (first, second):
         load.check_returncode()
     return [first.stdout, second.stdout]
@@ -87,51 +97,46 @@ def loads(example: Path) -> list[str]:
 def walk(example: Path, loads: list[str]) -> Walk:
     # Files of an earlier demo and settings of the user must have no effect.
     (example / ".lancestat" / "state" / "v2" / "runs.0.lance").mkdir(parents=True)
-    ended = script(example, "demo.py", "0.01", LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json")
+    ended = script(
+        *(example, "demo.py", "--scale", "0.01"), LANCESTAT_TARGET="prod", LANCESTAT_OUTPUT="json"
+    )
     assert ended.returncode == 0, ended.stdout[-2000:] + ended.stderr
     return Walk(example, ended.stderr, re.split(r"^── .* ─+$", ended.stdout, flags=re.MULTILINE))
 
 
-def test_the_page_has_every_step_and_nothing_on_stderr(walk: Walk) -> None:
+def test_the_page_is_plain_text_with_every_step(walk: Walk) -> None:
     assert len(walk.steps) == 1 + 11 + 1
     assert walk.stderr == ""
-
-
-def test_output_that_is_piped_is_plain_text_without_trailing_spaces(walk: Walk) -> None:
     lines = "".join(walk.steps).splitlines()
     assert "\x1b" not in "".join(lines)
     assert [line for line in lines if line != line.rstrip()] == []
 
 
-def test_every_table_is_loaded_in_several_fragments(walk: Walk) -> None:
+def test_tables_are_loaded_in_several_fragments_and_kept(walk: Walk, loads: list[str]) -> None:
     rows = re.findall(r"^  (\w+) +([\d,]+) +(\d+) +[\d.]+ MB$", walk.steps[1], flags=re.MULTILINE)
     assert [name for name, _, _ in rows] == [
         *("region", "nation", "supplier", "customer", "part", "partsupp", "orders", "lineitem"),
         *("part_name", "inquiry"),
     ]
     assert all(int(fragments) > 1 for _, _, fragments in rows)
-
-
-def test_loading_again_keeps_existing_tables(loads: list[str]) -> None:
     first, second = loads
-    written = re.findall(r"^(\w+) .* written$", second, flags=re.MULTILINE)
     assert first.count("written") == 10
-    assert written == ["nation", "part_name"]
+    assert re.findall(r"^(\w+) .* written$", second, flags=re.MULTILINE) == ["nation", "part_name"]
     assert second.count("was there") == 8
 
 
 def test_the_first_run_reads_and_publishes_everything(walk: Walk) -> None:
-    assert "$ lancestat plan" in walk.steps[3]
-    assert "9 analyze" in walk.steps[3]
+    planned, ran = walk.steps[3], walk.steps[4]
+    assert "$ lancestat plan" in planned and "9 analyze" in planned
+    assert "exact, 200 x 2,000 rows" in walk.line(3, "suggestion")
     assert "12 of 12 fragments, 60,175 rows" in walk.line(4, "lineitem")
     assert "version 1 -> 2" in walk.line(4, "lineitem")
-    assert "8 tables and 1 join brought up to date" in walk.steps[4]
-
-
-def test_the_first_join_compares_every_inquiry_with_text_to_every_part(walk: Walk) -> None:
-    assert "exact, 200 x 2,000 rows" in walk.line(3, "suggestion")
     assert "392 thousand pairs version 1" in walk.line(4, "suggestion")
-    assert "4 left rows without neighbours" in walk.steps[4]
+    assert "4 left rows without neighbours" in ran
+    assert "8 tables and 1 join brought up to date" in ran
+    assert "used: current" in walk.steps[5]
+    for step in (4, 10):
+        assert "->" not in walk.line(step, "supplier"), "it is not published"
 
 
 def test_suggestions_are_the_nearest_names_of_all(walk: Walk) -> None:
@@ -145,10 +150,7 @@ def test_suggestions_are_the_nearest_names_of_all(walk: Walk) -> None:
     assert len(keys) == 198
     assert matched["i_inquirykey"].to_pylist() == np.repeat(keys, 3).tolist()
     np.testing.assert_allclose(matched["_distance"].to_numpy(), nearest.ravel(), atol=1e-6)
-
-
-def test_inquiries_without_text_are_kept_without_a_suggestion(walk: Walk) -> None:
-    suggestions = lance.dataset(walk.folder / "warehouse" / "suggestion.lance").to_table()
+    # Inquiries without text are kept without a suggestion.
     unmatched = suggestions.filter(suggestions["_rank"].is_null())
     assert unmatched["i_inquirykey"].to_pylist() == [50, 100, 150, 200]
     assert unmatched["p_name"].null_count == len(unmatched)
@@ -160,15 +162,6 @@ def test_suggestions_are_printed_below_their_inquiry(walk: Walk) -> None:
     assert "$ python suggestions.py 1 3 4 50" in lines
     assert "  (a photograph)" in lines
     assert len(suggestions) == 3 * 3
-
-
-def test_an_unpublished_table_gets_no_commit(walk: Walk) -> None:
-    assert "->" not in walk.line(4, "supplier")
-    assert "->" not in walk.line(10, "supplier")
-
-
-def test_published_statistics_are_used(walk: Walk) -> None:
-    assert "used: current" in walk.steps[5]
 
 
 def test_statistics_change_the_estimate_of_a_join(walk: Walk) -> None:
@@ -186,40 +179,31 @@ def test_statistics_change_the_estimate_of_a_join(walk: Walk) -> None:
     assert "broadcasts its right" in after
 
 
-@pytest.mark.parametrize(
-    ("table", "planned"),
-    [
-        ("lineitem", "~ refresh lineitem 1 of 13 fragments, "),
-        ("orders", "~ refresh orders 1 of 6 fragments, "),
-        ("supplier", "~ refresh supplier 2 of 2 fragments (1 of 7 columns), 100 rows"),
-        ("partsupp", "= restamp partsupp nothing to read"),
-        ("customer", "= restamp customer nothing to read"),
-        ("part", ". skip part policy accepts"),
-        ("nation", ". skip nation unchanged"),
-        ("region", ". skip region unchanged"),
-        ("suggestion", "~ refresh suggestion exact, 2 x 2,000 rows"),
-    ],
-)
-def test_the_plan_after_the_changes_names_only_changes(
-    walk: Walk, table: str, planned: str
-) -> None:
-    assert walk.line(9, table).startswith(planned)
+PLANNED = {
+    "lineitem": "~ refresh lineitem 1 of 13 fragments, ",
+    "orders": "~ refresh orders 1 of 6 fragments, ",
+    "supplier": "~ refresh supplier 2 of 2 fragments (1 of 7 columns), 100 rows",
+    "partsupp": "= restamp partsupp nothing to read",
+    "customer": "= restamp customer nothing to read",
+    "part": ". skip part policy accepts",
+    "nation": ". skip nation unchanged",
+    "region": ". skip region unchanged",
+    "suggestion": "~ refresh suggestion exact, 2 x 2,000 rows",
+}
 
 
-def test_the_second_run_reads_the_planned_fragments(walk: Walk) -> None:
+def test_the_second_run_reads_the_planned_changes_alone(walk: Walk) -> None:
+    for table, line in PLANNED.items():
+        assert walk.line(9, table).startswith(line)
     planned, ran = (
         re.search(r"^Reads? (\d+) .*?([\d,]+) rows", walk.steps[step], flags=re.MULTILINE)
         for step in (9, 10)
     )
-    assert planned is not None
-    assert ran is not None
+    assert planned is not None and ran is not None
     assert planned[1] == ran[1] == "4"
     assert planned[2] == ran[2]
     assert "5 tables and 1 join brought up to date, 3 unchanged" in walk.steps[10]
     assert "new left rows, 4.0 thousand pairs version 2" in walk.line(10, "suggestion")
-
-
-def test_nothing_is_left_to_do_at_the_end(walk: Walk) -> None:
     assert "$ lancestat plan --check" in walk.steps[11]
     assert "Nothing to do" in walk.steps[11]
 
@@ -229,9 +213,7 @@ def test_the_summary_sets_both_runs_side_by_side(walk: Walk) -> None:
     assert re.search(r"fragments read +39 of 39 +4 of 34", walk.steps[12])
     assert re.search(r"pairs compared +392,000 of 400,000 +4,000 of 404,000", walk.steps[12])
     assert re.search(r"tables committed to +7 of 8 +4 of 8", walk.steps[12])
-
-
-def test_the_last_line_names_the_page_to_open(walk: Walk) -> None:
+    # The last line names the page to open.
     page = walk.folder / ".lancestat" / "docs" / "index.html"
     assert walk.steps[12].split()[-1] == page.as_uri()
     assert "Everything is within policy" in page.read_text(encoding="utf-8")
@@ -250,14 +232,94 @@ def test_a_vector_depends_only_on_the_words_of_its_text(texts: list[str]) -> Non
     assert np.abs(together[1:]).sum(axis=1).all()
 
 
-def test_without_java_the_demo_stops_with_one_line_before_any_work(
-    tmp_path: Path,
-) -> None:
-    folder = tmp_path / "project"
-    shutil.copytree(EXAMPLE, folder, ignore=MADE)
-    ended = script(folder, "demo.py", "0.01", JAVA_HOME=str(tmp_path / "nowhere"))
-    assert ended.returncode == 1
-    assert ended.stdout == ""
+def test_without_java_the_demo_stops_with_one_line_before_any_work(tmp_path: Path) -> None:
+    folder = copied(tmp_path, "project") / "project"
+    ended = script(folder, "demo.py", "--scale", "0.01", JAVA_HOME=str(tmp_path / "nowhere"))
+    assert (ended.returncode, ended.stdout) == (1, "")
     assert "JAVA_HOME" in ended.stderr
     assert "Traceback" not in ended.stderr
     assert not (folder / "warehouse").exists()
+
+
+def test_the_demo_of_duplicates_finds_what_was_planted(tmp_path: Path) -> None:
+    examples = copied(tmp_path, "project", "duplicates")
+    demo = examples / "duplicates" / "demo.py"
+    demo.write_text(
+        demo.read_text("utf-8").replace("COPIES = 20_000, 600", "COPIES = 3_000, 200"), "utf-8"
+    )
+    ended = script(examples / "duplicates", "demo.py")
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "3,000 products and 200 copies" in ended.stdout
+    assert "every pair of rows of the table is to be compared, once, and the result has all" in (
+        " ".join(ended.stdout.split())
+    )
+    assert "Nothing to do" in ended.stdout
+    made = examples / "duplicates" / ".lancestat"
+    pairs = lance.dataset(str(made / "duplicate.lance")).to_table(columns=["id", "id_right"])
+    found = set(zip(pairs["id"].to_pylist(), pairs["id_right"].to_pylist(), strict=True))
+    products = lance.dataset(str(made / "product.lance")).to_table()
+    vectors = products["vector"].combine_chunks().flatten().to_numpy().reshape(len(products), -1)
+    unit = vectors.astype(float) / np.linalg.norm(vectors.astype(float), axis=1, keepdims=True)
+    distances = 1 - unit @ unit.T
+    # A pair that is so near to the limit may be on either side of it in float32.
+    sure = set(zip(*np.nonzero(np.triu(distances < 0.15 - 1e-6, 1)), strict=True))
+    likely = set(zip(*np.nonzero(np.triu(distances < 0.15 + 1e-6, 1)), strict=True))
+    assert len(sure) > 200
+    assert sure <= found <= likely
+
+
+def test_groups_are_the_connected_components(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(EXAMPLE.parent / "duplicates")
+    components = runpy.run_path(str(EXAMPLE.parent / "duplicates" / "clusters.py"))["components"]
+    chosen = random.Random(0)
+    for _ in range(50):
+        count = chosen.randint(2, 30)
+        pairs = [
+            (chosen.randrange(count), chosen.randrange(count)) for _ in range(chosen.randint(0, 30))
+        ]
+        # Who reaches whom, by powers of the matrix of the graph.
+        reaches = np.eye(count, dtype=int)
+        for left, right in pairs:
+            reaches[left, right] = reaches[right, left] = 1
+        reaches = np.linalg.matrix_power(reaches.astype(object), count) > 0
+        ends = {node for pair in pairs for node in pair}
+        expected = {tuple(np.flatnonzero(reaches[node])) for node in ends}
+        assert {tuple(group) for group in components(pairs)} == expected
+
+
+def test_a_new_project_runs_its_join_and_answers_queries(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    starter_project().write(tmp_path)
+    joins = tmp_path / "specs" / "knn_joins.yml"
+    joins.with_suffix(".yml.example").rename(joins)
+    project = Project.load(tmp_path)
+    assert project.run(session=spark).status.value == "success"
+
+    rows = lance.dataset(tmp_path / "sample" / "similar_products.lance").to_table()
+    found: dict[str, set[str]] = {}
+    for row in rows.to_pylist():
+        found.setdefault(row["name"], set()).add(row["name_right"])
+    names = products()["name"].to_pylist()
+    vectors = np.array(products()["embedding"].to_pylist())
+    distances = np.linalg.norm(vectors[:, None] - vectors[None], axis=2)
+    nearest = np.argsort(distances, axis=1)[:, :3]
+    assert found == {
+        name: {names[other] for other in row} for name, row in zip(names, nearest, strict=True)
+    }
+
+    assert project.attach(spark).views == ("orders", "products")
+    try:
+        answer = spark.sql(
+            "select category, count(*) as orders from orders join products using (product_id)"
+            " group by category"
+        ).collect()
+    finally:
+        for view in ("orders", "products"):
+            spark.catalog.dropTempView(view)
+    categories = products().select(["product_id", "category"])
+    joined = orders().join(categories, "product_id")
+    expected = joined.group_by("category").aggregate([([], "count_all")])
+    assert {row["category"]: row["orders"] for row in answer} == {
+        row["category"]: row["count_all"] for row in expected.to_pylist()
+    }

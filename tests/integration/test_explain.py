@@ -30,10 +30,9 @@ pytestmark = pytest.mark.spark
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of two analyzed tables of three fragments, and one that is not analyzed."""
     folder = tmp_path_factory.mktemp("explained")
-    write_project(folder, "orders", "returns", "plain")
+    project = write_project(folder, "orders", "returns", "plain")
     for name, step in (("orders", 0), ("returns", 1000), ("plain", 0)):
         lance.write_dataset(orders(step, 300), folder / f"{name}.lance", max_rows_per_file=100)
-    project = lancestat.Project.load(folder)
     assert project.run(project.plan("orders returns")).status.value == "success"
     return folder
 

@@ -27,7 +27,7 @@ from lancestat.tables.manifest.wire import (
     WRITER,
 )
 from tests.integration.planned import Planned, planned, with_cbo
-from tests.runs.world import Clock, World, orders
+from tests.runs.world import Clock, World, orders, write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -275,14 +275,14 @@ def test_the_kill_switch_applies_to_tables_already_read(session: SparkSession, p
 
 # The session's configuration, the scan's option, the declared policy, and the expected use:
 # tests/query/test_estimates.py tries every order of precedence, and every bound.
-STALENESS = [
-    (None, None, "false", False),
-    (None, None, "true", True),
-    (None, "true", "false", True),
-    ("true", "false", "false", True),
-    (None, None, "{max_versions: 2, max_age: 1h, max_changed_rows: 20%}", True),
-    (None, None, "{max_versions: 2, max_age: 1h, max_changed_rows: 5%}", False),
-    ("false", None, "{max_versions: 2}", False),
+STALENESS: list[tuple[str | None, str | None, object, bool]] = [
+    (None, None, False, False),
+    (None, None, True, True),
+    (None, "true", False, True),
+    ("true", "false", False, True),
+    (None, None, {"max_versions": 2, "max_age": "1h", "max_changed_rows": "20%"}, True),
+    (None, None, {"max_versions": 2, "max_age": "1h", "max_changed_rows": "5%"}, False),
+    ("false", None, {"max_versions": 2}, False),
 ]
 
 
@@ -290,7 +290,7 @@ STALENESS = [
 def test_staleness_is_allowed_by_session_then_scan_then_policy(
     conf: str | None,
     option: str | None,
-    policy: str,
+    policy: object,
     used: bool,
     session: SparkSession,
     path: Path,
@@ -312,18 +312,11 @@ def go_stale(path: Path) -> None:
 
 
 def declare(
-    path: Path, policy: str, session: SparkSession, options: Mapping[str, str] | None = None
+    path: Path, policy: object, session: SparkSession, options: Mapping[str, str] | None = None
 ) -> DataFrame:
     """The table as a project with that policy opens it, read with a scan's options."""
-    folder = path.parent
-    (folder / "specs").mkdir()
-    (folder / "lancestat_project.yml").write_text(
-        "name: shop\ndefault_target: dev\ntargets: {dev: {state: state}}\n"
-    )
-    (folder / "specs" / "shop.yml").write_text(
-        f"tables: [{{name: orders, uri: {path.name}, policy: {{allow.stale: {policy}}}}}]\n"
-    )
-    project = lancestat.Project.load(folder)
+    table = {"name": "orders", "uri": path.name, "policy": {"allow.stale": policy}}
+    project = write_project(path.parent, table)
     if not options:
         project.attach(session)
         return session.table("orders")

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from datetime import timedelta
 from pathlib import Path
 
-import lance
 import lance_namespace as ns
 import numpy as np
 import pyarrow as pa
@@ -20,9 +19,7 @@ from tests.catalogs.lender import lending
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, TRACKED, Shop
 from tests.catalogs.test_object_store import check_no_keys, lending_shop, text_of
-from tests.integration.object_store import ObjectStore, object_store
-
-__all__ = ["object_store"]
+from tests.integration.object_store import ObjectStore
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -39,17 +36,7 @@ def vectors(count: int, column: str) -> pa.Table:
 def fill(shop: Shop) -> None:
     shop.client.create_namespace(ns.CreateNamespaceRequest(id=["sales"]))
     for side, column, count in SIDES:
-        write(shop, side, vectors(count, column), "create")
-
-
-def write(shop: Shop, table: str, rows: object, mode: str) -> None:
-    lance.write_dataset(
-        rows,
-        namespace_client=shop.client,
-        table_id=["sales", table],
-        mode=mode,
-        storage_options=shop.opening,
-    )
+        shop.write(vectors(count, column), "sales", side, mode="create")
 
 
 def declare(shop: Shop, **output: object) -> Project:
@@ -90,7 +77,7 @@ def check_join(shop: Shop) -> None:
     joined = shop.read("sales", "near")
     assert joined.count_rows() == 40
     assert {action.verb for action in project.plan().actions} == {"skip"}
-    write(shop, "queries", vectors(5, "v"), "append")
+    shop.write(vectors(5, "v"), "sales", "queries")
     again = project.run(project.plan())
     [scope] = [node.figures.scope for node in again.nodes if node.figures]
     assert (again.status, scope) == ("success", "new_left"), again

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import logging
 import shutil
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import lance
 import lance_namespace as ns
 import pytest
 from lance.namespace import RestAdapter
@@ -17,7 +15,6 @@ from pyspark.errors import AnalysisException
 
 import lancestat
 from lancestat.errors import CatalogNotAttached
-from lancestat.query.read.relation import planning_service
 from lancestat.query.read.session_catalogs import NamedTables
 from lancestat.spark.failure import carried_by
 from tests.catalogs.serving import requests
@@ -55,12 +52,6 @@ def project(shop: Shop, *, run: bool = True) -> lancestat.Project:
     return loaded
 
 
-def append(shop: Shop, *identifier: str, count: int = 10) -> None:
-    lance.write_dataset(
-        rows(count), namespace_client=shop.client, table_id=list(identifier), mode="append"
-    )
-
-
 def bounds(frame: DataFrame, column: str = "id") -> tuple[int, int] | None:
     """Return the least and the greatest value that Spark's optimizer knows of a column."""
     known = planned(frame).columns.get(column)
@@ -84,7 +75,7 @@ def test_a_name_is_the_latest_version_with_its_statistics(
     attachment = loaded.attach(session)
     assert attachment.catalogs == ("lake",)
     assert bounds(session.table("lake.sales.orders")) == (0, 39)
-    append(shop, "sales", "orders", count=50)
+    shop.write(rows(50), "sales", "orders")
     # Stale statistics are not used, and the new rows are there.
     assert session.table("lake.sales.orders").count() == 90
     assert bounds(session.table("lake.sales.orders")) is None
@@ -97,21 +88,12 @@ def test_a_name_is_the_latest_version_with_its_statistics(
     assert session.table("orders").count() == 40
 
 
-def test_a_stale_table_is_read_with_what_its_policy_lets_pass(
-    shop: Shop, session: SparkSession
-) -> None:
-    shop.declare({**ORDERS, "policy": {"allow.stale": True}})
-    project(shop).attach(session)
-    append(shop, "sales", "orders", count=50)
-    frame = session.table("lake.sales.orders")
-    assert bounds(frame) == (0, 39)
-    assert "stale" in str(lancestat.explain(frame))
-
-
+@pytest.mark.parametrize("by", ["name", "uri"])
 def test_statistics_of_the_state_alone_are_seen_without_attaching_again(
-    shop: Shop, session: SparkSession
+    shop: Shop, session: SparkSession, by: str
 ) -> None:
-    shop.declare({**ORDERS, "publish": "none"})
+    at = {"table": ORDERS["table"]} if by == "name" else {"uri": shop.location("sales", "orders")}
+    shop.declare({"name": "orders", **at, "publish": "none"})
     loaded = project(shop, run=False)
     loaded.attach(session)
     assert bounds(session.table("lake.sales.orders")) is None
@@ -127,15 +109,9 @@ def test_tables_that_are_not_declared_are_read_with_their_manifests(
     shop.declare(ORDERS)
     project(shop).attach(session)
     assert bounds(session.table("lake.sales.returns")) == (0, 29)
-    append(shop, "sales", "returns")
+    shop.write(rows(10), "sales", "returns")
     assert bounds(session.table("lake.sales.returns")) is None
     assert session.table("lake.sales.returns").count() == 40
-
-
-def test_a_table_that_is_declared_by_its_uri_is_declared(shop: Shop, session: SparkSession) -> None:
-    shop.declare({"name": "orders", "uri": shop.location("sales", "orders"), "publish": "none"})
-    project(shop).attach(session)
-    assert bounds(session.table("lake.sales.orders")) == (0, 39)
 
 
 def test_one_query_sees_one_version_while_another_commits(
@@ -147,7 +123,7 @@ def test_one_query_sees_one_version_while_another_commits(
 
     def look_and_commit(self: NamedTables, identifier: tuple[str, ...]) -> object:
         opened = look(self, identifier)
-        append(shop, "sales", "orders", count=2)
+        shop.write(rows(2), "sales", "orders")
         return opened
 
     monkeypatch.setattr(NamedTables, "open", look_and_commit)
@@ -168,7 +144,7 @@ def test_frames_made_at_different_times_are_one_version_in_one_query(
 ) -> None:
     project(shop).attach(session)
     before = session.table("lake.sales.orders").select("id")
-    append(shop, "sales", "orders", count=50)
+    shop.write(rows(50), "sales", "orders")
     after = session.table("lake.sales.orders").select("id")
     together = before.unionAll(after).count()
     if tuple(map(int, session.version.split(".")[:2])) >= (4, 1):
@@ -195,7 +171,7 @@ def test_versions_and_instants(shop: Shop, session: SparkSession) -> None:
     loaded = project(shop)
     analyzed = shop.read("sales", "orders")
     analyzed.tags.create("audit", analyzed.version)
-    append(shop, "sales", "orders", count=50)
+    shop.write(rows(50), "sales", "orders")
     loaded.attach(session)
     name = "lake.sales.orders"
     for version in (str(analyzed.version), "'audit'"):
@@ -328,14 +304,6 @@ def test_nothing_can_be_written(shop: Shop, session: SparkSession) -> None:
     assert session.sql("drop table if exists lake.sales.nope").collect() == []
 
 
-def test_explain_names_the_table_as_the_query_does(shop: Shop, session: SparkSession) -> None:
-    project(shop).attach(session)
-    shown = str(lancestat.explain(session.sql("select max(id) from lake.sales.orders")))
-    assert "Scan lake.sales.orders [1]" in shown
-    assert "statistics  used: current" in shown
-    assert "answered without reading" in shown
-
-
 def test_lancestat_sql_has_the_names(shop: Shop) -> None:
     project(shop)
     query = "select count(*) as n from lake.sales.returns"
@@ -445,7 +413,7 @@ def test_a_managed_catalog_that_lends_credentials(tmp_path: Path, session: Spark
     shop.declare(ORDERS)
     project(shop).attach(session)
     assert bounds(session.table("lake.sales.orders")) == (0, 39)
-    append(shop, "sales", "orders", count=5)
+    shop.write(rows(5), "sales", "orders")
     assert session.sql("select * from lake.sales.orders where id >= 0").count() == 45
     texts = [
         str(session.sql(f"{statement} lake.sales.orders").collect())
@@ -491,17 +459,3 @@ def test_sparks_own_names_are_refused_and_the_rest_goes_on(
     assert attachment.catalogs == ()
     assert "cannot be attached" in caplog.text
     assert session.table("orders").count() == 40
-
-
-def test_tables_that_no_plan_knows_any_more_are_forgotten(
-    shop: Shop, session: SparkSession
-) -> None:
-    project(shop).attach(session)
-    known = len(planning_service().handles())
-    for _ in range(20):
-        session.table("lake.sales.orders").schema  # noqa: B018
-    deadline = time.monotonic() + 60
-    while len(planning_service().handles()) > known + 10:
-        assert time.monotonic() < deadline
-        session._jvm.System.gc()
-        time.sleep(0.1)

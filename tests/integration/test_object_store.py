@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from lance import LanceOperation
 
-from lancestat.errors import DatasetMissing, LakeError
+from lancestat.errors import LakeError
 from lancestat.lake.history import Effect, commits_since
 from lancestat.lake.observe import observe_snapshots, snapshot
 from lancestat.lake.open import observe_dataset, store_options
@@ -21,11 +21,7 @@ from tests.integration.object_store import (
     SECRET_KEY,
     ObjectStore,
     free_ports,
-    object_store,
-    running_object_store,
 )
-
-__all__ = ["object_store"]
 
 pytestmark = pytest.mark.s3
 
@@ -148,16 +144,6 @@ def test_a_missing_table_is_an_error(object_store: ObjectStore, place: str) -> N
     assert SECRET_KEY not in str(error)
 
 
-def test_a_failing_table_does_not_stop_others(object_store: ObjectStore, table: str) -> None:
-    snapshots = observe_snapshots(
-        [("good", table), ("gone", object_store.fresh_uri("gone.lance")), ("good2", table)],
-        object_store.storage_options,
-    )
-    assert isinstance(snapshots["gone"], DatasetMissing)
-    assert isinstance(snapshots["good"], Snapshot)
-    assert isinstance(snapshots["good2"], Snapshot)
-
-
 def test_an_unreachable_store_is_an_error(object_store: ObjectStore) -> None:
     (port,) = free_ports(1)
     options = {**object_store.storage_options, "aws_endpoint": f"http://{HOST}:{port}"}
@@ -186,15 +172,3 @@ def test_a_store_that_does_not_answer_fails_its_tables_together(
     (message,) = errors
     assert message.startswith("LS205  the store of s3://lake does not answer")
     assert SECRET_KEY not in message
-
-
-@pytest.mark.fault
-def test_a_store_that_stops_answering_is_an_error(tmp_path: Path) -> None:
-    with running_object_store(tmp_path) as store:
-        uri = store.uri("t.lance")
-        options = store_options(uri, store.storage_options)
-        lance.write_dataset(rows(0, 10), uri, storage_options=options)
-        assert observe_dataset(uri, storage_options=store.storage_options).count_rows() == 10
-    assert store.process.poll() is not None
-    error = refused(uri, dict(store.storage_options))
-    assert error.code == "LS205"

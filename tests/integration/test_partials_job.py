@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import signal
@@ -30,14 +29,14 @@ from lancestat.tables.analyze.in_process import ProcessScanner
 from lancestat.tables.analyze.scan_task import TableScan, jobs, split
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
+from tests.examples import sample
 from tests.histories.history import REFUSED, draw_history
 from tests.histories.world import STEPS, HistoryWorld
+from tests.integration.executors import ODD, described
 from tests.integration.scans import TARGET, merged, scanned, spark_scanner, whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-ODD = "a=b: c\\d #e!\tü"
 
 pytestmark = pytest.mark.spark
 
@@ -122,13 +121,6 @@ def assert_same_here(work: TableScan, there: Results) -> None:
         assert {key: encode(partial) for key, partial in partials.items()} == {
             key: encode(partial) for key, partial in here[scan].items()
         }
-
-
-def test_in_this_process_the_partials_are_those_of_spark_byte_for_byte(
-    spark: SparkSession, table: str
-) -> None:
-    work = whole_table(table)
-    assert_same_here(work, scanned(work))
 
 
 def test_in_this_process_the_partials_of_random_histories_are_those_of_spark(
@@ -314,7 +306,11 @@ def test_without_fragments_no_job_is_started(tmp_path: Path) -> None:
     assert scanner._session is None
 
 
-def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("pinned", sample(["true", "false"], 1))
+def test_scans_and_queries_run_on_executor_processes(
+    table: str, tmp_path: Path, pinned: str
+) -> None:
+    """And after Spark has restarted in the same process."""
     bad = tmp_path / "bad.lance"
     lance.write_dataset(rows(0, 1_000), bad, max_rows_per_file=500)
     break_fragment(bad, 1)
@@ -322,8 +318,8 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
     events = tmp_path / "events"
     events.mkdir()
     completed = subprocess.run(
-        [sys.executable, "-m", "tests.integration.local_cluster", table, bad, events],
-        env={**os.environ, "SECRET": secret},
+        [sys.executable, "-m", "tests.integration.executors", table, bad, events],
+        env={**os.environ, "SECRET": secret, "PYSPARK_PIN_THREAD": pinned},
         capture_output=True,
         text=True,
         check=False,
@@ -337,13 +333,24 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
         whole = {name: merge([whole[name], columns[name]]) for name in whole}
 
     assert report["executors"] == 2
-    assert report["columns"] == {
-        name: [column.rows, column.nulls, str(column.minimum), str(column.maximum), hash_of(column)]
-        for name, column in whole.items()
-    }
-    assert report["error"][:2] == ["DatasetDamaged", "LS204"]
-    assert report["error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
+    assert report["columns"] == {name: described(column) for name, column in whole.items()}
+    assert report["scan error"][:2] == ["DatasetDamaged", "LS204"]
+    assert report["scan error"][2].startswith(f"fragment 1 at version 1: {bad} cannot be read")
     assert report["failed_tasks"] == 4, "the damaged fragment is tried as often as Spark allows"
+    code, message, secrets = report["read error"]
+    assert (code, secrets) == ("LS204", "no secret")
+    assert message.startswith("fragment 1 at version 1: ")
+
+    ids = lance.dataset(table).to_table(columns=["id"])["id"].to_pylist()
+    wordless = [id for id in ids if id % 7 == 0]
+    expected = [
+        [[len(ids), sum(ids), sum(ids) / 2]],
+        [[sum(id + 1 in ids for id in wordless)]],
+        [[id, 2 * id] for id in wordless[:2]],
+    ]
+    assert report["first"] == report["second"] == expected
+    assert report["is_loaded_again"]
+
     assert report["command_lines_with_secret"] == []
     assert report["odd"] == ODD
     assert {"-Xmx700m", "-XX:TieredStopAtLevel=1"} <= set(report["java_arguments"])
@@ -352,7 +359,3 @@ def test_a_scan_runs_on_executor_processes(table: str, tmp_path: Path) -> None:
     assert b"SparkListenerApplicationEnd" in logged
     assert b"lancestat: orders: 12 scans in" in logged
     assert secret.encode() not in logged
-
-
-def hash_of(partial: ColumnPartial) -> str:
-    return hashlib.sha256(partial.sketch.registers).hexdigest()

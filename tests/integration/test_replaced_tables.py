@@ -15,7 +15,6 @@ import lancestat
 from lancestat.query.read.relation import register
 from lancestat.spark.versions import has_python_sources
 from tests.examples import sample
-from tests.integration.planned import with_cbo
 from tests.runs.world import orders, write_project
 
 if TYPE_CHECKING:
@@ -26,19 +25,16 @@ pytestmark = pytest.mark.spark
 Reader = Callable[["SparkSession", "lancestat.Project", str], "DataFrame"]
 
 
-@pytest.fixture(scope="module")
-def session(spark: SparkSession) -> SparkSession:
-    session = with_cbo(spark)
+@pytest.fixture(scope="module", autouse=True)
+def _format(session: SparkSession) -> None:
     if has_python_sources():
         register(session)
-    return session
 
 
 @pytest.fixture
 def project(tmp_path: Path, spark: SparkSession) -> Iterator[lancestat.Project]:
-    write_project(tmp_path, "orders")
+    project = write_project(tmp_path, "orders")
     make(tmp_path / "orders.lance", 0)
-    project = lancestat.Project.load(tmp_path)
     assert project.run().status.value == "success"
     yield project
     spark.catalog.dropTempView("orders")
@@ -119,16 +115,6 @@ def test_a_query_over_a_table_that_was_dropped_fails(
         rows.where("o_id >= 1000").count()
 
 
-@pytest.mark.parametrize("read", READERS)
-def test_a_table_with_newer_versions_is_read_at_its_version(
-    session: SparkSession, project: lancestat.Project, tmp_path: Path, read: Reader
-) -> None:
-    uri = tmp_path / "orders.lance"
-    rows = read(session, project, str(uri))
-    lance.write_dataset(orders(5000, 10), uri, mode="append")
-    assert rows.count() == 300
-
-
 def test_a_table_recreated_during_a_run_is_read_again(
     session: SparkSession,
     project: lancestat.Project,
@@ -140,7 +126,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")
-    write_project(tmp_path, "orders", min_bytes="0")
+    on_spark = write_project(tmp_path, "orders", min_bytes="0")
     scan = SparkScanner.scan
     done: list[int] = []
 
@@ -153,7 +139,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
         return scan(*args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(SparkScanner, "scan", late)
-    assert lancestat.Project.load(tmp_path).run().status.value == "success"
+    assert on_spark.run().status.value == "success"
     assert done == [1]
     config = lance.dataset(uri).config()
     assert config["lance.stats.column.o_id.min"] == "5000"

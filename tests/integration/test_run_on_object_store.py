@@ -14,11 +14,8 @@ from tests.integration.object_store import (
     ACCESS_KEY,
     SECRET_KEY,
     ObjectStore,
-    object_store,
 )
 from tests.runs.world import orders
-
-__all__ = ["object_store"]
 
 pytestmark = [pytest.mark.s3, pytest.mark.spark]
 

@@ -58,15 +58,6 @@ def test_each_session_can_register_it(spark: SparkSession, load: Load, numbers: 
     assert load(numbers).count() == 50
 
 
-def test_a_loaded_table_stays_at_its_version(load: Load, tmp_path: Path) -> None:
-    rows = pa.table({"id": [1, 2]})
-    dataset = lance.write_dataset(rows, tmp_path / "t.lance")
-    frame = load(tmp_path / "t.lance")
-    dataset.insert(rows)
-    assert frame.count() == 2
-    assert load(tmp_path / "t.lance").count() == 4
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

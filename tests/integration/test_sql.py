@@ -24,6 +24,7 @@ from lancestat.project import Project
 from lancestat.query.sql.statement import AnalyzeStatement, QueryText, parse, parse_analyze
 from lancestat.spark.failure import silent_query_logger
 from tests.interpreted import short_lived
+from tests.runs.world import write_project
 from tests.versions import needs
 
 if TYPE_CHECKING:
@@ -33,19 +34,10 @@ pytestmark = pytest.mark.spark
 
 Sql = Callable[..., Result]
 
-PROJECT = """
-name: shop
-targets:
-  dev:
-    state: .state
-    spark: {master: "local[2]"}
-"""
-SPECS = """
-tables:
-  - {name: Orders, uri: orders.lance, columns: [id, customer]}
-  - {name: customers, uri: customers.lance}
-  - {name: gone, uri: gone.lance}
-"""
+TABLES = [
+    {"name": "Orders", "uri": "orders.lance", "columns": ["id", "customer"]},
+    *("customers", "gone"),
+]
 ROWS = 400
 
 
@@ -62,11 +54,14 @@ def orders(start: int, rows: int) -> pa.Table:
     )
 
 
+def declare(folder: Path, **conf: str) -> None:
+    spark = {"master": "local[2]", "conf": conf}
+    write_project(folder, *TABLES, target={"state": ".state", "spark": spark})
+
+
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    (tmp_path / "specs").mkdir()
-    (tmp_path / "lancestat_project.yml").write_text(PROJECT)
-    (tmp_path / "specs" / "shop.yml").write_text(SPECS)
+    declare(tmp_path)
     lance.write_dataset(orders(0, ROWS), tmp_path / "orders.lance", max_rows_per_file=100)
     names = pa.table({"key": pa.array(range(10), pa.int32()), "name": [f"c{n}" for n in range(10)]})
     lance.write_dataset(names, tmp_path / "customers.lance")
@@ -119,13 +114,8 @@ def test_a_table_for_people_stops_at_its_limit(sql: Sql) -> None:
     assert payload(sql("select id from orders", "--output", "json"))["row_count"] == ROWS
     short = payload(sql("select id from orders", "--output", "json", "--limit", "3"))
     assert (short["row_count"], short["complete"]) == (3, False)
-
-
-def test_csv_has_every_row(sql: Sql) -> None:
-    result = sql("select id, note from orders order by id", "--output", "csv")
-    lines = result.stdout.splitlines()
-    assert lines[:2] == ["id,note", "0,nöte 0"]
-    assert len(lines) == ROWS + 1
+    lines = sql("select id, note from orders order by id", "--output", "csv").stdout.splitlines()
+    assert (lines[:2], len(lines)) == (["id,note", "0,nöte 0"], ROWS + 1)
 
 
 def test_every_type_of_spark_is_exact_in_json(sql: Sql) -> None:
@@ -260,7 +250,6 @@ def test_statements_that_show_something_are_run(sql: Sql, statement: str) -> Non
     ("query", "lines"),
     [
         ("", ["LS420 query:1:1  the query is empty"]),
-        (" -- nothing\n/* at ; all */ ;", ["LS420 query:1:1  the query is empty"]),
         (
             "select *\nfro orders",
             [
@@ -296,15 +285,6 @@ def test_statements_that_show_something_are_run(sql: Sql, statement: str) -> Non
                 "      |   ordres o",
                 "      |   ^^^^^^",
                 "      hint: did you mean 'Orders'?",
-            ],
-        ),
-        (
-            "select * from zzz",
-            [
-                "LS404 query:1:15  there is no table or view 'zzz'",
-                "      | select * from zzz",
-                "      |               ^^^",
-                "      hint: declared tables: Orders, customers, gone",
             ],
         ),
     ],
@@ -380,24 +360,7 @@ def test_analyze_of_columns_keeps_existing_statistics_of_others(sql: Sql, shop: 
     ("statement", "code", "message", "hint"),
     [
         ("orders COMPUTE STATISTICS NOSCAN", "LS421", "NOSCAN", "leave NOSCAN out"),
-        (
-            "orders PARTITION (id = 1) COMPUTE STATISTICS",
-            "LS421",
-            "Lance tables have no partitions",
-            "leave PARTITION out",
-        ),
-        (
-            "ordrs COMPUTE STATISTICS",
-            "LS404",
-            "no table 'ordrs' is declared",
-            "did you mean 'Orders'?",
-        ),
-        (
-            "db.orders COMPUTE STATISTICS FOR ALL COLUMNS",
-            "LS404",
-            "no table 'db.orders' is declared",
-            "did you mean 'Orders'?",
-        ),
+        ("ordrs COMPUTE STATISTICS", "LS404", "no table 'ordrs'", "did you mean 'Orders'?"),
         (
             "orders COMPUTE STATISTICS FOR COLUMNS id, prise",
             "LS423",
@@ -440,8 +403,7 @@ def test_columns_that_differ_only_by_case_are_ambiguous(sql: Sql, shop: Path) ->
 
 
 def test_explain_reports_when_the_optimizer_ignores_statistics(sql: Sql, shop: Path) -> None:
-    off = 'spark: {master: "local[2]", conf: {spark.sql.cbo.enabled: "false"}}'
-    (shop / "lancestat_project.yml").write_text(PROJECT.replace('spark: {master: "local[2]"}', off))
+    declare(shop, **{"spark.sql.cbo.enabled": "false"})
     explanation = payload(sql(JOIN, "--explain", "--output", "json"))["explanation"]
     assert explanation["cost_based"] is False
 
@@ -534,10 +496,7 @@ def test_explain_runs_nothing(sql: Sql) -> None:
 
 
 def test_a_failed_process_prints_only_its_error(shop: Path) -> None:
-    ansi = 'spark: {master: "local[2]", conf: {spark.sql.ansi.enabled: "true"}}'
-    (shop / "lancestat_project.yml").write_text(
-        PROJECT.replace('spark: {master: "local[2]"}', ansi)
-    )
+    declare(shop, **{"spark.sql.ansi.enabled": "true"})
     command = [sys.executable, "-m", "lancestat", "sql", "select id / 0 from orders where id = 7"]
     environment = {**os.environ, **short_lived()}
     completed = subprocess.run(

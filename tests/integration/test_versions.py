@@ -27,7 +27,7 @@ from lancestat.joins.nearest_by import install
 from lancestat.runs.actions import is_pending
 from lancestat.spark import compiler, versions
 from lancestat.spark.jobs import job_group
-from lancestat.spark.start import active, connect, defaults
+from lancestat.spark.start import active, connect
 from tests.integration.planned import executed
 from tests.query.read.arrow_values import plain
 from tests.versions import needs
@@ -181,11 +181,6 @@ def test_arrow_schemas_have_the_zone_that_is_asked_for(spark: SparkSession) -> N
     assert arrow.field("r").type.field("t").type == berlin
 
 
-def test_what_is_told_of_spark_is_what_it_has() -> None:
-    assert versions.has_nearest_by_join() == hasattr(DataFrame, "nearestByJoin")
-    assert versions.has_python_sources() == hasattr(SparkSession, "dataSource")
-
-
 def test_what_runs_joins_by_nearest_by_is_compiled_where_spark_has_them(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,12 +249,6 @@ def test_times_of_day_that_a_session_has_turned_off_are_warned_of(
     with active(session):
         assert lancestat.read_table(session, path).count() == 1
     assert not caplog.records
-
-
-@needs.time_type
-def test_a_session_that_is_started_has_times_of_day() -> None:
-    assert defaults("local[1]", {})[versions.TIME_SETTING] == "true"
-    assert defaults("spark://host:7077", {})[versions.TIME_SETTING] == "true"
 
 
 def test_views_are_made_and_replaced(spark: SparkSession, table: str) -> None:

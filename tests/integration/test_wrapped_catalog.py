@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from lancestat.query.read.session_catalogs import NamedTables
 from tests.catalogs.shops import rows
 from tests.integration.fakes import Fakes
 from tests.integration.planned import planned, with_cbo
+from tests.runs.world import write_project
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -37,13 +37,9 @@ class Wrapped:
         session.conf.set("spark.sql.catalog.lake", fakes.name("Catalog"))
         session.conf.set("spark.sql.catalog.lake.root", str(folder / "lake"))
         lake = {"impl": "dir", "properties": {"root": str(folder / "lake")}}
-        target = {"state": "state", "catalogs": {"lake": lake}}
-        project = {"name": "shop", "default_target": "dev", "targets": {"dev": target}}
-        (folder / "specs").mkdir()
-        (folder / "lancestat_project.yml").write_text(json.dumps(project))
         table = {"name": "orders", "table": "lake.orders", "publish": "none"}
-        (folder / "specs" / "shop.yml").write_text(json.dumps({"tables": [table]}))
-        self.project = lancestat.Project.load(folder)
+        target = {"state": "state", "catalogs": {"lake": lake}}
+        self.project = write_project(folder, table, target=target)
         assert self.project.run().status.value == "success"
 
     def hold(self) -> None:

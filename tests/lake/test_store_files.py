@@ -6,9 +6,7 @@ import pytest
 
 from lancestat.lake import files as store_files
 from lancestat.lake.files import ListedFile, files_digest, list_store_files
-from tests.integration.object_store import ObjectStore, object_store
-
-__all__ = ["object_store"]
+from tests.integration.object_store import ObjectStore
 
 pytestmark = pytest.mark.s3
 

@@ -52,13 +52,11 @@ from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import merge
 from tests.examples import examples
-from tests.integration.object_store import ObjectStore, object_store
+from tests.integration.object_store import ObjectStore
 from tests.query.values import FILTERS, SCHEMA, tables
 from tests.runs.world import World, orders
 from tests.state.memory import MemoryState
 from tests.tables.grouped import check_filter, check_whole, one_pass
-
-__all__ = ["object_store"]
 
 BELOW_12: list[Filter] = [Comparison("a", Operator.LESS, 12)]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -16,6 +17,7 @@ from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.nodes import NODE_TYPES
+from lancestat.project import Project
 from lancestat.runs.actions import Action, Plan
 from lancestat.runs.evaluator import Evaluator, RunContext
 from lancestat.runs.observe import Observer
@@ -157,14 +159,25 @@ def orders(start: int, count: int) -> pa.Table:
     )
 
 
-def write_project(folder: Path, *tables: str, min_bytes: str = "16MB") -> None:
-    """A project that declares Lance tables of those names beside its YAML, with a local Spark."""
+def write_project(
+    folder: Path,
+    *tables: str | Mapping[str, object],
+    min_bytes: str = "16MB",
+    target: Mapping[str, object] | None = None,
+    **specs: object,
+) -> Project:
+    """A project of declared tables, by name those beside its YAML, and of other specs."""
     (folder / "specs").mkdir(exist_ok=True)
+    local = f'{{state: state, spark: {{master: "local[2]", min_bytes: {min_bytes}}}}}'
     (folder / "lancestat_project.yml").write_text(
         "name: shop\n"
         "default_target: dev\n"
-        "targets: {dev: {state: state, "
-        f'spark: {{master: "local[2]", min_bytes: {min_bytes}}}}}}}\n'
+        f"targets: {{dev: {json.dumps(target) if target else local}}}\n"
     )
-    declared = "".join(f"  - {{name: {name}, uri: {name}.lance}}\n" for name in tables)
-    (folder / "specs" / "shop.yml").write_text(f"tables:\n{declared}")
+    lines = [f"{key}: {json.dumps(value)}" for key, value in specs.items()]
+    lines += ["tables:"] if tables else []
+    for table in tables:
+        named = f"{{name: {table}, uri: {table}.lance}}"
+        lines.append(f"  - {named if isinstance(table, str) else json.dumps(table)}")
+    (folder / "specs" / "shop.yml").write_text("\n".join([*lines, ""]))
+    return Project.load(folder)

@@ -21,10 +21,8 @@ from lancestat.tables.stored import (
     read_partials,
     table_records,
 )
-from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+from tests.integration.object_store import SECRET_KEY, ObjectStore
 from tests.state.conftest import blocks, fingerprint, record, run, stored, summary
-
-__all__ = ["object_store"]
 
 pytestmark = pytest.mark.s3
 

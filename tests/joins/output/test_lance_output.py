@@ -27,10 +27,8 @@ from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.temporary_files import Process, this_process
-from tests.integration.object_store import SECRET_KEY, ObjectStore, object_store
+from tests.integration.object_store import SECRET_KEY, ObjectStore
 from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
-
-__all__ = ["object_store"]
 
 ROOT = Path(__file__).parents[3]
 LANCE = OutputFormat.LANCE

@@ -24,10 +24,8 @@ from lancestat.joins.scratch.folder import (
 )
 from lancestat.lake import storage
 from lancestat.lake.temporary_files import Process, this_process
-from tests.integration.object_store import ObjectStore, object_store
+from tests.integration.object_store import ObjectStore
 from tests.joins.search.results import files_below
-
-__all__ = ["object_store"]
 
 ROOT = Path(__file__).parents[3]
 NOW = datetime(2030, 1, 1, tzinfo=timezone.utc)
