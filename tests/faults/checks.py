@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import lance
@@ -16,11 +15,10 @@ from lancestat.lake.observe import snapshot
 from lancestat.tables.judgement import examine
 from lancestat.tables.manifest.wire import (
     GuardReason,
-    PublishedColumn,
-    PublishedStatistics,
     decode_statistics,
 )
 from tests.faults.shop import RESULT, Shop, rows_of
+from tests.histories.statistics import shown_truth
 from tests.runs.test_faults import unstamped
 
 # Files of a project, its tables and its results; other files were left by a process.
@@ -102,28 +100,9 @@ def _false_shows(shop: Shop) -> Iterator[str]:
             continue
         if not status.use or status.versions_behind:
             continue
-        entries = {**shop.truth("near" if name == RESULT else name)}
-        entries["lance.stats.computedAtVersion"] = str(status.version)
-        truth = decode_statistics(entries)
-        assert isinstance(truth, PublishedStatistics)
-        dataset = shop.dataset("near" if name == RESULT else name)
-        if any(
-            _true(truth.columns[column], statistics, dataset, column) != statistics
-            for column, statistics in status.columns.items()
-        ):
+        truth = shown_truth(status, shop.dataset("near" if name == RESULT else name))
+        if any(truth[column] != shown for column, shown in status.columns.items()):
             yield f"false statistics of {name} are shown as {status.reason}"
-
-
-def _true(
-    published: PublishedColumn, shown: PublishedColumn, dataset: lance.LanceDataset, column: str
-) -> PublishedColumn:
-    """The true statistics, with bounds of strings where they are shown: these aren't published."""
-    if published.minimum is not None or shown.minimum is None:
-        return published
-    values = dataset.to_table(columns=[column]).column(0).to_pylist()
-    present = [value for value in values if isinstance(value, str)]
-    low, high = min(present, default=None), max(present, default=None)
-    return replace(published, minimum=low, maximum=high)
 
 
 def _false_results(shop: Shop) -> Iterator[str]:

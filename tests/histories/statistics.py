@@ -106,14 +106,17 @@ def _shown(world: HistoryWorld, status: TableStatus) -> list[Finding]:
     if not status.use or status.reason != GuardReason.CURRENT.value:
         return []
     dataset = lance.dataset(world.uri, version=status.version)
-    # Bounds of strings are known where the state has them.
-    truth = {
+    return _differing("show", status.columns, shown_truth(status, dataset))
+
+
+def shown_truth(status: TableStatus, dataset: lance.LanceDataset) -> Mapping[str, PublishedColumn]:
+    """What `show` should give of a dataset, with bounds of strings where the state has them."""
+    return {
         name: _with_texts(dataset, name, column)
         if name in status.columns and status.columns[name].minimum is not None
         else column
         for name, column in fresh(dataset).items()
     }
-    return _differing("show", status.columns, truth)
 
 
 def _with_texts(dataset: lance.LanceDataset, name: str, column: PublishedColumn) -> PublishedColumn:
