@@ -16,14 +16,13 @@ from tests.integration.kept import always_in_lists, clustered, rows_of
 from tests.integration.object_store import (
     SECRET_KEY,
     ObjectStore,
-    object_store,
 )
 from tests.joins.joined import vectors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["always_in_lists", "object_store"]
+__all__ = ["always_in_lists"]
 
 pytestmark = [pytest.mark.s3, pytest.mark.spark]
 
