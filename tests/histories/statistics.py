@@ -60,9 +60,9 @@ def check_statistics(world: HistoryWorld) -> list[Finding]:
     except LancestatError as error:
         return [Finding("a table that is there", f"it is refused: {error}")]
     settings = read_settings({}, {})
-    verdict = opened.judge(settings, _now())
+    verdict = opened.verdict(settings, _now())
     findings = _judged(world, "a view", opened, verdict, table)
-    findings += _judged(world, "read_table", plain, plain.judge(settings, _now()), table)
+    findings += _judged(world, "read_table", plain, plain.verdict(settings, _now()), table)
     findings += _shown(world, status)
     findings += _answered(world, "a view", opened) + _answered(world, "read_table", plain)
     findings += _pruned(world, opened) + _pruned(world, plain)
