@@ -265,8 +265,9 @@ def test_filters_and_joins_plan_with_random_histograms(
         for side in ("left", "right")
     )
     tables += [left, right]
-    # With other floats there is no histogram.
+    # With other floats there is no histogram, and Spark itself fails to compare them with one.
     finite = [n for n in column.stored if not isinstance(n, float) or abs(n) < 1e300]
+    compared = replace(column, stored=finite)
     with_histogram = 0
     rounds = examples(20)
     for _ in range(rounds):
@@ -279,7 +280,7 @@ def test_filters_and_joins_plan_with_random_histograms(
             with_histogram += "c.histogram" in entries
             table.set(entries, size)
         for _ in range(4):
-            filter = awkward.predicate(draw, [column], depth=2)
+            filter = awkward.predicate(draw, [compared], depth=2)
             condition = spark_predicate(filter, {"c": of.spark_type})
             assert 0 <= left.estimate(condition) <= 600, condition
         join = f"select * from {left.name} l join {right.name} r on l.c = r.c"
