@@ -694,7 +694,7 @@ class Project:
             RunError: A scratch root cannot be listed.
         """
         from lancestat.nodes import NODE_TYPES
-        from lancestat.report.site.build import clear_drafts
+        from lancestat.report.site_folder import clear_drafts
         from lancestat.runs.garbage_collection import collect_garbage
 
         self._discovered()

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from markupsafe import Markup, escape
 
-import lancestat.report.site as site
+import lancestat.presentation.site as site
 from lancestat.formats import count, message_lines, spoken
 from lancestat.presentation.registry import Format, Page
+from lancestat.presentation.site.text import PageSanitizer, shorten
 from lancestat.presentation.terminal import unpainted
 from lancestat.presentation.text import show_facts
 from lancestat.presentation.text_diff import NOTHING
@@ -49,7 +50,6 @@ from lancestat.presentation.views import (
     ShowView,
     StatusView,
 )
-from lancestat.report.site.text import PageSanitizer, shorten
 
 FORMAT: Format[Markup] = Format(print, is_for_people=True, is_published=True)
 

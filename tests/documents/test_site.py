@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.documents.clean import ROOT
-from tests.report.site.browser import launched, visit
+from tests.presentation.site.browser import launched, visit
 
 _LOADED = re.compile(r"<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=\"([^\"]*)\"")
 

@@ -48,7 +48,7 @@ def patched(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_new_key_touches_few_files() -> None:
     touched = re.findall(r"^\+\+\+ b/(.*)$", PATCH.read_text(), re.MULTILINE)
     assert touched == [
-        "lancestat/report/site/facts.py",
+        "lancestat/presentation/site/facts.py",
         "lancestat/spec/table.py",
         "specs/tables.yml",
     ]

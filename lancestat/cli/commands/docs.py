@@ -28,7 +28,7 @@ from lancestat.presentation.views import Answer
 def docs(
     invocation: Invocation, select: tuple[str, ...], exclude: tuple[str, ...], out: Path | None
 ) -> None:
-    from lancestat.report.site.build import build_site, check_folder
+    from lancestat.presentation.site.build import build_site, check_folder
     from lancestat.spec import PAGES
 
     project = invocation.project()

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.report.site.build import MARKER, build_site
-from lancestat.report.site.pages import Pages
+from lancestat.presentation.site.build import build_site
+from lancestat.presentation.site.pages import Pages
+from lancestat.report.site_folder import MARKER
 from lancestat.report.values import ProjectReport
-from tests.report.site.conftest import Build
-from tests.report.site.reports import project, spec_of, table_report
+from tests.presentation.site.conftest import Build
+from tests.presentation.site.reports import project, spec_of, table_report
 
 
 def test_a_build_returns_its_pages(root: Path, tmp_path: Path) -> None:

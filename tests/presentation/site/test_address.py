@@ -6,8 +6,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancestat.report.site.text import addresses, slug
-from tests.report.site.reports import join_report, table_report
+from lancestat.presentation.site.text import addresses, slug
+from tests.presentation.site.reports import join_report, table_report
 
 
 @pytest.mark.parametrize("name", ["orders", "line_item", "orders-2024", "a", "0"])

@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from lancestat.report.site.graph import arrange, draw
-from tests.report.site.reports import project, table_report
+from lancestat.presentation.site.graph import arrange, draw
+from tests.presentation.site.reports import project, table_report
 
 Reads = dict[str, list[str]]
 

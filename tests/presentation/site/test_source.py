@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import Location
-from lancestat.report.site.source import Source, Sources
+from lancestat.presentation.site.source import Source, Sources
 from lancestat.spec.load import load_project
 
 

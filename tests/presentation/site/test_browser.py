@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, expect
 
-from lancestat.report.site.build import build_site
+from lancestat.presentation.site.build import build_site
 from lancestat.report.values import TableReport
 from lancestat.tables.manifest.wire import PublishedColumn
 from tests.examples import sample
-from tests.report.site.browser import Scheme, launched, visit
-from tests.report.site.conftest import YAML
-from tests.report.site.poison import PAYLOADS, poisoned
-from tests.report.site.reports import (
+from tests.presentation.site.browser import Scheme, launched, visit
+from tests.presentation.site.conftest import YAML
+from tests.presentation.site.poison import PAYLOADS, poisoned
+from tests.presentation.site.reports import (
     NOW,
     join_report,
     project,

@@ -9,8 +9,8 @@ from datetime import datetime
 from itertools import chain
 
 from lancestat.formats import count, duration, large
+from lancestat.presentation.site.text import NOTHING
 from lancestat.report.node_facts import NodeRunFigures, node_run
-from lancestat.report.site.text import NOTHING
 from lancestat.report.values import NodeRunReport, ProjectReport
 from lancestat.runs.node_result import NodeResult
 from lancestat.runs.result import NodeFailure

@@ -13,25 +13,24 @@ from markupsafe import Markup, escape
 
 from lancestat.errors import error_class
 from lancestat.formats import count, size
-from lancestat.report.node_facts import verdict_words
-from lancestat.report.site import overview
-from lancestat.report.site.facts import (
+from lancestat.presentation.site import overview
+from lancestat.presentation.site.facts import (
     column_rows,
     join_facts,
     selection_words,
     side_facts,
     table_facts,
 )
-from lancestat.report.site.graph import draw
-from lancestat.report.site.join_charts import (
+from lancestat.presentation.site.graph import draw
+from lancestat.presentation.site.join_charts import (
     JoinRunFigures,
     distance_figures,
     join_history,
     join_run_figures,
 )
-from lancestat.report.site.runs import NodeRunRow, all_runs, history, node_run_row
-from lancestat.report.site.source import Sources
-from lancestat.report.site.text import (
+from lancestat.presentation.site.runs import NodeRunRow, all_runs, history, node_run_row
+from lancestat.presentation.site.source import Sources
+from lancestat.presentation.site.text import (
     HEALTH,
     PageSanitizer,
     addresses,
@@ -42,6 +41,7 @@ from lancestat.report.site.text import (
     sentence,
     since,
 )
+from lancestat.report.node_facts import verdict_words
 from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
 from lancestat.runs.actions import gone_words
 from lancestat.spec.model import ProjectSpec

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from lancestat.report.site.text import shorten
+from lancestat.presentation.site.text import shorten
 from lancestat.report.values import NodeReport, ProjectReport
 
 _SWEEPS = 4

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from lancestat.formats import age, count, share, spoken
 from lancestat.joins.action import excluded_rows, measured_recall
 from lancestat.joins.record import InputRecord, JoinRecord
+from lancestat.presentation.site.distribution import Distribution, distribution
+from lancestat.presentation.site.overview import freshness_words
+from lancestat.presentation.site.text import NOTHING, shorten, since
 from lancestat.report.node_facts import (
     status_figures,
 )
-from lancestat.report.site.distribution import Distribution, distribution
-from lancestat.report.site.overview import freshness_words
-from lancestat.report.site.text import NOTHING, shorten, since
 from lancestat.report.values import JoinReport, TableReport
 from lancestat.spec.catalog import shown_uri, table_name_of
 from lancestat.spec.knn_join import Pairs, keys_text

@@ -10,11 +10,11 @@ import pytest
 
 from lancestat.errors import UsageError
 from lancestat.lake.temporary_files import new_draft
-from lancestat.report.site import build as place
-from lancestat.report.site.build import MARKER, clear_drafts, complete, put
+from lancestat.report import site_folder as place
+from lancestat.report.site_folder import MARKER, clear_drafts, complete, put
 from tests.forks import forks
-from tests.report.site.conftest import Build
-from tests.report.site.reports import project, table_report
+from tests.presentation.site.conftest import Build
+from tests.presentation.site.reports import project, table_report
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -48,8 +48,8 @@ def folder(tmp_path: Path) -> Path:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lancestat.report.site import build as place
-from tests.report.site.test_place import site
+from lancestat.report import site_folder as place
+from tests.presentation.site.test_place import site
 
 def main(folder, point, way):
     draft = site(Path(folder), "new", "b", "c")

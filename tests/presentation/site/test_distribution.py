@@ -7,9 +7,9 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from lancestat.report.site.distribution import Distribution, distribution
+from lancestat.presentation.site.distribution import Distribution, distribution
 from lancestat.tables.statistics.histogram import Histogram, HistogramBin
-from tests.report.site.reports import evenly, leaning
+from tests.presentation.site.reports import evenly, leaning
 
 BOUNDS = st.floats(-1e300, 1e300, allow_nan=False)
 

@@ -11,8 +11,8 @@ import pytest
 from markupsafe import escape
 
 from lancestat.errors import DatasetMissing, Location
+from lancestat.presentation.site.text import PageSanitizer
 from lancestat.redact import Origin, Redactor, Variable
-from lancestat.report.site.text import PageSanitizer
 from lancestat.report.values import Health, ProjectReport
 from lancestat.runs.actions import SourceFindings
 from lancestat.runs.node_result import Status
@@ -20,10 +20,10 @@ from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, T
 from lancestat.spec.redaction import hidden_locations
 from lancestat.tables.manifest.wire import PublishedColumn
 from tests.conftest import Golden
-from tests.report.site.conftest import YAML, Build, SiteOf
-from tests.report.site.markup import page_of, pages
-from tests.report.site.poison import PAYLOADS, poisoned, yaml_comment
-from tests.report.site.reports import (
+from tests.presentation.site.conftest import YAML, Build, SiteOf
+from tests.presentation.site.markup import page_of, pages
+from tests.presentation.site.poison import PAYLOADS, poisoned, yaml_comment
+from tests.presentation.site.reports import (
     COLUMNS,
     NOW,
     join,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lancestat.joins.measures import JoinGroups
-from lancestat.report.site.facts import join_facts, side_facts
+from lancestat.presentation.site.facts import join_facts, side_facts
 from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties
-from tests.report.site.reports import join, join_report
+from tests.presentation.site.reports import join, join_report
 
 
 def test_keys_distances_and_filters_are_shown() -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.report.site.build import build_site
+from lancestat.presentation.site.build import build_site
 from lancestat.report.values import ProjectReport
-from tests.report.site.poison import poisoned
-from tests.report.site.reports import project, spec_of
+from tests.presentation.site.poison import poisoned
+from tests.presentation.site.reports import project, spec_of
 
 Build = Callable[..., Path]
 

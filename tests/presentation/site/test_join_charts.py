@@ -8,19 +8,19 @@ from datetime import timedelta
 
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
-from lancestat.report.site.join_charts import (
+from lancestat.presentation.site.join_charts import (
     DistanceFigures,
     LineChart,
     distance_figures,
     join_history,
     join_run_figures,
 )
-from lancestat.report.site.text import NOTHING
+from lancestat.presentation.site.text import NOTHING
 from lancestat.report.values import JoinReport
 from lancestat.runs.node_result import Status
-from tests.report.site.conftest import Build
-from tests.report.site.markup import page_of
-from tests.report.site.reports import (
+from tests.presentation.site.conftest import Build
+from tests.presentation.site.markup import page_of
+from tests.presentation.site.reports import (
     distances,
     join,
     join_report,

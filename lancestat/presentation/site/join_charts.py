@@ -11,7 +11,7 @@ from lancestat.formats import count, duration
 from lancestat.joins.action import join_figures
 from lancestat.joins.measures import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
-from lancestat.report.site.distribution import (
+from lancestat.presentation.site.distribution import (
     HEIGHT,
     WIDTH,
     Distribution,
@@ -20,7 +20,7 @@ from lancestat.report.site.distribution import (
     number_text,
     outline,
 )
-from lancestat.report.site.text import NOTHING
+from lancestat.presentation.site.text import NOTHING
 from lancestat.report.values import JoinReport, NodeRunReport
 from lancestat.runs.node_result import NodeResult, Status
 

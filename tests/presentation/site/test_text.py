@@ -6,9 +6,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from lancestat.presentation.site import text as page_text
+from lancestat.presentation.site.text import PageSanitizer, shorten
 from lancestat.redact import KnownValue, Redactor, redact_line
-from lancestat.report.site import text as page_text
-from lancestat.report.site.text import PageSanitizer, shorten
 
 
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
