@@ -27,7 +27,8 @@ from measure import LANCESTAT, Measures, median_seconds, process, run, run_case,
 from plan import publish, write_project
 
 if TYPE_CHECKING:
-    from lancestat.report.values import NodeRunReport, ProjectReport, TableReport
+    from lancestat.report.tables import TableReport
+    from lancestat.report.values import NodeRunReport, ProjectReport
     from lancestat.tables.statistics.histogram import Histogram
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
@@ -115,7 +116,8 @@ def project(tables: int) -> ProjectReport:
 def table(number: int) -> TableReport:
     """A table."""
     from lancestat.errors import Location
-    from lancestat.report.values import FragmentReport, Health, TableReport
+    from lancestat.report.tables import FragmentReport, TableReport
+    from lancestat.report.values import Health
     from lancestat.spec.model import Table
     from lancestat.tables.manifest.wire import PublishedColumn
     from lancestat.tables.table_status import TableStatus

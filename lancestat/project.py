@@ -587,7 +587,7 @@ class Project:
             UsageError: The table is not declared.
             LancestatError: The dataset cannot be opened.
         """
-        from lancestat.report.gather import fragment_coverage
+        from lancestat.report.tables import fragment_coverage
         from lancestat.tables.observe import assess_table
         from lancestat.tables.table_status import table_status
 

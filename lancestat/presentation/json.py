@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from lancestat.formats import format_instant
@@ -34,7 +34,7 @@ from lancestat.version import __version__
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.report.node_facts import NodeStatus
-    from lancestat.report.values import JoinReport, NodeRunReport, TableReport
+    from lancestat.report.values import NodeRunReport
     from lancestat.review.values import (
         ColumnsChange,
         NodeDiff,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     )
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.past_runs import PastRun
-    from lancestat.spec.model import Freshness, Node
+    from lancestat.spec.model import Node
 
 FORMAT_VERSION = 1
 
@@ -226,8 +226,7 @@ def _status(view: StatusView, page: Page) -> Payload:
 
 
 def _node_status(status: NodeStatus, now: datetime) -> Payload:
-    node = status.table or status.join
-    assert node is not None
+    node = status.report
     return {
         "name": node.spec.name,
         "kind": node.spec.kind.value,
@@ -235,76 +234,8 @@ def _node_status(status: NodeStatus, now: datetime) -> Payload:
         "problems": list(node.problems),
         "owner": node.spec.owner,
         "tags": list(node.spec.tags),
-        **(_table(status.table, now) if status.table else {}),
-        **(_join(status.join, now) if status.join else {}),
+        **node.to_json(now),
         "last_run": _last_run(node.runs[0]) if node.runs else None,
-    }
-
-
-def _table(node: TableReport, now: datetime) -> Payload:
-    status = node.status
-    computed_at = status.computed_at if status else None
-    return {
-        "verdict": node.verdict,
-        "reason": node.reason,
-        "detail": status.detail if status else node.error.message if node.error else None,
-        "policy": node.spec.policy.name,
-        "version": status.version if status else None,
-        "versions_behind": status.versions_behind if status else None,
-        "computed_at": _instant(computed_at),
-        "age_seconds": _age(computed_at, now),
-        "changed_rows": status.changed_rows if status else None,
-        "rows_changed_at": _instant(node.changed_at),
-        "rows_age_seconds": _age(node.changed_at, now),
-        "freshness": _freshness(node),
-        "rows": status.rows if status else None,
-        "fragments": status.fragments if status else None,
-        "size_bytes": status.size_bytes if status else None,
-        "disk_bytes": status.disk_bytes if status else None,
-        "columns_analyzable": status.analyzable if status else None,
-        "columns_wanted": len(status.columns) + len(status.missing) if status else None,
-        "columns_covered": len(status.columns) if status else None,
-        "columns_missing": list(status.missing) if status else None,
-    }
-
-
-def _freshness(node: TableReport) -> Payload | None:
-    bounds: Freshness | None = node.spec.freshness
-    if bounds is None:
-        return None
-    return {
-        "status": node.freshness.value if node.freshness else None,
-        "warn_after_seconds": _seconds(bounds.warn_after),
-        "error_after_seconds": _seconds(bounds.error_after),
-    }
-
-
-_JOIN_MEASURES = (
-    "left_rows",
-    "right_rows",
-    "unmatched_left_rows",
-    "excluded_right_rows",
-    "recall",
-    "nprobes",
-)
-
-
-def _join(node: JoinReport, now: datetime) -> Payload:
-    record = node.record
-    made_at = record.finished_at if record else None
-    return {
-        "verdict": node.verdict,
-        "reasons": list(node.reasons),
-        "detail": node.error.message if node.error else None,
-        "computed_at": _instant(made_at),
-        "age_seconds": _age(made_at, now),
-        "rows": record.result.rows if record else None,
-        "strategy": record.strategy if record else None,
-        **(
-            {**asdict(record.counts), **asdict(record.accuracy)}
-            if record
-            else dict.fromkeys(_JOIN_MEASURES)
-        ),
     }
 
 
@@ -317,14 +248,6 @@ def _last_run(run: NodeRunReport) -> Payload:
 
 def _instant(instant: datetime | None) -> str | None:
     return None if instant is None else format_instant(instant)
-
-
-def _age(instant: datetime | None, now: datetime) -> float | None:
-    return None if instant is None else max(0.0, (now - instant).total_seconds())
-
-
-def _seconds(span: timedelta | None) -> float | None:
-    return None if span is None else span.total_seconds()
 
 
 @FORMAT.renders(QueryView)

@@ -23,9 +23,9 @@ from lancestat.report.node_facts import (
     node_run,
     node_status,
     one_line,
-    status_figures,
 )
 from lancestat.report.rows import STATISTICS, statistics_rows
+from lancestat.report.tables import status_figures
 from lancestat.runs.actions import gone_words
 from lancestat.runs.node_result import Status
 

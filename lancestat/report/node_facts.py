@@ -7,51 +7,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from lancestat.formats import count, duration, roughly, share, size, spoken, visible
+from lancestat.formats import count, duration, roughly, spoken, visible
 from lancestat.redact import redact_line
-from lancestat.report.values import Health, JoinReport, NodeReport, NodeRunReport, TableReport
+from lancestat.report.values import Health, NodeReport, NodeRunReport
 from lancestat.runs.node_result import ENDED_AS, NOT_BEGUN, NodeResult, Status
-from lancestat.tables.table_status import TableStatus
-
-
-@dataclass(frozen=True, slots=True)
-class TableFigures:
-    """The figures of a table's content and statistics.
-
-    `age` is that of the statistics; `behind` counts the versions since and `changed` is the share
-    of rows that changed since, None where there are none or it is not known. `covered` of the
-    `wanted` columns have statistics.
-    """
-
-    verdict: str
-    rows: str
-    size: str
-    age: str | None
-    behind: str | None
-    changed: str | None
-    covered: int
-    selected: int
-
-
-def status_figures(status: TableStatus) -> TableFigures:
-    """Return the figures of a table."""
-    is_behind = bool(status.versions_behind)
-    changed = status.changed_rows
-    return TableFigures(
-        verdict=verdict_words(status.use, status.reason),
-        rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
-        size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
-        age=None if status.age is None else roughly(status.age),
-        behind=count(status.versions_behind or 0, "version") if is_behind else None,
-        changed=share(changed) if is_behind and changed is not None else None,
-        covered=len(status.columns),
-        selected=len(status.columns) + len(status.missing),
-    )
-
-
-def verdict_words(is_used: bool, reason: str) -> str:
-    """Return what readers do with the statistics, and why: `refused: stale`."""
-    return f"{'used' if is_used else 'refused'}: {spoken([reason])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,14 +90,13 @@ _COUNTED = {
 class NodeStatus:
     """One node on a line; texts are empty where there is nothing to tell.
 
-    One of `table` and `join` is what is known of it. `verdict` is the word that matters most.
+    `report` is what is known of it, `verdict` the word that matters most.
     `behind` counts versions and `changed` is the share of rows that changed since, where there are
     any. `columns` tells how many of the wanted ones have statistics. `age` is that of the
     statistics or of the join's result, `rows_age` that of the newest rows.
     """
 
-    table: TableReport | None
-    join: JoinReport | None
+    report: NodeReport
     name: str
     health: str
     verdict: str
@@ -153,23 +111,14 @@ class NodeStatus:
 
 def node_status(node: NodeReport, now: datetime) -> NodeStatus:
     """Return the texts of one node, on one line each and without secrets."""
-    table = node if isinstance(node, TableReport) else None
-    join = node if isinstance(node, JoinReport) else None
-    status = table.status if table else None
-    figures = status_figures(status) if status else None
-    record = join.record if join else None
-    made_at = status.computed_at if status else record.finished_at if record else None
+    words = {"behind": "", "changed": "", "columns": "", **node.words}
     return NodeStatus(
-        table=table,
-        join=join,
+        report=node,
         name=one_line(node.spec.name),
         health=node.health.value,
-        verdict=spoken([table.reason]) if table else node.verdict,
-        behind=count(status.versions_behind) if status and status.versions_behind else "",
-        changed=(figures and figures.changed) or "",
-        columns=f"{figures.covered}/{figures.selected}" if figures else "",
-        age=_since(made_at, now),
-        rows_age=_since(table.changed_at, now) if table else "",
+        **words,
+        age=_since(node.made_at, now),
+        rows_age=_since(node.changed_at, now),
         last_run=_last_run(node.runs[0], now) if node.runs else "",
         problems=tuple(map(one_line, node.problems)),
     )

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts
-from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
+from lancestat.report.tables import TableReport
+from lancestat.report.values import NodeRunReport, ProjectReport
 from lancestat.runs.node import NodeTypes
 from lancestat.runs.node_result import NodeResult
-from lancestat.spec.model import NodeKind
 from lancestat.state.values import NodeOutcome, StateReader
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.table_status import TableStatus
@@ -42,9 +42,11 @@ def runs_by_node(state: StateReader, target: str, limit: int, types: NodeTypes) 
     return {node: _reports(outcomes, types) for node, outcomes in outcomes_by_node.items()}
 
 
-def results_by_join(state: StateReader, target: str, limit: int, types: NodeTypes) -> NodeRuns:
-    """By join, as `runs_by_node`, of the runs alone that wrote a result."""
-    results = state.recorded(NodeKind.KNN_JOIN.value, target, limit)
+def results_by_node(
+    state: StateReader, kind: str, target: str, limit: int, types: NodeTypes
+) -> NodeRuns:
+    """By node of a kind, as `runs_by_node`, of the runs alone that wrote a result."""
+    results = state.recorded(kind, target, limit)
     return {join: _reports(outcomes, types) for join, outcomes in results.items()}
 
 
@@ -256,36 +258,10 @@ def status_rows(report: ProjectReport) -> Iterator[Row]:
             "status": node.health.value,
             "problems": list(node.problems),
             "verdict": node.verdict,
-            **(_table_cells(node) if isinstance(node, TableReport) else _join_cells(node)),
+            **node.cells(),
             "last_run_at": last.finished_at if last else None,
             "last_run": last.result.status.value if last else None,
         }
-
-
-def _table_cells(table: TableReport) -> Row:
-    cells: Row = {"reasons": [table.reason], "rows_changed_at": table.changed_at}
-    status = table.status
-    if status is None:
-        return cells
-    return {
-        **cells,
-        "computed_at": status.computed_at,
-        "rows": status.rows,
-        "version": status.version,
-        "versions_behind": status.versions_behind,
-        "changed_rows": status.changed_rows,
-        "columns_covered": len(status.columns),
-        "columns_wanted": len(status.columns) + len(status.missing),
-    }
-
-
-def _join_cells(join: JoinReport) -> Row:
-    record = join.record
-    return {
-        "reasons": list(join.reasons),
-        "computed_at": record.finished_at if record else None,
-        "rows": record.result.rows if record else None,
-    }
 
 
 def fragment_rows(table: TableReport) -> Iterator[Row]:

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Any, Protocol
 
 from lancestat import display
 from lancestat.errors import LancestatError
-from lancestat.formats import StringEnum
-from lancestat.joins.record import JoinRecord
+from lancestat.formats import StringEnum, age
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.runs.actions import SourceFindings
-from lancestat.runs.node_result import NodeResult
-from lancestat.spec.model import KnnJoin, Table
-from lancestat.tables.statistics.histogram import Histogram
-from lancestat.tables.table_status import TableStatus
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.spec.model import Node
 
 
 class Health(StringEnum):
@@ -42,78 +40,81 @@ class NodeRunReport:
         return display.summary(self, f"{self.command} {self.run_id}, {done}")
 
 
+class NodeReport(Protocol):
+    """What is known of a node: each kind of node has a dataclass of these, and of more."""
+
+    @property
+    def spec(self) -> Any:
+        """The declaration of the node."""
+        ...
+
+    @property
+    def health(self) -> Health: ...
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """What is wrong, in sentences."""
+        ...
+
+    @property
+    def verdict(self) -> str: ...
+    @property
+    def error(self) -> LancestatError | None:
+        """Why the node cannot be observed."""
+        ...
+
+    @property
+    def runs(self) -> tuple[NodeRunReport, ...]:
+        """The runs of the node, the newest first."""
+        ...
+
+    @property
+    def made_at(self) -> datetime | None:
+        """When what the node keeps was made."""
+        ...
+
+    @property
+    def changed_at(self) -> datetime | None:
+        """When rows last changed, as far as that is known of this kind of node."""
+        ...
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        """The columns of `lancestat status` that this kind has: `verdict` and others."""
+        ...
+
+    def cells(self) -> dict[str, object]:
+        """Return the cells of the node's row that this kind has."""
+        ...
+
+    def to_json(self, now: datetime) -> dict[str, object]:
+        """Return the members of the node's object in the JSON of `status` that this kind has."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
-class FragmentReport:
-    """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
+class ReportOptions:
+    """What reports are to have besides: fragments of tables, and their histograms."""
 
-    `rows` are live ones, `size_bytes` is that of its data files, None where it is not
-    recorded.
-    """
-
-    id: int
-    rows: int
-    deleted_rows: int
-    files: int
-    size_bytes: int | None
-    covered: int
+    with_fragments: bool = False
+    with_histograms: bool = False
 
 
-def _node_summary(node: NodeReport) -> str:
+class Reporter(Protocol):
+    """Makes reports of the nodes of one kind; may be shared by threads."""
+
+    def prepare(self, nodes: Sequence[Node]) -> None:
+        """Read at once what the reports of some nodes need; called before they are made."""
+        ...
+
+    def report(self, node: Any, runs: tuple[NodeRunReport, ...]) -> NodeReport:
+        """Return the report of a node, with its runs, also of one that cannot be observed."""
+        ...
+
+
+def node_summary(node: NodeReport) -> str:
+    """Return the `repr` of the report of a node."""
     what = ", ".join((node.health.value, *node.problems))
     return display.summary(node, f"{node.spec.name}: {what}")
-
-
-@dataclass(frozen=True, slots=True)
-class TableReport:
-    """A table: its status as `show` prints it, and facts from the state and its history.
-
-    `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
-    guard's words under the declared policy; where the dataset cannot be opened they are `refuse`
-    and `unreadable`, and `blocked` where it lacks a declared column or one cannot have
-    statistics: `error` says why and `status` is None. `changed_at` is when rows last changed,
-    as far as the history goes back, and `freshness` judges its age by the declared bounds, None
-    where there are none. `runs` are the newest first, of this node alone.
-    """
-
-    spec: Table
-    health: Health
-    problems: tuple[str, ...]
-    verdict: str
-    reason: str
-    status: TableStatus | None
-    error: LancestatError | None = None
-    changed_at: datetime | None = None
-    freshness: Health | None = None
-    histograms: Mapping[str, Histogram] = field(default_factory=dict)
-    fragments: tuple[FragmentReport, ...] = ()
-    runs: tuple[NodeRunReport, ...] = ()
-
-    __repr__ = _node_summary
-
-
-@dataclass(frozen=True, slots=True)
-class JoinReport:
-    """A join: whether its result holds, and what was last made.
-
-    `verdict` is `current` (a run would skip it), `behind` (a run would do something, for `reasons`
-    as plans spell them), `absent` (no result yet) or `blocked` (`error` says why). `results` are
-    the newest runs that wrote a result, however many others there were since.
-    """
-
-    spec: KnnJoin
-    health: Health
-    problems: tuple[str, ...]
-    verdict: str
-    reasons: tuple[str, ...]
-    record: JoinRecord | None
-    error: LancestatError | None = None
-    runs: tuple[NodeRunReport, ...] = ()
-    results: tuple[NodeRunReport, ...] = ()
-
-    __repr__ = _node_summary
-
-
-NodeReport = TableReport | JoinReport
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,3 +152,56 @@ class ProjectReport:
         """The worst of all nodes."""
         order = list(Health)
         return max((node.health for node in self.nodes), key=order.index, default=Health.OK)
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong, in a sentence, and how bad it is."""
+
+    health: Health
+    sentence: str
+
+
+def problem(health: Health, text: str) -> Problem:
+    """Return a problem on one line that begins and ends like a sentence."""
+    line = " ".join(text.split())
+    end = "" if line.endswith((".", "!", "?")) else "."
+    return Problem(health, f"{line[:1].upper()}{line[1:]}{end}")
+
+
+def worst(problems: Iterable[Problem]) -> Health:
+    """The health of a node with these problems."""
+    order = list(Health)
+    return max((problem.health for problem in problems), key=order.index, default=Health.OK)
+
+
+def unreadable(error: LancestatError) -> Problem:
+    """Return the problem of a node that cannot be observed."""
+    location = f" {error.location}" if error.location else ""
+    hint = f" ({error.hint})" if error.hint else ""
+    return problem(Health.ERROR, f"{error.code}{location}: {error.message}{hint}")
+
+
+def failed(
+    runs: Sequence[NodeRunReport], now: datetime, error: LancestatError | None = None
+) -> list[Problem]:
+    """A last run that failed, unless it failed of what is still wrong: `error`.
+
+    One that was interrupted is a warning: nothing says that the node is wrong.
+    """
+    if runs and runs[0].result.status is Status.INTERRUPTED:
+        ago = age(max(now - runs[0].finished_at, timedelta()))
+        text = f"its last run was interrupted {ago} ago: {runs[0].result.message}"
+        return [problem(Health.WARN, text)]
+    if not runs or runs[0].result.status is not Status.ERROR:
+        return []
+    if error is not None and error.message in (runs[0].result.message or ""):
+        return []
+    ago = age(max(now - runs[0].finished_at, timedelta()))
+    lines = runs[0].result.text.splitlines() or ["it did not say why"]
+    return [problem(Health.ERROR, f"its last run failed {ago} ago: {lines[0]}")]
+
+
+def seconds_since(instant: datetime | None, now: datetime) -> float | None:
+    """Return an age as JSON has it."""
+    return None if instant is None else max(0.0, (now - instant).total_seconds())

@@ -9,7 +9,9 @@ from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import JoinCounts
 from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
-from lancestat.report.values import Health, JoinReport, NodeRunReport, ProjectReport, TableReport
+from lancestat.report.joins import JoinReport
+from lancestat.report.tables import TableReport
+from lancestat.report.values import Health, NodeRunReport, ProjectReport
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
 from lancestat.tables.manifest.wire import PublishedColumn

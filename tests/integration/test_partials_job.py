@@ -303,7 +303,7 @@ def test_without_fragments_no_job_is_started(tmp_path: Path) -> None:
     lance.write_dataset(rows(0, 0), uri)
     scanner = spark_scanner(TARGET)
     assert scanned(whole_table(uri), scanner) == []
-    assert scanner._session is None
+    assert scanner.spark._session is None
 
 
 @pytest.mark.parametrize("pinned", sample(["true", "false"], 1))

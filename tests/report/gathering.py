@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from lancestat.report.gather import gather
-from lancestat.report.values import TableReport
+from lancestat.report.tables import TableReport
 from lancestat.spec.model import ProjectSpec, Table
 from tests.runs.world import World
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from lancestat.project import Project
 from lancestat.query.table import DeclaredTables, ReadSettings, ReadTable, open_table
-from lancestat.report.values import TableReport
+from lancestat.report.tables import TableReport
 from lancestat.runs.actions import Action, Reason, Skip
 from lancestat.spec.model import Publish, StaleBounds
 from lancestat.tables.judgement import Verdict

@@ -12,7 +12,8 @@ import pytest
 from lancestat.errors import OutputNotWritten
 from lancestat.joins.search.work import JoinWork
 from lancestat.report.gather import gather
-from lancestat.report.values import Health, JoinReport, ProjectReport
+from lancestat.report.joins import JoinReport
+from lancestat.report.values import Health, ProjectReport
 from lancestat.runs.node_result import Status
 from lancestat.spec.model import Table
 from tests.joins.joined import JoinWorld, vectors

@@ -21,7 +21,8 @@ from lancestat.report.rows import (
     run_rows,
     statistics_rows,
 )
-from lancestat.report.values import FragmentReport, ProjectReport, TableReport
+from lancestat.report.tables import FragmentReport, TableReport
+from lancestat.report.values import ProjectReport
 from tests.cli.statuses import NOW, SHOWN, join, ran, table
 
 TABLE = replace(

@@ -16,7 +16,8 @@ import pytest
 
 from lancestat.errors import DatasetMissing
 from lancestat.report.gather import gather
-from lancestat.report.values import Health, TableReport
+from lancestat.report.tables import TableReport
+from lancestat.report.values import Health
 from lancestat.runs.node_result import Status
 from lancestat.spec.model import (
     ColumnPattern,

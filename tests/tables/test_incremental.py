@@ -9,7 +9,7 @@ import lance
 import pyarrow as pa
 import pytest
 
-from lancestat.report.health import lacking
+from lancestat.report.tables import lacking
 from lancestat.runs.actions import STATE_LACKS, Reason, Skip
 from lancestat.spec.model import (
     ColumnPattern,

@@ -12,10 +12,8 @@ from lancestat.joins.record import InputRecord, JoinRecord
 from lancestat.presentation.site.distribution import Distribution, distribution
 from lancestat.presentation.site.overview import freshness_words
 from lancestat.presentation.site.text import NOTHING, shorten, since
-from lancestat.report.node_facts import (
-    status_figures,
-)
-from lancestat.report.values import JoinReport, TableReport
+from lancestat.report.joins import JoinReport
+from lancestat.report.tables import TableReport, status_figures
 from lancestat.spec.catalog import shown_uri, table_name_of
 from lancestat.spec.knn_join import Pairs, keys_text
 from lancestat.spec.model import (

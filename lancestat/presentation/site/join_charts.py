@@ -21,7 +21,8 @@ from lancestat.presentation.site.distribution import (
     outline,
 )
 from lancestat.presentation.site.text import NOTHING
-from lancestat.report.values import JoinReport, NodeRunReport
+from lancestat.report.joins import JoinReport
+from lancestat.report.values import NodeRunReport
 from lancestat.runs.node_result import NodeResult, Status
 
 

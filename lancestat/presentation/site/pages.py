@@ -41,8 +41,9 @@ from lancestat.presentation.site.text import (
     sentence,
     since,
 )
-from lancestat.report.node_facts import verdict_words
-from lancestat.report.values import JoinReport, NodeRunReport, ProjectReport, TableReport
+from lancestat.report.joins import JoinReport
+from lancestat.report.tables import TableReport, verdict_words
+from lancestat.report.values import NodeRunReport, ProjectReport
 from lancestat.runs.actions import gone_words
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import named

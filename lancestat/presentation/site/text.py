@@ -14,7 +14,8 @@ from markupsafe import Markup, escape
 from lancestat import formats
 from lancestat.errors import error_class
 from lancestat.redact import EMPTY_REDACTOR, MASK, Audience, Redactor, redact_line
-from lancestat.report.values import Health, NodeReport, TableReport
+from lancestat.report.tables import TableReport
+from lancestat.report.values import Health, NodeReport
 
 # Longer than any text that is shown; patterns of secrets would take long over a megabyte.
 _LONGEST_READ = 2000

@@ -12,15 +12,9 @@ from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
 from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
-from lancestat.report.values import (
-    FragmentReport,
-    Health,
-    JoinReport,
-    NodeReport,
-    NodeRunReport,
-    ProjectReport,
-    TableReport,
-)
+from lancestat.report.joins import JoinReport
+from lancestat.report.tables import FragmentReport, TableReport
+from lancestat.report.values import Health, NodeReport, NodeRunReport, ProjectReport
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import (
     KnnJoin,

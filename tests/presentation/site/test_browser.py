@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from lancestat.presentation.site.build import build_site
-from lancestat.report.values import TableReport
+from lancestat.report.tables import TableReport
 from lancestat.tables.manifest.wire import PublishedColumn
 from tests.examples import sample
 from tests.presentation.site.browser import Scheme, launched, visit

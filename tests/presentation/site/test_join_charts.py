@@ -16,7 +16,7 @@ from lancestat.presentation.site.join_charts import (
     join_run_figures,
 )
 from lancestat.presentation.site.text import NOTHING
-from lancestat.report.values import JoinReport
+from lancestat.report.joins import JoinReport
 from lancestat.runs.node_result import Status
 from tests.presentation.site.conftest import Build
 from tests.presentation.site.markup import page_of

@@ -1,0 +1,411 @@
+"""Reports of tables."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+
+from lancestat.errors import LakeError, LancestatError, SpecError
+from lancestat.formats import age, count, format_instant, roughly, share, size, spoken
+from lancestat.lake.fingerprint import field_key
+from lancestat.lake.history import rows_changed_at
+from lancestat.lake.open import pinned_history
+from lancestat.lake.snapshot import Fragment, Snapshot
+from lancestat.query.groups import load_groups
+from lancestat.report.values import (
+    Health,
+    NodeRunReport,
+    Problem,
+    ReportOptions,
+    failed,
+    node_summary,
+    problem,
+    seconds_since,
+    unreadable,
+    worst,
+)
+from lancestat.runs.actions import STATE_LACKS, Plan
+from lancestat.runs.node import Observed
+from lancestat.spec.model import Freshness, Node, Table, tables_of
+from lancestat.state.identity import plain_key, table_identity
+from lancestat.state.values import PartialIndex
+from lancestat.tables.assessment import TableAssessment
+from lancestat.tables.coverage import cover
+from lancestat.tables.observe import TableObserver, stored_groups
+from lancestat.tables.statistics.histogram import Histogram, equi_height
+from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.table_status import TableStatus, table_status
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentReport:
+    """A fragment of a table; `covered` of the wanted columns have partials of it in the state.
+
+    `rows` are live ones, `size_bytes` is that of its data files, None where it is not
+    recorded.
+    """
+
+    id: int
+    rows: int
+    deleted_rows: int
+    files: int
+    size_bytes: int | None
+    covered: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """A table: its status as `show` prints it, and facts from the state and its history.
+
+    `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
+    guard's words under the declared policy; where the dataset cannot be opened they are `refuse`
+    and `unreadable`, and `blocked` where it lacks a declared column or one cannot have
+    statistics: `error` says why and `status` is None. `changed_at` is when rows last changed,
+    as far as the history goes back, and `freshness` judges its age by the declared bounds, None
+    where there are none. `runs` are the newest first, of this node alone.
+    """
+
+    spec: Table
+    health: Health
+    problems: tuple[str, ...]
+    verdict: str
+    reason: str
+    status: TableStatus | None
+    error: LancestatError | None = None
+    changed_at: datetime | None = None
+    freshness: Health | None = None
+    histograms: Mapping[str, Histogram] = field(default_factory=dict)
+    fragments: tuple[FragmentReport, ...] = ()
+    runs: tuple[NodeRunReport, ...] = ()
+
+    __repr__ = node_summary
+
+    @property
+    def made_at(self) -> datetime | None:
+        return self.status.computed_at if self.status else None
+
+    @property
+    def words(self) -> Mapping[str, str]:
+        verdict = {"verdict": spoken([self.reason])}
+        if self.status is None:
+            return verdict
+        figures, behind = status_figures(self.status), self.status.versions_behind
+        return {
+            **verdict,
+            "behind": count(behind) if behind else "",
+            "changed": figures.changed or "",
+            "columns": f"{figures.covered}/{figures.selected}",
+        }
+
+    def cells(self) -> dict[str, object]:
+        cells: dict[str, object] = {
+            "reasons": [self.reason],
+            "rows_changed_at": self.changed_at,
+        }
+        status = self.status
+        if status is None:
+            return cells
+        return {
+            **cells,
+            "computed_at": status.computed_at,
+            "rows": status.rows,
+            "version": status.version,
+            "versions_behind": status.versions_behind,
+            "changed_rows": status.changed_rows,
+            "columns_covered": len(status.columns),
+            "columns_wanted": len(status.columns) + len(status.missing),
+        }
+
+    def to_json(self, now: datetime) -> dict[str, object]:
+        status = self.status
+        computed_at = status.computed_at if status else None
+        return {
+            "verdict": self.verdict,
+            "reason": self.reason,
+            "detail": status.detail if status else self.error.message if self.error else None,
+            "policy": self.spec.policy.name,
+            "version": status.version if status else None,
+            "versions_behind": status.versions_behind if status else None,
+            "computed_at": format_instant(computed_at) if computed_at else None,
+            "age_seconds": seconds_since(computed_at, now),
+            "changed_rows": status.changed_rows if status else None,
+            "rows_changed_at": format_instant(self.changed_at) if self.changed_at else None,
+            "rows_age_seconds": seconds_since(self.changed_at, now),
+            "freshness": self._freshness(),
+            "rows": status.rows if status else None,
+            "fragments": status.fragments if status else None,
+            "size_bytes": status.size_bytes if status else None,
+            "disk_bytes": status.disk_bytes if status else None,
+            "columns_analyzable": status.analyzable if status else None,
+            "columns_wanted": len(status.columns) + len(status.missing) if status else None,
+            "columns_covered": len(status.columns) if status else None,
+            "columns_missing": list(status.missing) if status else None,
+        }
+
+    def _freshness(self) -> dict[str, object] | None:
+        bounds: Freshness | None = self.spec.freshness
+        if bounds is None:
+            return None
+        warn, error = bounds.warn_after, bounds.error_after
+        return {
+            "status": self.freshness.value if self.freshness else None,
+            "warn_after_seconds": None if warn is None else warn.total_seconds(),
+            "error_after_seconds": None if error is None else error.total_seconds(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TableFigures:
+    """The figures of a table's content and statistics.
+
+    `age` is that of the statistics; `behind` counts the versions since and `changed` is the share
+    of rows that changed since, None where there are none or it is not known. `covered` of the
+    `wanted` columns have statistics.
+    """
+
+    verdict: str
+    rows: str
+    size: str
+    age: str | None
+    behind: str | None
+    changed: str | None
+    covered: int
+    selected: int
+
+
+def status_figures(status: TableStatus) -> TableFigures:
+    """Return the figures of a table."""
+    is_behind = bool(status.versions_behind)
+    changed = status.changed_rows
+    return TableFigures(
+        verdict=verdict_words(status.use, status.reason),
+        rows=f"{count(status.rows, 'row')} in {count(status.fragments, 'fragment')}",
+        size=f"{size(status.size_bytes)} decoded, {size(status.disk_bytes)} on disk",
+        age=None if status.age is None else roughly(status.age),
+        behind=count(status.versions_behind or 0, "version") if is_behind else None,
+        changed=share(changed) if is_behind and changed is not None else None,
+        covered=len(status.columns),
+        selected=len(status.columns) + len(status.missing),
+    )
+
+
+def verdict_words(is_used: bool, reason: str) -> str:
+    """Return what readers do with the statistics, and why: `refused: stale`."""
+    return f"{'used' if is_used else 'refused'}: {spoken([reason])}"
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentCoverage:
+    """The wanted columns covered by fragment, and the fragments covered by column."""
+
+    fragments: tuple[FragmentReport, ...]
+    columns: Mapping[str, int]
+
+
+def fragment_coverage(assessment: TableAssessment, index: PartialIndex) -> FragmentCoverage:
+    """Count the stored content of a table; content that a compaction moved does not count."""
+    by_fragment: Counter[int] = Counter()
+    by_key: Counter[str] = Counter()
+    for group, keys in cover(stored_groups(assessment), index, ()).missing:
+        by_fragment[group.fragment_id] += len(keys)
+        by_key.update(map(plain_key, keys))
+    columns, fragments = assessment.columns, assessment.snapshot.fragments
+    return FragmentCoverage(
+        tuple(_report(fragment, len(columns) - by_fragment[fragment.id]) for fragment in fragments),
+        {field.name: len(fragments) - by_key[field_key(field)] for field in columns},
+    )
+
+
+def _report(fragment: Fragment, covered: int) -> FragmentReport:
+    sizes = [file.size_bytes for file in fragment.files]
+    known = [size for size in sizes if size is not None]
+    return FragmentReport(
+        id=fragment.id,
+        rows=fragment.rows,
+        deleted_rows=fragment.deleted_rows,
+        files=len(fragment.files),
+        size_bytes=sum(known) if len(known) == len(sizes) else None,
+        covered=covered,
+    )
+
+
+_log = logging.getLogger("lancestat.report")
+
+
+class TableReporter:
+    """Makes reports of tables from an observed plan."""
+
+    def __init__(
+        self, plan: Plan, observed: Observed, now: datetime, options: ReportOptions
+    ) -> None:
+        self.observed = observed
+        self.now = now
+        self.options = options
+        self.indexes: Mapping[str, PartialIndex] = {}
+
+    def prepare(self, nodes: Sequence[Node]) -> None:
+        """Read the index of the partials of all tables among some nodes in one pass."""
+        if self.options.with_fragments:
+            identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
+            self.indexes = self.observed.state.partial_indexes(identities)
+
+    def report(self, table: Table, runs: tuple[NodeRunReport, ...]) -> TableReport:
+        """The report of one table, also of one that cannot be opened."""
+        index = self.indexes.get(table_identity(table.uri))
+        try:
+            return self._report(table, runs, index)
+        except LancestatError as error:
+            problems = [unreadable(error), *failed(runs, self.now, error)]
+            return TableReport(
+                spec=table,
+                health=Health.ERROR,
+                problems=tuple(problem.sentence for problem in problems),
+                verdict="refuse",
+                reason="blocked" if isinstance(error, SpecError) else "unreadable",
+                status=None,
+                error=error,
+                runs=runs,
+            )
+
+    def _report(
+        self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
+    ) -> TableReport:
+        assessment = TableObserver(self.observed).assess(table)
+        coverage = None if index is None else fragment_coverage(assessment, index)
+        covered = coverage.columns if coverage else None
+        status = table_status(assessment, self.now, covered, self.observed.spec.redactor)
+        changed_at = self._changed_at(assessment.snapshot)
+        problems = [
+            *refused(status, assessment),
+            *failed(runs, self.now),
+            *outdated(table.freshness, changed_at, self.now),
+            *uncovered(status),
+            *lacking(status),
+            *unmatched_columns(assessment),
+        ]
+        return TableReport(
+            spec=table,
+            health=worst(problems),
+            problems=tuple(problem.sentence for problem in problems),
+            verdict="use" if status.use else "refuse",
+            reason=status.reason,
+            status=status,
+            changed_at=changed_at,
+            freshness=freshness_of(table.freshness, changed_at, self.now),
+            histograms=self._histograms(assessment),
+            fragments=coverage.fragments if coverage else (),
+            runs=runs,
+        )
+
+    def _changed_at(self, snapshot: Snapshot) -> datetime | None:
+        options = self.observed.spec.options.of(snapshot.uri)
+        try:
+            with pinned_history(snapshot.pin, options) as dataset:
+                return rows_changed_at(dataset)
+        except LakeError as error:
+            _log.warning("when rows last changed is not known: %s", error.message)
+            return None
+
+    def _histograms(self, assessment: TableAssessment) -> Mapping[str, Histogram]:
+        if not (self.options.with_histograms and assessment.histograms):
+            return {}
+        known = load_groups(self.observed.state, assessment.identity, assessment.snapshot)
+        names = [field.name for field in assessment.columns if field.name in assessment.histograms]
+        known.load(names)
+        made = {
+            name: equi_height(_without_nan(partial), assessment.types[name])
+            for name in names
+            if (partial := known.partial(name)) is not None
+        }
+        return {name: histogram for name, histogram in made.items() if histogram is not None}
+
+
+def _without_nan(partial: ColumnPartial) -> ColumnPartial:
+    """The same column without NaN, which Spark takes for the largest number and people do not."""
+    return replace(partial, rows=partial.rows - partial.nans, nans=0)
+
+
+def refused(status: TableStatus, assessment: TableAssessment) -> list[Problem]:
+    """Return the guard's objection to the statistics under the declared policy, if there is one."""
+    if status.use:
+        return []
+    if status.reason == "absent":
+        return [problem(Health.ERROR, _ABSENT[_had_statistics(assessment)])]
+    if status.reason == "schema_changed":
+        health = Health.WARN if status.is_tolerated else Health.ERROR
+        return [
+            problem(
+                health, f"{status.detail}; readers refuse its statistics, the next run refreshes"
+            )
+        ]
+    return [problem(Health.ERROR, f"readers refuse its statistics: {status.detail}")]
+
+
+_ABSENT = {
+    False: "it has no statistics yet",
+    True: "it no longer has the statistics of its last run: the table was restored or replaced, or "
+    "they were removed",
+}
+
+
+def _had_statistics(assessment: TableAssessment) -> bool:
+    """Whether a run has put statistics where the declaration keeps them."""
+    record = assessment.record
+    return record is not None and (record.published or not assessment.carrier.is_public)
+
+
+_NAMES_LISTED = 5
+
+
+def uncovered(status: TableStatus) -> list[Problem]:
+    """Wanted columns without statistics, where nothing else explains it."""
+    if not status.missing or status.reason in ("absent", "schema_changed"):
+        return []
+    names, more = ", ".join(status.missing[:_NAMES_LISTED]), len(status.missing) - _NAMES_LISTED
+    listed = f"{names} and {count(more)} more" if more > 0 else names
+    text = count(len(status.missing), "wanted column has", "wanted columns have")
+    return [problem(Health.WARN, f"{text} no statistics: {listed}")]
+
+
+def lacking(status: TableStatus) -> list[Problem]:
+    """What a lost state takes along, of statistics that are published and current."""
+    return [problem(Health.WARN, STATE_LACKS)] if STATE_LACKS in status.skipped else []
+
+
+def unmatched_columns(assessment: TableAssessment) -> list[Problem]:
+    """What the declaration asks for and the table does not have."""
+    return [problem(Health.WARN, warning) for warning in assessment.warnings]
+
+
+def freshness_of(
+    bounds: Freshness | None, changed_at: datetime | None, now: datetime
+) -> Health | None:
+    """Judge the age of the newest rows by the declared bounds, None where there are none.
+
+    Source: dbt's `freshness`: older than `error_after` is an error, else older than `warn_after` a
+    warning. Rows whose age is not known are a warning.
+    """
+    if bounds is None:
+        return None
+    if changed_at is None:
+        return Health.WARN
+    old = now - changed_at
+    if bounds.error_after is not None and old > bounds.error_after:
+        return Health.ERROR
+    return Health.WARN if bounds.warn_after is not None and old > bounds.warn_after else Health.OK
+
+
+def outdated(bounds: Freshness | None, changed_at: datetime | None, now: datetime) -> list[Problem]:
+    """Rows that are older than they may be."""
+    health = freshness_of(bounds, changed_at, now)
+    if bounds is None or health is None or health is Health.OK:
+        return []
+    if changed_at is None:
+        return [problem(health, "how old its newest rows are is not known")]
+    key = "error_after" if health is Health.ERROR else "warn_after"
+    bound = bounds.error_after if health is Health.ERROR else bounds.warn_after
+    limit = bounds.templates.get(key) or age(bound or timedelta())
+    return [problem(health, f"its rows last changed {age(now - changed_at)} ago, {key} is {limit}")]
