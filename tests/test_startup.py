@@ -77,7 +77,9 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("args", "most", "libraries"), BUDGETS, ids=lambda value: str(value))
+@pytest.mark.parametrize(
+    ("args", "most", "libraries"), BUDGETS, ids=[" ".join(args) for args, _, _ in BUDGETS]
+)
 def test_a_command_loads_no_more_than_its_budget(
     shop: Path, args: list[str], most: int, libraries: frozenset[str]
 ) -> None:
