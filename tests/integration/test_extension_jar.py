@@ -42,7 +42,7 @@ PROGRAM = textwrap.dedent(
 
     def show(title):
         frame = spark.sql(sys.argv[3])
-        plan = executed(frame)
+        plan = frame._jdf.queryExecution().executedPlan().toString()
         pairs = [(row.a, row.b) for row in frame.collect()]
         print(title, "LancestatNearestBy" in plan, pairs == [(n, n) for n in range(40)])
 
