@@ -100,7 +100,10 @@ class Server:
     def has_answer(self, seconds: float) -> bool:
         """Return whether a line arrives within that time."""
         assert self.process.stdout
-        return bool(select.select([self.process.stdout], [], [], seconds)[0])
+        # `select` refuses the numbers of files in a process that has many open.
+        waiting = select.poll()
+        waiting.register(self.process.stdout, select.POLLIN | select.POLLHUP)
+        return bool(waiting.poll(seconds * 1000))
 
     def _ask(self, request: Mapping[str, Any]) -> None:
         assert self.process.stdin
