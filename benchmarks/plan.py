@@ -16,6 +16,7 @@ import contextlib
 import io
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 
 if TYPE_CHECKING:
     from lancestat.project import Project
-    from lancestat.runs.actions import Action
     from lancestat.tables.action import Scan, TableVersion
     from lancestat.tables.run import SparkScanner
     from lancestat.tables.statistics.partial import ColumnPartial
@@ -155,14 +155,13 @@ def steps(folder: Path, tiny: bool) -> Measures:
 
     spec, observer = project.spec, project._observer
     requests = [(table.name, table.uri) for table in spec.tables]
-    snapshots = step.take("open the tables", lambda: observe_snapshots(requests))
-    records = step.take("open the state and read its records", lambda: table_records(project.state))
+    step.take("open the tables", lambda: observe_snapshots(requests))
+    step.take("open the state and read its records", lambda: table_records(project.state))
 
-    def judge() -> tuple[Action, ...]:
-        requests = ((table, snapshots[table.name]) for table in spec.tables)
-        return tuple(observer._plan_table(*request, records, False) for request in requests)
-
-    actions = step.take("judge the tables, in one thread", judge)
+    # Tables and records as `look` gives them to planners.
+    observed = observer.look(spec.nodes)
+    alone = replace(observer, threads=1)
+    actions = step.take("judge the tables, in one thread", lambda: alone._actions(observed))
     plan = Plan(spec.name, spec.target.name, actions)
     with contextlib.redirect_stdout(io.StringIO()):
         view = plan_view(plan, spec.policies)
