@@ -42,7 +42,18 @@ class PrepareSides(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class BuildIndex(Stage):
+class _IndexStage(Stage):
+    """A stage whose index has that many IVF lists."""
+
+    lists: int
+
+    @property
+    def detail(self) -> str:
+        return count(self.lists, "list")
+
+
+@dataclass(frozen=True, slots=True)
+class BuildIndex(_IndexStage):
     """Write the right side to scratch in lists by centroid.
 
     How many lists suit it follows from the sizes of the sides: where these are not known yet, a
@@ -50,11 +61,6 @@ class BuildIndex(Stage):
     """
 
     name: ClassVar[str] = "build index"
-    lists: int
-
-    @property
-    def detail(self) -> str:
-        return count(self.lists, "list")
 
     @property
     def words(self) -> str:
@@ -62,16 +68,11 @@ class BuildIndex(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ReuseIndex(Stage):
+class ReuseIndex(_IndexStage):
     """Search the kept index of the right side, which has all its rows in lists by centroid."""
 
     name: ClassVar[str] = "reuse index"
-    lists: int
     rows: int
-
-    @property
-    def detail(self) -> str:
-        return count(self.lists, "list")
 
     @property
     def words(self) -> str:
@@ -80,17 +81,12 @@ class ReuseIndex(Stage):
 
 
 @dataclass(frozen=True, slots=True)
-class ExtendIndex(Stage):
+class ExtendIndex(_IndexStage):
     """Put new rows of the right side into the lists of its kept index, which has `rows`."""
 
     name: ClassVar[str] = "extend index"
-    lists: int
     rows: int
     new_rows: int
-
-    @property
-    def detail(self) -> str:
-        return count(self.lists, "list")
 
     @property
     def words(self) -> str:
