@@ -171,7 +171,7 @@ def index_of(base: Snapshot) -> PartialIndex:
     from lancestat.state.values import PartialIndex
 
     groups = column_groups(base, base.fields)
-    return PartialIndex({group.fingerprint: group.fields for group in groups}, ())
+    return PartialIndex({group.fingerprint: group.fields for group in groups}, {})
 
 
 def background(

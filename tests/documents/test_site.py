@@ -64,7 +64,7 @@ def test_the_api_is_what_the_package_offers(site: Path) -> None:
 def test_the_site_is_searched_from_disk(site: Path) -> None:
     with launched() as browser, visit(browser, site) as visitor:
         page = visitor.open("index.html")
-        page.fill("input.md-search__input", "histograms")
+        page.locator("input.md-search__input").press_sequentially("histograms")
         page.wait_for_selector(".md-search-result__item a")
         found = page.eval_on_selector_all(
             ".md-search-result__item a", "links => links.map(link => link.href)"
