@@ -117,7 +117,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         Strategy,
         choose,
     )
-    from lancestat.joins.search.ivf import commit, lists_of, search_lists, write_lists
+    from lancestat.joins.search.ivf import commit, search_lists, write_lists
     from lancestat.joins.search.metrics import metric_named
     from lancestat.joins.search.request import JoinRequest
     from lancestat.joins.search.search import BLOCK_BYTES
@@ -145,7 +145,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         )
         laid_out = commit([part], scratch + "/laid", 128, {})
         assert part.sampled is not None
-        true = lists_of(part.sampled)
+        true = part.sampled.positions
         order = centroids.nearest_lists(sample, lists)
         nprobes = choose_nprobes(recall_curve(order[::2], true[::2]), 0.95)
         reported = recall_curve(order[1::2], true[1::2]).recall[nprobes - 1]

@@ -167,7 +167,7 @@ class RecallCurve:
     lower: NDArray[np.float64]
 
 
-def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int32]) -> RecallCurve:
+def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int64]) -> RecallCurve:
     """Return the recall for every number of lists visited.
 
     Search inside a list is exact, so that a true neighbour is found when its list is visited.

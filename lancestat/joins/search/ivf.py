@@ -33,8 +33,6 @@ VECTOR = "vector"
 PLACE = "place"
 OFFSET_BITS = 32
 OFFSET_MASK = (1 << OFFSET_BITS) - 1
-# Enough for `cost_model.MOST_LISTS`.
-_LIST_BITS = 14
 # Bytes of vectors that are put in order and written in one batch.
 _WRITE_BYTES = 8 << 20
 # Bytes of vectors of several lists that are put together: more would be in memory twice for longer.
@@ -101,8 +99,8 @@ class WrittenLists:
     """Fragments with some right rows by list, not yet committed.
 
     `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) are the rows of a fragment at
-    which lists start. `sampled` are neighbours among these rows alone (`lists_of`), and `error` is
-    the sum of the rows' distances from the centroids of their lists.
+    which lists start. `sampled` are neighbours among these rows alone, each
+    known by its list, and `error` is the sum of the rows' distances from the centroids of their lists.
     """
 
     fragments: tuple[str, ...]
@@ -151,19 +149,6 @@ class IvfLists:
         return rows
 
 
-def _in_lists(
-    places: NDArray[np.int64], lists: NDArray[np.int32] | NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Return places with their lists in the lowest bits, which leaves their order as it is."""
-    return places << _LIST_BITS | lists
-
-
-def lists_of(sampled: Neighbours) -> NDArray[np.int32]:
-    """Return the lists (queries, k) of sampled neighbours, -1 for none."""
-    found = sampled.positions
-    return np.where(found < 0, -1, found & ((1 << _LIST_BITS) - 1)).astype(np.int32)
-
-
 def write_lists(
     blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]],
     centroids: Centroids,
@@ -174,7 +159,7 @@ def write_lists(
     *,
     appends: bool = False,
 ) -> WrittenLists:
-    """Write rows by list, and find the k neighbours of sampled queries (n, dim) on the way.
+    """Write rows by list; find the lists of k neighbours of sampled queries (n, dim) on the way.
 
     Each of the blocks (positions, vectors) becomes a fragment whose rows are sorted by list, so
     that blocks are best as large as memory allows; a block and what Lance buffers are held
@@ -193,7 +178,7 @@ def write_lists(
         # NumPy sorts numbers of 16 bits in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
-        nearest.add(rows, _in_lists(positions, lists))
+        nearest.add(rows, lists.astype(np.int64))
         fragments += _written(rows, positions, order, uri, storage_options, mode)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     made = np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1)
@@ -428,9 +413,9 @@ def sample_lists(
     metric: Metric,
     like: NDArray[np.float32] | None = None,
 ) -> Neighbours:
-    """Find the k true neighbours of queries among some rows, in their lists (`lists_of`).
+    """Find the lists of the k true neighbours of queries among some rows.
 
-    `like` are rows like all of the right side, for the accuracy of GEMM.
+    They stand for positions: of equally near rows, those in the first lists count. `like` are rows like all of the right side, for the accuracy of GEMM.
     """
     dataset, nearest = lists.open(), ExactSearch(queries, k, metric, like=like)
     step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
@@ -439,9 +424,9 @@ def sample_lists(
         for start in range(first, last, step):
             row = start
             for places, rows in scanned(dataset, lists, number, start, min(start + step, last)):
-                keys, which = live_rows(lists, places)
+                _, which = live_rows(lists, places)
                 of_rows = np.searchsorted(offsets, np.arange(row, row + len(rows)), "right") - 1
-                nearest.add(rows[which], _in_lists(keys, of_rows[which]))
+                nearest.add(rows[which], of_rows[which])
                 row += len(rows)
     return nearest.neighbours()
 

@@ -19,7 +19,6 @@ from lancestat.joins.search.ivf import (
     Piece,
     WrittenLists,
     commit,
-    lists_of,
     pieces,
     sample_lists,
     search_lists,
@@ -300,7 +299,7 @@ class IvfWriter:
         nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(index.centroids))
-            lists = lists_of(self._sampled(index, measuring))
+            lists = self._sampled(index, measuring).positions
             recall = self._recall(index, measuring, lists, nprobes)
             if self.request.reached_by(recall):
                 return replace(index, nprobes=nprobes, recall=recall)
@@ -329,7 +328,7 @@ class IvfWriter:
         declared = self.request.nprobes
         if not len(queries):
             return replace(index, nprobes=declared or 1)
-        lists, centroids = lists_of(sampled), index.centroids
+        lists, centroids = sampled.positions, index.centroids
         order = centroids.nearest_lists(queries[_CHOOSING], len(centroids))
         curve = recall_curve(order, lists[_CHOOSING])
         nprobes = declared or choose_nprobes(curve, self.request.recall or 1.0)
@@ -342,7 +341,7 @@ class IvfWriter:
         self,
         index: IvfIndex,
         queries: NDArray[np.float32],
-        lists: NDArray[np.int32],
+        lists: NDArray[np.int64],
         nprobes: int,
     ) -> float:
         share = share_found(lists, index.visits(queries, nprobes, self.request.k))

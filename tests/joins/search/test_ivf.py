@@ -18,7 +18,6 @@ from lancestat.joins.search.ivf import (
     SampledResult,
     WrittenLists,
     commit,
-    lists_of,
     pieces,
     read_lists,
     sample_lists,
@@ -148,7 +147,7 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
 ) -> None:
     centroids = laid.centroids
     sampled = merge([part.sampled for part in laid.parts if part.sampled], K)
-    lists = lists_of(sampled)
+    lists = sampled.positions
     truth = search(queries, rows, K, laid.metric)
     np.testing.assert_array_equal(sampled.distances, truth.distances)
     np.testing.assert_array_equal(lists, centroids.assign(rows)[truth.positions])
@@ -161,6 +160,16 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
             for mine, true in zip(result.positions, truth.positions, strict=True)
         ]
         assert np.mean(hits) / K == pytest.approx(curve.recall[nprobes - 1])
+
+
+def test_rows_of_the_last_fragments_are_sampled(
+    tmp_path: Path, rows: Matrix, queries: Matrix
+) -> None:
+    centroids, places = train(rows, LISTS, L2), (1 << 49) + np.arange(len(rows))
+    part = write_lists([(places, rows)], centroids, queries, K, str(tmp_path / "lists"), {})
+    assert part.sampled is not None
+    truth = search(queries, rows, K, L2).positions
+    np.testing.assert_array_equal(part.sampled.positions, centroids.assign(rows)[truth])
 
 
 def test_sampled_queries_are_searched_in_all_lists_as_well(
@@ -312,15 +321,16 @@ def test_scratch_that_has_lost_a_fragment_is_one_error(
 
 @pytest.mark.parametrize("shares", [1, 3])
 @pytest.mark.parametrize("deleted", [0, 7])
+@pytest.mark.parametrize("fragment", [0, 1 << 17, (1 << 31) - 1])
 def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
-    tmp_path: Path, rows: Matrix, queries: Matrix, shares: int, deleted: int
+    tmp_path: Path, rows: Matrix, queries: Matrix, shares: int, deleted: int, fragment: int
 ) -> None:
     centroids = train(rows, LISTS, L2)
     _, partitioned = written(rows, centroids, queries, tmp_path / "lists")
     live = np.arange(len(rows)) % deleted > 0 if deleted else np.ones(len(rows), np.bool_)
     # Places of one fragment are its positions.
-    gone = {0: np.flatnonzero(~live).astype(np.uint32)}
-    partitioned = replace(partitioned, live=LiveRows.of([0], gone))
+    gone = {fragment: np.flatnonzero(~live).astype(np.uint32)}
+    partitioned = replace(partitioned, live=LiveRows.of([fragment], gone))
     parts = [
         sample_lists(partitioned, share, queries, K, L2) for share in pieces(partitioned, shares)
     ]
@@ -328,7 +338,7 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
     found, positions = merge(parts, K), np.flatnonzero(live)
     truth = search(queries, rows[live], K, L2, positions)
     np.testing.assert_array_equal(found.distances, truth.distances)
-    lists = lists_of(found)
+    lists = found.positions
     np.testing.assert_array_equal(lists, centroids.assign(rows)[truth.positions])
     counts = np.bincount(centroids.assign(rows[live]), minlength=LISTS)
     np.testing.assert_array_equal(partitioned.live_list_rows(), counts)
