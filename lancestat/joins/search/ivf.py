@@ -99,8 +99,8 @@ class WrittenLists:
     """Fragments with some right rows by list, not yet committed.
 
     `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) are the rows of a fragment at
-    which lists start. `sampled` are neighbours among these rows alone, each
-    known by its list, and `error` is the sum of the rows' distances from the centroids of their lists.
+    which lists start. `sampled` are neighbours among these rows alone, each known by its list, and
+    `error` is the sum of the rows' distances from the centroids of their lists.
     """
 
     fragments: tuple[str, ...]
@@ -415,7 +415,8 @@ def sample_lists(
 ) -> Neighbours:
     """Find the lists of the k true neighbours of queries among some rows.
 
-    They stand for positions: of equally near rows, those in the first lists count. `like` are rows like all of the right side, for the accuracy of GEMM.
+    Lists stand for positions: of equally near rows, those in the first lists count. `like` are
+    rows like all of the right side, for the accuracy of GEMM.
     """
     dataset, nearest = lists.open(), ExactSearch(queries, k, metric, like=like)
     step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
