@@ -321,6 +321,27 @@ def test_a_table_without_its_data_files_is_answered(session: SparkSession, tmp_p
         off.selectExpr(*asked).collect()
 
 
+def test_the_pinned_version_is_answered(session: SparkSession, tmp_path: Path) -> None:
+    path = tmp_path / "t.lance"
+    lance.write_dataset(orders(0, 50), str(path))
+    world = World(path)
+    world.run()
+    before, _ = both(session, world)
+    lance.write_dataset(orders(50, 50), str(path), mode="append")
+    world.dataset.delete("o_id < 10")
+    world.run()
+    after, _ = both(session, world)
+    first = lancestat.read_table(session, str(path), version=1)
+    asked = ["count(*)", "min(o_id)", "max(o_id)"]
+    # The state goes by content: the later run has forgotten what was deleted.
+    for frame, scans, rows in ((before, 0, (50, 0, 49)), (after, 1, (90, 10, 99))):
+        assert answered(frame.selectExpr(*asked)) == scans
+        assert frame.selectExpr(*asked).collect() == [rows]
+    for frame, count in ((before, 50), (after, 90), (first, 50)):
+        assert answered(frame.selectExpr("count(*)")) == 1
+        assert frame.count() == count
+
+
 def test_a_proof_is_that_of_the_plan_until_the_query_runs(
     session: SparkSession, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

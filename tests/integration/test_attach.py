@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import logging
 import time
 from collections.abc import Iterator
@@ -12,8 +13,10 @@ from typing import TYPE_CHECKING
 import lance
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 
 import lancestat
+from lancestat.cli.main import cli
 from lancestat.errors import DatasetDamaged, LakeError, UsageError
 from lancestat.query.read.relation import planning_service
 from lancestat.query.sql.explain import explain_frame
@@ -264,8 +267,12 @@ def test_tables_that_sources_find_are_attached(session: SparkSession, tmp_path: 
         [scan] = explain_frame(session.table(name)).scans
         assert scan.explanation is not None
         assert scan.explanation.verdict.reason.value == "current"
-    # The query of `lancestat sql` goes through the same views.
+    command = ["--project-dir", str(tmp_path), "--output", "json", "sql"]
     query = "select o.name from sales_orders o join parts p on o.id = p.id where p.id = 2"
-    assert session.sql(query).collect() == [("b",)]
+    queried = CliRunner().invoke(cli, [*command, query])
+    assert json.loads(queried.stdout)["rows"] == [["b"]]
+    explained = CliRunner().invoke(cli, [*command, "--explain", "select id from sales_orders"])
+    [scan] = json.loads(explained.stdout)["explanation"]["scans"]
+    assert scan["statistics"]["verdict"] == "use"
     for name in attachment.views:
         session.catalog.dropTempView(name)

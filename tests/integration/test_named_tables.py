@@ -88,6 +88,17 @@ def test_a_name_is_the_latest_version_with_its_statistics(
     assert session.table("orders").count() == 40
 
 
+def test_a_policy_may_accept_the_statistics_of_a_stale_name(
+    shop: Shop, session: SparkSession
+) -> None:
+    shop.declare({**ORDERS, "policy": {"allow.stale": True}})
+    project(shop).attach(session)
+    shop.write(rows(50), "sales", "orders")
+    frame = session.table("lake.sales.orders")
+    assert bounds(frame) == (0, 39)
+    assert "stale" in str(lancestat.explain(frame))
+
+
 @pytest.mark.parametrize("by", ["name", "uri"])
 def test_statistics_of_the_state_alone_are_seen_without_attaching_again(
     shop: Shop, session: SparkSession, by: str

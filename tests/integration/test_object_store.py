@@ -21,6 +21,7 @@ from tests.integration.object_store import (
     SECRET_KEY,
     ObjectStore,
     free_ports,
+    running_object_store,
 )
 
 pytestmark = pytest.mark.s3
@@ -150,6 +151,16 @@ def test_an_unreachable_store_is_an_error(object_store: ObjectStore) -> None:
     error = refused("s3://lake/t.lance", options)
     assert error.code == "LS205"
     assert SECRET_KEY not in str(error)
+
+
+@pytest.mark.fault
+def test_a_store_that_stops_after_it_has_answered_is_an_error(tmp_path: Path) -> None:
+    with running_object_store(tmp_path) as store:
+        uri = store.uri("t.lance")
+        options = store_options(uri, store.storage_options)
+        lance.write_dataset(rows(0, 10), uri, storage_options=options)
+        assert observe_dataset(uri, storage_options=store.storage_options).count_rows() == 10
+    assert refused(uri, dict(store.storage_options)).code == "LS205"
 
 
 def test_a_store_that_does_not_answer_fails_its_tables_together(

@@ -95,6 +95,10 @@ def test_statistics_equal_those_of_show(sql: Sql, shop: Path) -> None:
     assert (one["fragments"], one["fragments_covered"]) == (5, 4)
     assert (one["verdict"], one["reason"], one["versions_behind"]) == ("refuse", "stale", 1)
     assert one["changed_rows"] == 0.2
+    csv = sql("select * from lancestat.statistics where table = 'orders'", "--output", "csv")
+    show = ["--project-dir", str(shop), "show", "orders", "--output", "csv"]
+    assert csv.stdout == CliRunner().invoke(cli, show).stdout
+    assert len(csv.stdout.splitlines()) == 4
 
 
 def test_values_have_types_that_sql_can_work_with(sql: Sql) -> None:
@@ -152,6 +156,8 @@ def test_views_exist_only_during_their_query(sql: Sql, spark: SparkSession) -> N
     views = spark._jsparkSession.sharedState().globalTempViewManager()
     assert views.listViewNames("*").isEmpty()
     assert sql("select 1 as one", "--output", "csv").stdout == "one\n1\n"
+    explained = sql("select node from lancestat.runs where status = 'error'", "--explain")
+    assert (explained.exit_code, "Scan" in explained.stdout) == (0, True), explained.output
 
 
 def test_an_unknown_view_is_an_error_that_lists_the_existing_ones(sql: Sql) -> None:
