@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
 from typing import ClassVar
 
 from lancestat.formats import message_lines, visible
@@ -28,10 +30,9 @@ _CLASSES: dict[str, type[LancestatError]] = {}
 class LancestatError(Exception):
     """The base of all errors: a stable code, what was found, where, and what to do about it.
 
-    Each code belongs to one class, whose docstring says what is wrong, and whose `remedy` says what
-    to do about it in general. A mistake has the same code wherever it is found. Classes without a
-    code group others. Instances can be pickled, because they cross from Spark's workers to the
-    driver.
+    Each code belongs to one class, whose docstring says what is wrong. A mistake has the same code
+    wherever it is found. Classes without a code group others. Instances can be pickled, because
+    they cross from Spark's workers to the driver.
 
     Args:
         message: What was found in this case, and what was expected.
@@ -40,7 +41,6 @@ class LancestatError(Exception):
     """
 
     code: ClassVar[str]
-    remedy: ClassVar[str]
 
     def __init_subclass__(cls, code: str | None = None) -> None:
         if code is None:
@@ -49,6 +49,11 @@ class LancestatError(Exception):
             raise TypeError(f"{cls.__name__} declares {code}, which is taken")
         cls.code = code
         _CLASSES[code] = cls
+
+    @classmethod
+    def remedy(cls) -> str:
+        """Return what to do about errors of this code in general."""
+        return _remedies()[cls.code]
 
     def __init__(
         self, message: str, *, location: Location | None = None, hint: str | None = None
@@ -81,6 +86,14 @@ class LancestatError(Exception):
 
     def __reduce__(self) -> tuple[object, ...]:
         return _rebuild, (type(self), self.message, self.location, self.hint)
+
+
+@lru_cache(maxsize=1)
+def _remedies() -> dict[str, str]:
+    import yaml
+
+    stored = Path(__file__).with_name("remedies.yml").read_text("utf-8")
+    return dict(yaml.safe_load(stored))
 
 
 def error_text(code: str, message: str, location: Location | None, hint: str | None) -> str:
@@ -143,11 +156,6 @@ class InternalError(LancestatError, code="LS001"):
 
     In a run, only the node that hit it fails.
     """
-
-    remedy = (
-        "Report the message and, from the command line, the traceback that `--verbose` prints. "
-        "Remove secrets first."
-    )
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:

@@ -43,7 +43,7 @@ def reference() -> str:
 
 def _row(kind: type[LancestatError]) -> str:
     meaning = " ".join((kind.__doc__ or "").split())
-    remedy = re.sub(r"docs/([\w-]+)/([\w-]+\.md)", r"[\2](../\1/\2)", kind.remedy)
+    remedy = re.sub(r"docs/([\w-]+)/([\w-]+\.md)", r"[\2](../\1/\2)", kind.remedy())
     return f"| {kind.code} | `{kind.__name__}` | {meaning} | {remedy} |"
 
 

@@ -273,7 +273,7 @@ def test_failures_have_hints_and_codes_that_are_explained(build: Build) -> None:
         assert "LS201 no dataset at s3://warehouse/part.lance Hint: write it first" in page.text
     errors = page_of(site, "errors.html")
     assert "LS201" in errors.values("id")
-    assert f"What to do: {DatasetMissing.remedy.replace('`', '')}" in errors.text
+    assert f"What to do: {DatasetMissing.remedy().replace('`', '')}" in errors.text
 
 
 def test_a_failure_in_the_past_has_its_hint_and_a_link(build: Build) -> None:
