@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from lancestat.runs.past_runs import PastRun
     from lancestat.runs.plan_store import PlanStore
     from lancestat.runs.result import Progress, RunResult, UnfinishedNodes
-    from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult

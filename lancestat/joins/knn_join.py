@@ -34,10 +34,8 @@ from lancestat.joins.search.request import (
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.written_side import column_index
-from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset
-from lancestat.lake.row_ranges import RowRange, ScanPartition
-from lancestat.lake.snapshot import Snapshot
+from lancestat.lake.open import observe_dataset, snapshot
+from lancestat.lake.snapshot import RowRange, ScanPartition, Snapshot
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.read.relation import read_table
 from lancestat.query.table import QueryScan

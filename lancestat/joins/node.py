@@ -25,9 +25,8 @@ from lancestat.runs.node import Observed
 from lancestat.spark.start import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of
-from lancestat.state.garbage_collection import GarbageReport
-from lancestat.state.identity import canonical_uri, join_identity
-from lancestat.state.values import StateReader
+from lancestat.state.retention import GarbageReport
+from lancestat.state.values import StateReader, canonical_uri, join_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -33,8 +33,7 @@ from lancestat.joins.sides import (
     side_of,
 )
 from lancestat.lake.files import store_of
-from lancestat.lake.observe import observe_snapshots
-from lancestat.lake.open import probe
+from lancestat.lake.open import observe_snapshots, probe
 from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.locate import require_sole_writer
 from lancestat.runs.node import Observed
@@ -43,7 +42,7 @@ from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of
 from lancestat.spec.spark_master import local_cores
-from lancestat.state.identity import canonical_uri, join_identity
+from lancestat.state.values import canonical_uri, join_identity
 
 _log = logging.getLogger("lancestat.plan")
 

@@ -16,8 +16,7 @@ from lancestat.joins.measures import (
     JoinGroups,
 )
 from lancestat.spec.model import NodeKind
-from lancestat.state.identity import join_identity
-from lancestat.state.values import StateReader, StoredRecord
+from lancestat.state.values import StateReader, StoredRecord, join_identity
 
 
 @dataclass(frozen=True, slots=True)

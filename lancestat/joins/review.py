@@ -18,7 +18,7 @@ from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote
 from lancestat.runs.observe import read_uris
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
-from lancestat.state.identity import canonical_uri, join_identity
+from lancestat.state.values import canonical_uri, join_identity
 
 
 @dataclass(frozen=True, slots=True)

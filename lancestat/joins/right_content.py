@@ -11,7 +11,7 @@ from lancestat.lake.fingerprint import stored_contents
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin, ProjectSpec
-from lancestat.state.identity import canonical_uri
+from lancestat.state.values import canonical_uri
 
 
 def keeps_index(join: KnnJoin) -> bool:

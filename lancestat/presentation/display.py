@@ -29,7 +29,7 @@ from lancestat.review.values import Diff
 from lancestat.runs.actions import Plan
 from lancestat.runs.node_result import planned
 from lancestat.runs.result import RunResult
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.retention import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.unpublish import UnpublishResult
 

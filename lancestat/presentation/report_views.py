@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from lancestat.runs.past_runs import PastRun
     from lancestat.runs.result import RunResult
     from lancestat.spec.model import ProjectSpec
-    from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.state.retention import GarbageReport
     from lancestat.tables.table_status import TableStatus
 
 

@@ -30,8 +30,7 @@ from lancestat.report.values import (
 from lancestat.runs.actions import STATE_LACKS, Plan
 from lancestat.runs.node import Observed
 from lancestat.spec.model import Freshness, Node, Table, tables_of
-from lancestat.state.identity import plain_key, table_identity
-from lancestat.state.values import PartialIndex
+from lancestat.state.values import PartialIndex, plain_key, table_identity
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.coverage import cover
 from lancestat.tables.observe import TableObserver, stored_groups

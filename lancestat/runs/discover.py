@@ -27,8 +27,7 @@ from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Source, Table, tables_of
 from lancestat.spec.names import folded
 from lancestat.spec.source import SCHEME, is_source, is_stand_in
-from lancestat.state.identity import canonical_uri, table_identity
-from lancestat.state.values import StateReader
+from lancestat.state.values import StateReader, canonical_uri, table_identity
 
 _MOST_NAMED = 10
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.runs.evaluator import RunContext
-    from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.state.retention import GarbageReport
 
 N_contra = TypeVar("N_contra", bound=Node, contravariant=True)
 

@@ -21,7 +21,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from lancestat.errors import ClassArchiveNotMade
-from lancestat.lake.temporary_files import new_draft, remove, remove_drafts
+from lancestat.lake.files import new_draft, remove, remove_drafts
 from lancestat.spark.installation import Java, spark_defaults, spark_home
 
 # Options of Java that say how it shares classes, or with which it could not.

@@ -14,8 +14,7 @@ from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.fingerprint import fixed_width
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
-from lancestat.lake.row_ranges import RowRange, count_rows
-from lancestat.lake.snapshot import Pin, is_readable_name, pin_of
+from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_readable_name, pin_of
 from lancestat.spark.arrow_types import (
     BATCH_BYTES,
     BATCH_ROWS,

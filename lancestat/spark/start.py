@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.arguments import check_session
 from lancestat.errors import LancestatError, RunError, SparkConnectSession, SparkNotStarted
-from lancestat.lake.temporary_files import temporary_folder
+from lancestat.lake.files import temporary_folder
 from lancestat.redact import redact_line
 from lancestat.spark.class_archive import archive_options
 from lancestat.spark.failure import CONNECT_TIMEOUT, abandon, has_gone, limit_retries

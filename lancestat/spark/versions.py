@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from lancestat.lake.temporary_files import temporary_folder
+from lancestat.lake.files import temporary_folder
 from lancestat.spark.python import own_python
 
 if TYPE_CHECKING:

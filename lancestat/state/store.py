@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 from lancestat import display
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import committed_at
-from lancestat.state.layout import LAYOUT, Kind, StateFolder
-from lancestat.state.leases import LeaseFolder, RunMarks, Writers
 from lancestat.state.partials import (
     partial_batches,
     partial_schema,
     read_indexes,
+    read_summary,
+    stream_blocks,
     stream_partials,
+    summary_batches,
+    summary_schema,
 )
 from lancestat.state.retention import compact, expire
 from lancestat.state.run_records import (
+    LeaseFolder,
+    RunMarks,
+    Writers,
     newest_first,
     read_digests,
     read_outcomes,
@@ -33,8 +38,7 @@ from lancestat.state.run_records import (
     run_schema,
     with_interrupted,
 )
-from lancestat.state.stored_table import StoredTable
-from lancestat.state.summaries import read_summary, stream_blocks, summary_batches, summary_schema
+from lancestat.state.stored_table import LAYOUT, Kind, StateFolder, StoredTable
 from lancestat.state.values import (
     BlockKey,
     Decoded,

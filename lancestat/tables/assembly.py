@@ -10,8 +10,7 @@ from datetime import datetime
 
 from lancestat.errors import StateError
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import weight
-from lancestat.state.values import StateWriter, StoredPartials
+from lancestat.state.values import StateWriter, StoredPartials, weight
 from lancestat.tables.action import (
     PublishStatistics,
     ReadFragments,

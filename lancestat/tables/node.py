@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, ClassVar
 from lancestat.runs.node import Observed
 from lancestat.spark.start import in_process_bytes
 from lancestat.spec.model import ProjectSpec, Table, Target
-from lancestat.state.garbage_collection import GarbageReport
-from lancestat.state.identity import table_identity
-from lancestat.state.values import StateReader
+from lancestat.state.retention import GarbageReport
+from lancestat.state.values import StateReader, table_identity
 from lancestat.tables.observe import TableObserver
 from lancestat.tables.stored import TableRecord, decode_record
 

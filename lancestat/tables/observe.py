@@ -9,8 +9,7 @@ from lancestat.errors import DatasetMissing, LakeError, LancestatError
 from lancestat.formats import instant
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
-from lancestat.lake.observe import snapshot_at
-from lancestat.lake.open import pinned_history
+from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.locate import require_sole_writer
@@ -18,7 +17,7 @@ from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
 from lancestat.spec.model import NodeKind, Table
 from lancestat.spec.source import is_source
-from lancestat.state.identity import quantile_key, table_identity
+from lancestat.state.values import quantile_key, table_identity
 from lancestat.tables.assessment import TableAssessment, TableChanges, assess
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import no_history

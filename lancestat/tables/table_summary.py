@@ -13,7 +13,7 @@ from itertools import chain, islice
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.state.summaries import (
+from lancestat.state.partials import (
     MOST_GROUPS,
     Group,
     block_digest,

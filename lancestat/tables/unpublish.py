@@ -13,7 +13,7 @@ from typing_extensions import assert_never
 from lancestat import display
 from lancestat.errors import LakeError, TableKeepsChanging
 from lancestat.lake.commit import Conflict, Landed, LandedLate
-from lancestat.lake.observe import observe_snapshots
+from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
 from lancestat.redact import Audience
 from lancestat.runs.evaluator import MAX_ATTEMPTS

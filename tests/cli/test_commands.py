@@ -14,7 +14,7 @@ from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import RunInterrupted, RunResult
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.retention import GarbageReport
 from lancestat.tables.manifest.wire import PublishedColumn
 from lancestat.tables.table_status import TableStatus
 from tests.cli.conftest import FakeProject, Lancestat

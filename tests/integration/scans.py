@@ -15,7 +15,7 @@ from lancestat.lake.fingerprint import (
     field_key,
     schema_hash,
 )
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.spark.run_session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target

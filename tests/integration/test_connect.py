@@ -35,7 +35,7 @@ from lancestat.errors import (
 )
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.request import JoinRequest
-from lancestat.lake.row_ranges import ANALYSIS
+from lancestat.lake.snapshot import ANALYSIS
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of
 from lancestat.spark.start import connect, is_connect, running_session

@@ -16,7 +16,7 @@ import pytest
 
 from lancestat.errors import LakeError, UsageError
 from lancestat.lake.fingerprint import column_bytes
-from lancestat.lake.observe import (
+from lancestat.lake.open import (
     fragment_values,
     observe_at,
     observe_snapshots,
@@ -121,7 +121,7 @@ import sys, lance, pyarrow as pa
 from lance import LanceOperation as O
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.history import commits_since
 from lancestat.lake.fingerprint import column_groups
 

@@ -28,7 +28,7 @@ from lancestat.runs.actions import Plan
 from lancestat.runs.node_result import NodeResult, Status
 from lancestat.runs.past_runs import PastRun
 from lancestat.runs.result import NodeFailure, RunResult, UnfinishedNodes
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.retention import GarbageReport
 from lancestat.state.store import open_state
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.manifest.wire import GuardReason, PublishedColumn

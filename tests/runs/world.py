@@ -27,8 +27,7 @@ from lancestat.runs.stages import OnStage
 from lancestat.spark.run_session import RunSession
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
-from lancestat.state.identity import has_quantiles
-from lancestat.state.values import StateWriter
+from lancestat.state.values import StateWriter, has_quantiles
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.assessment import TableAssessment, TableChanges
 from lancestat.tables.manifest.wire import unstamped

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from lance.dataset import serialize_row_addrs
 
 from lancestat.errors import LakeError
-from lancestat.lake.row_ranges import RowRange
+from lancestat.lake.snapshot import RowRange
 from lancestat.spark import arrow_types as batch_size
 from lancestat.spark import fragment_reader
 from lancestat.spark.arrow_types import BATCH_ROWS

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import covered_keys, plain_key
-from lancestat.state.partials import join_fingerprints
+from lancestat.state.partials import block_keys, join_fingerprints, only_stored
 from lancestat.state.retention import expired_rows
-from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
     Decoded,
@@ -20,6 +18,8 @@ from lancestat.state.values import (
     StoredPartials,
     SummaryBlock,
     TableSummary,
+    covered_keys,
+    plain_key,
 )
 
 

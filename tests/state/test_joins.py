@@ -31,10 +31,9 @@ from lancestat.joins.record import (
     join_records,
     stored_record,
 )
-from lancestat.state.garbage_collection import collect_state_garbage
-from lancestat.state.identity import join_identity
+from lancestat.state.retention import collect_state_garbage
 from lancestat.state.store import open_state
-from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.state.values import NodeRun, RunRecord, StateWriter, join_identity
 from lancestat.tables.stored import stored_record as stored_table
 from lancestat.tables.stored import table_records
 from tests.state.conftest import EPOCH, record, run

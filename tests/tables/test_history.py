@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 import lancestat.tables.table_summary as summarizing
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.query.groups import load_groups
 from lancestat.query.predicates.filter import (
     Comparison,
@@ -39,8 +39,8 @@ from lancestat.query.predicates.filter import (
     columns_of,
 )
 from lancestat.query.pruning import FragmentStatistics
-from lancestat.state.identity import table_identity
-from lancestat.state.summaries import MOST_GROUPS
+from lancestat.state.partials import MOST_GROUPS
+from lancestat.state.values import table_identity
 from lancestat.tables.assessment import TableAssessment
 from lancestat.tables.manifest.wire import (
     REVISION,

@@ -12,8 +12,7 @@ from lancestat.formats import StringEnum
 from lancestat.joins.measures import UNMEASURED, Accuracy, JoinCounts, JoinDistances
 from lancestat.joins.search.ivf_index import RightContent
 from lancestat.joins.search.request import JoinRequest
-from lancestat.lake.row_ranges import RowRange
-from lancestat.lake.snapshot import Pin, Snapshot
+from lancestat.lake.snapshot import Pin, RowRange, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,7 @@ from lancestat.joins.search.vectors import Vectors, vectors
 from lancestat.joins.search.work import FragmentRows, Rows, Selection, VectorSide, fragment_rows
 from lancestat.joins.spark.parquet_side import ParquetSide
 from lancestat.lake.open import pinned_reads
-from lancestat.lake.row_ranges import RowRange, count_rows
-from lancestat.lake.snapshot import Pin
+from lancestat.lake.snapshot import Pin, RowRange, count_rows
 from lancestat.spark.fragment_reader import pinned_dataset, read_range
 
 _ADDRESS = "_rowaddr"

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 from lancestat.errors import FragmentNotAnalyzed, LancestatError
 from lancestat.lake.open import portable
-from lancestat.lake.row_ranges import ANALYSIS, RowRange, Span, TaskSizes
-from lancestat.lake.row_ranges import split as split_spans
-from lancestat.lake.snapshot import Pin
+from lancestat.lake.snapshot import ANALYSIS, Pin, RowRange, Span, TaskSizes
+from lancestat.lake.snapshot import split as split_spans
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.python import prepare_worker
-from lancestat.state.identity import has_quantiles, weight
+from lancestat.state.values import has_quantiles, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
 

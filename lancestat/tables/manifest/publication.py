@@ -14,7 +14,7 @@ from lancestat.lake.commit import (
     commit_properties,
 )
 from lancestat.lake.commit import commit as commit_change
-from lancestat.lake.observe import snapshot_at
+from lancestat.lake.open import snapshot_at
 from lancestat.lake.snapshot import Pin
 from lancestat.redact import redact_line, secret_values
 from lancestat.tables.manifest.wire import COMPUTED_AT_VERSION, PREFIX, plan_updates
