@@ -8,8 +8,14 @@ from typing import ClassVar
 
 from lancestat import codec
 from lancestat.formats import count, duration, large, spoken
-from lancestat.joins.measures import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
-from lancestat.joins.record import InputRecord
+from lancestat.joins.record import (
+    JOIN_MEASURES,
+    UNCOUNTED,
+    UNMEASURED,
+    Accuracy,
+    InputRecord,
+    JoinCounts,
+)
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy
 from lancestat.joins.search.work import JoinWork, OutputFormat, Scope
 from lancestat.redact import redact_line

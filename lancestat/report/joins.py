@@ -12,9 +12,8 @@ from typing_extensions import assert_never
 from lancestat.errors import LancestatError
 from lancestat.formats import count, format_instant
 from lancestat.joins.action import join_figures
-from lancestat.joins.measures import UNMEASURED, Accuracy
-from lancestat.joins.observe import record_of
-from lancestat.joins.record import JoinRecord
+from lancestat.joins.node import record_of
+from lancestat.joins.record import UNMEASURED, Accuracy, JoinRecord
 from lancestat.nodes import NODE_TYPES
 from lancestat.report.rows import NodeRuns, results_by_node
 from lancestat.report.values import (

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.report.tables import TableReport
 from lancestat.report.values import NodeRunReport, ProjectReport
 from lancestat.runs.node import NodeTypes

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import JoinCounts
-from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
+from lancestat.joins.record import InputRecord, JoinCounts, JoinRecord, ResultRecord
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport
 from lancestat.report.values import Health, NodeRunReport, ProjectReport

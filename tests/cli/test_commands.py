@@ -11,7 +11,7 @@ from lancestat import __version__
 from lancestat.cli.failure import Terminated
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
 from lancestat.runs.result import RunInterrupted, RunResult
 from lancestat.state.retention import GarbageReport

@@ -27,9 +27,9 @@ from lancestat.joins.action import (
     Probe,
     ReuseIndex,
 )
-from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.request import JoinKind, output_names

@@ -12,8 +12,7 @@ from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
 from lancestat.joins.action import JoinAction
-from lancestat.joins.measures import JoinGroups
-from lancestat.joins.record import join_records
+from lancestat.joins.record import JoinGroups, join_records
 from lancestat.joins.search.work import Scope
 from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.views import ActionView

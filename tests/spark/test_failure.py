@@ -17,7 +17,7 @@ from lancestat.errors import (
     WorkersLackPackage,
     error_classes,
 )
-from lancestat.joins.spark import tasks as worker
+from lancestat.joins.spark import job as worker
 from lancestat.lake.snapshot import Pin
 from lancestat.spark import run_session as module
 from lancestat.spark.failure import (

@@ -15,17 +15,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.measures import (
+from lancestat.joins.record import (
     JOIN_MEASURES,
     Accuracy,
+    InputRecord,
     JoinCounts,
     JoinDistances,
     JoinGroups,
-    RankDistances,
-)
-from lancestat.joins.record import (
-    InputRecord,
     JoinRecord,
+    RankDistances,
     ResultRecord,
     decode_record,
     join_records,

@@ -24,11 +24,11 @@ from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
 from lancestat.joins.search.request import JoinRequest, OutputNames, output_names
 from lancestat.joins.search.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
-from lancestat.joins.spark.kept_index import IndexKeeper
+from lancestat.joins.spark.ivf import IndexKeeper
+from lancestat.joins.spark.job import grid
 from lancestat.joins.spark.materialize import Materializer, output_schema
-from lancestat.joins.spark.parquet_side import ParquetSide, parquet_scan
 from lancestat.joins.spark.prepared_join import PreparedJoin, Searcher
-from lancestat.joins.spark.reader import Side, VectorReader
+from lancestat.joins.spark.reader import ParquetSide, Side, VectorReader, parquet_scan
 from lancestat.joins.spark.sides import (
     OpenedSide,
     QuerySide,
@@ -38,7 +38,6 @@ from lancestat.joins.spark.sides import (
     with_keys,
     with_last_columns_as_keys,
 )
-from lancestat.joins.spark.tasks import grid
 from lancestat.joins.spark.written_side import (
     SideWriteOptions,
     check_vectors,

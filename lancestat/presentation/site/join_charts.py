@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from lancestat.formats import count, duration
 from lancestat.joins.action import join_figures
-from lancestat.joins.measures import JoinDistances, RankDistances
+from lancestat.joins.record import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.presentation.site.distribution import (
     HEIGHT,

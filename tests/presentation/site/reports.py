@@ -10,8 +10,15 @@ from pathlib import Path
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
-from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
+from lancestat.joins.record import (
+    Accuracy,
+    InputRecord,
+    JoinCounts,
+    JoinDistances,
+    JoinRecord,
+    RankDistances,
+    ResultRecord,
+)
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import FragmentReport, TableReport
 from lancestat.report.values import Health, NodeReport, NodeRunReport, ProjectReport

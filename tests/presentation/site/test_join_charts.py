@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
+from lancestat.joins.record import Accuracy, JoinCounts, JoinDistances, RankDistances
 from lancestat.presentation.site.join_charts import (
     DistanceFigures,
     LineChart,
