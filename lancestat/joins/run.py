@@ -34,7 +34,7 @@ from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action
 from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.node_result import Status, planned
+from lancestat.runs.result import Status, planned
 from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import SessionLostError
 from lancestat.spark.run_session import RunSession

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from lancestat import codec
 from lancestat.lake.files import TAG, Lease, this_process
 from lancestat.state.stored_table import StateFolder, commit_order
-from lancestat.state.values import NodeOutcome, NodeRun, RunRecord
+from lancestat.state.values import NodeRun, RunRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -91,7 +91,7 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
     runs: dict[str, tuple[RunRecord, dict[str, NodeRun]]] = {}
     for row in rows:
         try:
-            head = codec.convert({**row, "nodes": ()}, RunRecord)
+            head = _run(row)
             node = None if row["node"] is None else _node(row)
         except ValueError:
             continue
@@ -100,6 +100,10 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
             # Two that record a killed run at the same time each append it.
             nodes.setdefault(node.node, node)
     return [replace(head, nodes=tuple(nodes.values())) for head, nodes in runs.values()]
+
+
+def _run(row: Mapping[str, Any], *nodes: NodeRun) -> RunRecord:
+    return replace(codec.convert({**row, "nodes": ()}, RunRecord), nodes=nodes)
 
 
 def _node(row: Mapping[str, Any]) -> NodeRun:
@@ -112,7 +116,6 @@ def _node(row: Mapping[str, Any]) -> NodeRun:
 
 
 Record = TypeVar("Record")
-Ended = TypeVar("Ended", RunRecord, NodeOutcome)
 
 _log = logging.getLogger("lancestat.state")
 
@@ -158,7 +161,9 @@ def read_run_ids(dataset: LanceDataset) -> frozenset[str]:
     return frozenset(pc.unique(rows.column("run_id")).to_pylist())
 
 
-def newest_first(recorded: Sequence[Ended], interrupted: Iterable[Ended]) -> list[Ended]:
+def newest_first(
+    recorded: Sequence[RunRecord], interrupted: Iterable[RunRecord]
+) -> list[RunRecord]:
     """Put interrupted runs among recorded ones, of which the newest is the first."""
     runs = list(recorded)
     for run in sorted(interrupted, key=lambda run: run.finished_at):
@@ -168,19 +173,16 @@ def newest_first(recorded: Sequence[Ended], interrupted: Iterable[Ended]) -> lis
 
 
 def with_interrupted(
-    recorded: Mapping[str, tuple[NodeOutcome, ...]],
+    recorded: Mapping[str, tuple[RunRecord, ...]],
     interrupted: Iterable[RunRecord],
     target: str,
     limit: int,
-) -> Mapping[str, tuple[NodeOutcome, ...]]:
+) -> Mapping[str, tuple[RunRecord, ...]]:
     """Add the outcomes of interrupted runs under a target to those by node, up to a limit each."""
     outcomes = dict(recorded)
     for run in interrupted:
         for node in run.nodes if run.target == target else ():
-            outcome = NodeOutcome(
-                run.run_id, run.command, target, run.finished_at, node.node, node.kind, node.result
-            )
-            runs = newest_first(outcomes.get(node.node, ()), [outcome])
+            runs = newest_first(outcomes.get(node.node, ()), [replace(run, nodes=(node,))])
             outcomes[node.node] = tuple(runs[:limit])
     return outcomes
 
@@ -235,12 +237,9 @@ def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDA
     return np.asarray(is_newest[runs], dtype=np.bool_)
 
 
-_COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "result_json"]
-
-
 def read_outcomes(
     dataset: LanceDataset, target: str, limit: int, *, recorded_kind: str | None = None
-) -> dict[str, tuple[NodeOutcome, ...]]:
+) -> dict[str, tuple[RunRecord, ...]]:
     """By node, its `limit` newest outcomes under a target; only those are read and decoded.
 
     With `recorded_kind` those of nodes of that kind, in runs that recorded them.
@@ -250,15 +249,16 @@ def read_outcomes(
     positions = _newest_outcomes(rows, target, limit, recorded_kind=recorded_kind)
     if not positions:
         return {}
-    by_node: dict[str, list[NodeOutcome]] = {}
+    by_node: dict[str, list[RunRecord]] = {}
     undecodable = 0
-    for row in dataset.take(positions, columns=_COLUMNS).to_pylist():
+    columns = [name for name in run_schema().names if name != "record_json"]
+    for row in dataset.take(positions, columns=columns).to_pylist():
         try:
-            outcome = _outcome(row)
-        except (ValueError, TypeError):
+            outcome = _run(row, _node({**row, "record_json": None}))
+        except ValueError:
             undecodable += 1
         else:
-            by_node.setdefault(outcome.node, []).append(outcome)
+            by_node.setdefault(row["node"], []).append(outcome)
     if undecodable:
         _log.warning("%d outcomes of runs do not decode and are left out", undecodable)
     return {node: tuple(outcomes) for node, outcomes in by_node.items()}
@@ -288,11 +288,6 @@ def _newest_outcomes(
     ranks = np.arange(len(ordered)) - np.repeat(starts, np.diff(starts, append=len(ordered)))
     newest: list[int] = order[ranks < limit].tolist()
     return newest
-
-
-def _outcome(row: Mapping[str, Any]) -> NodeOutcome:
-    result = codec.decode(row["result_json"], dict)
-    return codec.convert({**row, "result": result}, NodeOutcome)
 
 
 @dataclass(frozen=True, slots=True)

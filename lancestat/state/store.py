@@ -42,7 +42,6 @@ from lancestat.state.stored_table import LAYOUT, Kind, StateFolder, StoredTable
 from lancestat.state.values import (
     BlockKey,
     Decoded,
-    NodeOutcome,
     PartialIndex,
     Record,
     RunRecord,
@@ -149,13 +148,13 @@ class LanceState:
         recorded = self.run_table.read(read_run_ids, nothing)
         return self.run_marks.read(mark for mark in marks if mark.suffix not in recorded)
 
-    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
         return self.outcomes(target, limit, kind)
 
     def outcomes(
         self, target: str, limit: int, recorded_kind: str | None = None
-    ) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        nothing: Mapping[str, tuple[NodeOutcome, ...]] = {}
+    ) -> Mapping[str, tuple[RunRecord, ...]]:
+        nothing: Mapping[str, tuple[RunRecord, ...]] = {}
         recorded = self.run_table.read(
             lambda dataset: read_outcomes(dataset, target, limit, recorded_kind=recorded_kind),
             nothing,

@@ -81,19 +81,6 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeOutcome:
-    """One node's outcome in one run, without what the run remembered of it."""
-
-    run_id: str
-    command: str
-    target: str
-    finished_at: Instant
-    node: str
-    kind: str
-    result: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
 class TableSummary:
     """A table's fragments in groups, and the identity of the content whose merged partials are
     stored.
@@ -161,11 +148,11 @@ class StateReader(Protocol):
         """The runs that may go on now, newest first, as they would be were they killed."""
         ...
 
-    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        """By node, its newest outcomes under a target, newest first."""
+    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
+        """By node, its newest runs under a target, newest first: each has this node alone."""
         ...
 
-    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
         """By node of a kind, as `outcomes`, of the runs alone that recorded it."""
         ...
 

@@ -18,8 +18,7 @@ from lancestat.lake.snapshot import Snapshot
 from lancestat.redact import Audience
 from lancestat.runs.evaluator import MAX_ATTEMPTS
 from lancestat.runs.locate import located, require_sole_writer
-from lancestat.runs.node_result import Status
-from lancestat.runs.result import NodeFailure, nodes_failed
+from lancestat.runs.result import NodeFailure, Status, nodes_failed
 from lancestat.runs.scheduler import THREADS, known_error
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
 from lancestat.tables.manifest.publication import commit

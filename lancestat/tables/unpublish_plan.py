@@ -10,7 +10,7 @@ from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum
 from lancestat.lake.snapshot import Snapshot
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.model import KnnJoin, Node, Publish, Table
 from lancestat.spec.source import is_source
 from lancestat.tables.manifest.publication import EntriesChange, removal

@@ -12,8 +12,7 @@ from lancestat.cli.failure import Terminated
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.record import Accuracy, JoinCounts
-from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
-from lancestat.runs.result import RunInterrupted, RunResult
+from lancestat.runs.result import NodeResult, RunInterrupted, RunResult, Status, failed, interrupted
 from lancestat.state.retention import GarbageReport
 from lancestat.tables.manifest.wire import PublishedColumn
 from lancestat.tables.table_status import TableStatus

@@ -19,7 +19,7 @@ import pytest
 from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseIndex
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.spark.ivf import IndexKeeper, IvfIndex, IvfWriter
-from lancestat.runs.node_result import NodeResult
+from lancestat.runs.result import NodeResult
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 

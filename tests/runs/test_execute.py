@@ -11,7 +11,7 @@ import pytest
 import lancestat.runs.execute
 import lancestat.tables.run
 from lancestat import Project
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spark.run_session import RunSession
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial

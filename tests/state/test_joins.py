@@ -235,7 +235,7 @@ def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: 
         table = NodeRun("t", "table", "d", {"number": number}, stored_table(record("t", number)))
         state.add_run(run(number, nodes=(made, table)))
     results = make_state().recorded("knn_join", "dev", 2)
-    assert {name: [outcome.result["number"] for outcome in outcomes]
-            for name, outcomes in results.items()} == {"j": [9, 5]}  # fmt: skip
+    assert {name: [past.nodes[0].result["number"] for past in runs]
+            for name, runs in results.items()} == {"j": [9, 5]}  # fmt: skip
     assert len(make_state().recorded("knn_join", "dev", 9)["j"]) == 3
     assert make_state().recorded("knn_join", "prod", 9) == {}
