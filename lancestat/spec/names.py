@@ -14,7 +14,6 @@ from lancestat.errors import (
     Location,
     SpecError,
     UnknownReference,
-    WrongValue,
     did_you_mean,
 )
 from lancestat.formats import quoted
@@ -154,19 +153,6 @@ class Namespace(Generic[T]):
         message = f"{self.noun} {quoted(name)} is declared twice, first{spelled} at {first[1]}"
         errors.append(DuplicateName(message, location=location))
         return False
-
-    def refuse(self, name: str, noun: str, item: Item, origin: Origin) -> SpecError:
-        """Declare a name that the environment gave, and return the error that refuses it.
-
-        Names are public: they appear in the state, in pages, plans and queries.
-        """
-        self.values.setdefault(name, None)
-        return item.error(
-            WrongValue,
-            f"the name of {noun} comes from the environment, from {origin.names}",
-            "name",
-            hint="write the name itself; names are shown, stored and published",
-        )
 
     def unknown(self, name: str, item: Item, *steps: str | int) -> SpecError | None:
         """The error of a reference to `name`, or None when it is declared."""

@@ -30,8 +30,7 @@ from lancestat.spec.declaration import (
 )
 from lancestat.spec.names import PUNCTUATION, is_name
 from lancestat.spec.table import ColumnSelection, Freshness, Policy, Publish, Table
-from lancestat.spec.template import render
-from lancestat.spec.template_scope import TemplateScope
+from lancestat.spec.template import TemplateScope, render
 
 SCHEME = "source://"
 """The scheme of what stands for a source, or for a table that it should have."""
