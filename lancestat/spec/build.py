@@ -52,11 +52,11 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.spec.names import Item, Namespace
+from lancestat.spec.names import Item, Namespace, render
 from lancestat.spec.redaction import named
 from lancestat.spec.source import WORDS, Source, SourceDefaults
 from lancestat.spec.table import ColumnChoice
-from lancestat.spec.template import TemplateScope, render
+from lancestat.spec.template import TemplateScope
 
 
 @dataclass(frozen=True, slots=True)

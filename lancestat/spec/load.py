@@ -41,12 +41,12 @@ from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, output_errors
 from lancestat.spec.model import RESOURCES, KnnJoin, Node, ProjectFile, ProjectSpec, Source, Target
-from lancestat.spec.names import Item, Namespace
+from lancestat.spec.names import Item, Namespace, Rendering
 from lancestat.spec.redaction import excerpts, hidden_locations
 from lancestat.spec.schema import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check, subject
 from lancestat.spec.spark_master import remote_secrets
-from lancestat.spec.template import Rendering, TemplateScope, is_template
+from lancestat.spec.template import TemplateScope, is_template
 
 _log = logging.getLogger("lancestat.spec")
 
@@ -230,10 +230,10 @@ class _Header:
     def known(self) -> Iterator[KnownValue]:
         """Yield the values that must not be shown to everybody."""
         yield from self.rendering.known
-        for key, value in (("state", self.target.state), ("scratch", self.target.scratch)):
+        for key, uri in (("state", self.target.state), ("scratch", self.target.scratch)):
             origin = self.origins.get(key)
-            if origin is not None and origin.is_set and value is not None:
-                yield KnownValue(value, origin.template, origin.is_secret)
+            if origin is not None and origin.is_set and uri is not None:
+                yield KnownValue(uri, origin.template, origin.is_secret)
         yield from secret_options({text: text for text in self._settings()})
         for name, value in (self.scope.vars or {}).items():
             if is_secret_name(name) and isinstance(value, str):

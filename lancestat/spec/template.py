@@ -11,10 +11,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from lancestat.errors import InvalidTemplate, Location, SpecError, did_you_mean
+from lancestat.errors import did_you_mean
 from lancestat.formats import quoted
 from lancestat.redact import KnownValue, Origin, Variable
-from lancestat.spec.document import Document, KeyPath
 
 _MARKERS = ("{{", "{%", "{#")
 MAX_CHARACTERS = 100_000
@@ -198,79 +197,3 @@ class TemplateNames:
 def is_template(text: str) -> bool:
     """Whether a scalar holds anything for Jinja."""
     return any(marker in text for marker in _MARKERS)
-
-
-def render(
-    text: str, scope: TemplateScope, location: Location, *, allow_ref: bool = False
-) -> TemplateNames:
-    """Render one scalar; SpecError at `location` when that cannot be done."""
-    names = TemplateNames(scope, allow_ref, text)
-    try:
-        if len(text) > MAX_CHARACTERS:
-            raise BadTemplateError(f"a template of more than {MAX_CHARACTERS:,} characters")
-        from lancestat.spec.sandbox import evaluate
-
-        names.value = scalar_result(evaluate(text, names))
-        if isinstance(names.value, str) and len(names.value) > MAX_CHARACTERS:
-            raise BadTemplateError(f"the rendered text has more than {MAX_CHARACTERS:,} characters")
-    except BadTemplateError as problem:
-        raise _failure(problem, names.origin(), location) from None
-    return names
-
-
-def _failure(problem: BadTemplateError, origin: Origin | None, location: Location) -> SpecError:
-    message, hint = problem.message, problem.hint
-    if origin is not None and problem.quotes:
-        # Whatever is quoted may be made of the environment's values, in whichever way.
-        message, hint = f"{quoted(origin.brief)} fails on what {origin.names} holds", None
-    return InvalidTemplate(f"template: {message}", location=location, hint=hint)
-
-
-@dataclass(slots=True)
-class Rendering:
-    """The results of rendering besides values: inputs named by `ref`, origins, failures by path.
-
-    `origins` are of values that came from the environment, `known` are the parts of those values.
-    """
-
-    refs: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
-    origins: dict[KeyPath, Origin] = field(default_factory=dict)
-    known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
-    failures: dict[KeyPath, SpecError] = field(default_factory=dict)
-
-    def render(
-        self, document: Document, value: object, path: KeyPath, scope: TemplateScope
-    ) -> object:
-        """`value`, found at `path` of `document`, with the templates in it rendered.
-
-        A template that fails is left as it is.
-        """
-        if isinstance(value, str):
-            # The names of a source's tables are rendered for each of them.
-            is_later = path[:1] == ("sources",) and path[2:] == ("name",)
-            is_rendered = is_template(value) and not is_later
-            return self._scalar(document, value, path, scope) if is_rendered else value
-        if isinstance(value, dict):
-            return {
-                key: self.render(document, item, (*path, key), scope) for key, item in value.items()
-            }
-        if isinstance(value, list):
-            return [
-                self.render(document, item, (*path, index), scope)
-                for index, item in enumerate(value)
-            ]
-        return value
-
-    def _scalar(self, document: Document, text: str, path: KeyPath, scope: TemplateScope) -> object:
-        allow_ref = path[:1] == ("knn_joins",) and path[-1:] == ("sql",)
-        try:
-            rendered = render(text, scope, document.at(path), allow_ref=allow_ref)
-        except SpecError as error:
-            self.failures[path] = error
-            return text
-        if rendered.refs:
-            self.refs[path] = tuple(rendered.refs)
-        if (origin := rendered.origin()) is not None:
-            self.origins[path] = origin
-            self.known |= dict.fromkeys(rendered.known())
-        return rendered.value

@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 
 from lancestat.errors import Location, SpecError
 from lancestat.redact import Origin, Variable
+from lancestat.spec.names import render
 from lancestat.spec.sandbox import evaluate
 from lancestat.spec.template import (
     BadTemplateError,
     TemplateNames,
     TemplateScope,
     is_template,
-    render,
 )
 
 PLACE = Location("f.yml", 3, 7)
