@@ -22,7 +22,7 @@ from measure import timed
 
 import lancestat
 from lancestat.runs.result import NodeResult
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 
 FRAGMENTS = 16
 WARM_UPS = 2

@@ -43,7 +43,7 @@ from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, Sid
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.open import snapshot
 from lancestat.runs.stages import StageProgress
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

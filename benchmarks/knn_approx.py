@@ -39,7 +39,7 @@ from lancestat.joins.sides import right_content
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.fingerprint import leaves
 from lancestat.lake.open import snapshot
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

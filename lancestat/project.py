@@ -456,7 +456,7 @@ class Project:
             SparkConnectSession: The target or the process has a Spark Connect session.
             RunError: Spark does not start.
         """
-        from lancestat.spark.start import classic_session, optimizer_settings
+        from lancestat.spark.session import classic_session, optimizer_settings
 
         session = classic_session(self.spec.target, "lancestat")
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
@@ -720,7 +720,7 @@ class Project:
     def _observer_for(self, session: SparkSession | None) -> Observer:
         from lancestat.nodes import node_types
         from lancestat.runs.observe import Observer
-        from lancestat.spark.start import start_seconds
+        from lancestat.spark.session import start_seconds
 
         target = self.spec.target
         return Observer(

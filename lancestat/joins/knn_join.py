@@ -39,11 +39,8 @@ from lancestat.lake.snapshot import RowRange, ScanPartition, Snapshot
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.read.relation import read_table
 from lancestat.query.table import QueryScan
-from lancestat.spark.arrow_types import spark_schema
 from lancestat.spark.jobs import jobs_of
-from lancestat.spark.python import own_python
-from lancestat.spark.start import is_connect
-from lancestat.spark.versions import arrow_frame
+from lancestat.spark.versions import arrow_frame, is_connect, own_python, spark_schema
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.knn_join import ALL, MOST_PAIRS, MetricName, Pairs, distance_objection
 

@@ -47,7 +47,7 @@ from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.locate import located, require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import named_uris
-from lancestat.spark.start import joins_by_nearest_by
+from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of

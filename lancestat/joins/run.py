@@ -37,8 +37,7 @@ from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import Status, planned
 from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import SessionLostError
-from lancestat.spark.run_session import RunSession
-from lancestat.spark.start import remote_of
+from lancestat.spark.session import RunSession, remote_of
 from lancestat.spec.catalog import UriOptions, table_name_of
 from lancestat.spec.model import Target
 

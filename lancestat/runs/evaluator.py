@@ -13,7 +13,7 @@ from lancestat.runs.actions import Action, Blocked, Deferred, Skip
 from lancestat.runs.node import NodeEnded, NodeRunner
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, Status, planned
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import ProjectSpec
 from lancestat.state.values import StateWriter

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.runs.node import Observed
-from lancestat.spark.start import in_process_bytes
+from lancestat.spark.session import in_process_bytes
 from lancestat.spec.model import ProjectSpec, Table, Target
 from lancestat.state.retention import GarbageReport
 from lancestat.state.values import StateReader, table_identity

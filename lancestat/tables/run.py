@@ -17,7 +17,7 @@ from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.runs.stages import StageProgress
 from lancestat.spark.failure import SessionLostError
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.tables.action import (
     MergePartials,

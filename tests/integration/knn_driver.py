@@ -17,7 +17,7 @@ from lancestat.joins.search.request import JoinKind, JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark import engine, job, written_side
 from lancestat.joins.spark.engine import Engine
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned

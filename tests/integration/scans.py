@@ -16,7 +16,7 @@ from lancestat.lake.fingerprint import (
     schema_hash,
 )
 from lancestat.lake.open import snapshot
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion

@@ -33,7 +33,8 @@ from lancestat.joins.search.request import JoinRequest
 from lancestat.lake.snapshot import ANALYSIS
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of
-from lancestat.spark.start import connect, is_connect, running_session
+from lancestat.spark.session import connect, running_session
+from lancestat.spark.versions import is_connect
 from lancestat.spec.model import Target
 from lancestat.tables.analyze import scan_task
 from lancestat.tables.analyze.scan_task import split

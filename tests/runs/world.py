@@ -24,7 +24,7 @@ from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
 from lancestat.runs.scheduler import RunRecorder, Scheduler
 from lancestat.runs.stages import OnStage
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
 from lancestat.state.values import StateWriter, has_quantiles

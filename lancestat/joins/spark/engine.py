@@ -49,8 +49,7 @@ from lancestat.lake.snapshot import index_metric
 from lancestat.runs.stages import OnStage, StageProgress, ignore_progress
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
-from lancestat.spark.start import is_connect
-from lancestat.spark.versions import has_nearest_by_join, to_arrow_schema
+from lancestat.spark.versions import has_nearest_by_join, is_connect, to_arrow_schema
 from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:

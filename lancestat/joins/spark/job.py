@@ -36,7 +36,7 @@ from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, Merging
-from lancestat.spark.python import prepare_worker
+from lancestat.spark.versions import prepare_worker
 
 # Left vectors and the neighbours found for them, which a task holds at once.
 CHUNK_BYTES = 64 << 20

@@ -62,7 +62,7 @@ from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import job_error
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
-from lancestat.spark.start import task_threads
+from lancestat.spark.session import task_threads
 from lancestat.spark.versions import map_in_arrow
 
 if TYPE_CHECKING:

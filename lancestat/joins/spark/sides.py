@@ -29,7 +29,7 @@ from lancestat.query.sql.statement import QueryContext, QueryText, explain_failu
 from lancestat.query.table import open_pinned_table
 from lancestat.redact import secret_values
 from lancestat.spark.fragment_reader import pinned_dataset
-from lancestat.spark.start import is_connect
+from lancestat.spark.versions import is_connect
 from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:

@@ -33,7 +33,7 @@ from lancestat.query.table import DeclaredTables, ReadTable, open_table
 from lancestat.redact import Audience, redact_line
 from lancestat.spark.compiler import relation_classes
 from lancestat.spark.failure import WorkerError
-from lancestat.spark.start import active, require_classic
+from lancestat.spark.session import active, require_classic
 from lancestat.spec.catalog import Catalog, TableName, table_name_of
 from lancestat.spec.model import Table
 from lancestat.state.values import table_identity

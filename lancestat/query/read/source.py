@@ -18,9 +18,7 @@ from lancestat.lake.open import observe_at, open_pinned, parse_version, snapshot
 from lancestat.lake.snapshot import Pin, Snapshot, split_fragments
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.table import QueryScan
-from lancestat.spark.arrow_types import spark_schema
-from lancestat.spark.python import prepare_worker
-from lancestat.spark.versions import to_arrow_schema
+from lancestat.spark.versions import prepare_worker, spark_schema, to_arrow_schema
 from lancestat.tables.statistics.column_type import decoded_size
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from lancestat.errors import LancestatError
 from lancestat.redact import secret_values
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import jobs_of
-from lancestat.spark.start import task_threads
+from lancestat.spark.session import task_threads
 from lancestat.tables.analyze.scan_task import (
     OnProgress,
     RangePartials,

@@ -12,7 +12,7 @@ from lancestat.lake.snapshot import ANALYSIS, Pin, RowRange, Span, TaskSizes
 from lancestat.lake.snapshot import split as split_spans
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError
-from lancestat.spark.python import prepare_worker
+from lancestat.spark.versions import prepare_worker
 from lancestat.state.values import has_quantiles, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
