@@ -28,9 +28,8 @@ from plan import publish, write_project
 
 if TYPE_CHECKING:
     from lancestat.report.tables import TableReport
-    from lancestat.report.values import ProjectReport
-    from lancestat.runs.result import PastRun
-    from lancestat.tables.statistics.histogram import Histogram
+    from lancestat.report.values import NodeRunReport, ProjectReport
+    from lancestat.tables.statistics.column_statistics import Histogram
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 COLUMNS, SHAPES, RUNS, FRAGMENTS = 20, 4, 30, 50
@@ -120,8 +119,8 @@ def table(number: int) -> TableReport:
     from lancestat.report.tables import FragmentReport, TableReport
     from lancestat.report.values import Health
     from lancestat.spec.model import Table
-    from lancestat.tables.manifest.wire import PublishedColumn
     from lancestat.tables.table_status import TableStatus
+    from lancestat.tables.wire import PublishedColumn
 
     name = f"table_{number}"
     chance = random.Random(number)
@@ -168,15 +167,16 @@ def table(number: int) -> TableReport:
 
 def histogram(chance: random.Random) -> Histogram:
     """A histogram of 254 bins."""
-    from lancestat.tables.statistics.histogram import Histogram, HistogramBin
+    from lancestat.tables.statistics.column_statistics import Histogram, HistogramBin
 
     ends = sorted(chance.gauss(0, 1000) for _ in range(255))
     return Histogram(4000.0, tuple(HistogramBin(low, high, 9) for low, high in pairwise(ends)))
 
 
-def node_run(name: str, night: int) -> PastRun:
+def node_run(name: str, night: int) -> NodeRunReport:
     """Return the result of a run for a node."""
-    from lancestat.runs.result import NodeResult, PastRun, Status
+    from lancestat.report.values import NodeRunReport
+    from lancestat.runs.node_result import NodeResult, Status
 
     result = NodeResult(
         name,
@@ -193,8 +193,7 @@ def node_run(name: str, night: int) -> PastRun:
         40 - night,
         1.5,
     )
-    at = NOW - timedelta(days=night)
-    return PastRun(f"run-{night}", "run", "dev", "success", at, at, (result,))
+    return NodeRunReport(f"run-{night}", "run", "dev", NOW - timedelta(days=night), result)
 
 
 if __name__ == "__main__":

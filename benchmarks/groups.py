@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary
     from lancestat.tables.statistics.partial import ColumnPartial
-    from lancestat.tables.statistics.sketch import Sketch
+    from lancestat.tables.statistics.sketches import Sketch
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 ROWS = 100_000
@@ -173,7 +173,7 @@ def table_of(fragments: int, columns: int) -> Snapshot:
 def summary_of(now: Snapshot) -> TableSummary:
     """The summary that a run would make of the table."""
     from lancestat.lake.fingerprint import column_groups
-    from lancestat.state.partials import (
+    from lancestat.state.summaries import (
         MOST_GROUPS,
         contents,
         count_blocks,
@@ -192,7 +192,7 @@ def summary_of(now: Snapshot) -> TableSummary:
 
 def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
     """Blocks of partials whose bounds are the ids of their fragments."""
-    from lancestat.state.partials import block_digest, slices
+    from lancestat.state.summaries import block_digest, slices
     from lancestat.state.values import BlockKey, SummaryBlock
 
     partials = full_partials(61)
@@ -223,7 +223,7 @@ def full_partials(number: int) -> list[ColumnPartial]:
     import numpy as np
 
     from lancestat.tables.statistics.partial import ColumnPartial
-    from lancestat.tables.statistics.sketch import REGISTERS, Sketch
+    from lancestat.tables.statistics.sketches import REGISTERS, Sketch
 
     random = np.random.default_rng(7)
     ranks = np.minimum(random.geometric(0.5, (number, REGISTERS)) + 7, 50).astype(np.uint8)

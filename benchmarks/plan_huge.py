@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from lancestat.lake.snapshot import Fragment, Snapshot
     from lancestat.project import Project
     from lancestat.state.values import PartialIndex
-    from lancestat.tables.assessment import TableChanges
+    from lancestat.tables.judgement import TableChanges
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 CASES_SIMULATED = ("nothing stored", "one fragment appended", "one column added")
@@ -112,7 +112,7 @@ def decided(
     from lancestat.runs.actions import Plan
     from lancestat.spec.model import Table
     from lancestat.tables.action import TableAction
-    from lancestat.tables.assessment import assess
+    from lancestat.tables.judgement import assess
     from lancestat.tables.planner import decide
 
     table = Table("huge", "huge.lance", Location("specs/huge.yml", 1, 1))
@@ -146,10 +146,10 @@ def decided(
 def published(base: Snapshot) -> dict[str, str]:
     """Return the manifest entries of a table whose statistics were published at `base`."""
     from lancestat.lake.fingerprint import schema_hash
-    from lancestat.tables.manifest.wire import encode_statistics
     from lancestat.tables.statistics.column_statistics import column_statistics_of
     from lancestat.tables.statistics.column_type import column_type
     from lancestat.tables.statistics.partial import EMPTY_PARTIAL
+    from lancestat.tables.wire import encode_statistics
 
     columns = {}
     for field in base.fields:
@@ -180,8 +180,7 @@ def background(
     """Return the changes that `tables.observe` would gather."""
     from lancestat.lake.fingerprint import column_groups, table_digest
     from lancestat.lake.history import Commit, History
-    from lancestat.tables.assessment import TableChanges
-    from lancestat.tables.judgement import TableStatistics
+    from lancestat.tables.judgement import TableChanges, TableStatistics
 
     commits = tuple(Commit(now.version, effect, "Some") for effect in effects)
     groups = tuple(column_groups(now, now.fields))
@@ -232,7 +231,7 @@ def make_published(folder: Path, tiny: bool) -> Measures:
     """Publish statistics and store their partials, as a run would."""
     project, now = seen(folder)
     from lancestat.lake.commit import Landed
-    from lancestat.tables.manifest.publication import commit, publication
+    from lancestat.tables.carriers import commit, publication
 
     entries = published(now)
     landed = commit(publication(now.pin, entries, now.config))
@@ -266,7 +265,8 @@ def metadata(fragment: Fragment) -> object:
 
 def seen(folder: Path) -> tuple[Project, Snapshot]:
     """The project, and its table as it is."""
-    from lancestat.lake.open import observe_dataset, snapshot
+    from lancestat.lake.observe import snapshot
+    from lancestat.lake.open import observe_dataset
     from lancestat.project import Project
 
     project = Project.load(folder)
@@ -279,8 +279,8 @@ def remember_partials(project: Project, now: Snapshot) -> None:
     import pyarrow as pa
 
     from lancestat.lake.fingerprint import column_groups
+    from lancestat.state.identity import table_identity
     from lancestat.state.partials import join_fields, partial_schema
-    from lancestat.state.values import table_identity
 
     def batches() -> Iterator[pa.RecordBatch]:
         groups = column_groups(now, now.fields)
@@ -304,7 +304,8 @@ def remember_partials(project: Project, now: Snapshot) -> None:
 def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> None:
     """The record of the run that published."""
     from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
-    from lancestat.state.values import NodeRun, RunRecord, table_identity
+    from lancestat.state.identity import table_identity
+    from lancestat.state.values import NodeRun, RunRecord
     from lancestat.tables.stored import TableRecord, stored_record
 
     record = TableRecord(

@@ -50,8 +50,8 @@ def plan(number: int, is_first: bool, folder: Path, tiny: bool) -> Measures:
     from lancestat.lake.history import Effect
     from lancestat.spec.model import Table
     from lancestat.tables.action import TableAction
-    from lancestat.tables.analyze.scan_task import jobs, split
-    from lancestat.tables.assessment import assess
+    from lancestat.tables.analyze import jobs, split
+    from lancestat.tables.judgement import assess
     from lancestat.tables.planner import NOTHING_STORED, decide
 
     now = table_of(FRAGMENTS[tiny][number], COLUMNS[tiny])
@@ -90,7 +90,7 @@ def partials(folder: Path, tiny: bool) -> Measures:
     """Encode, decode and merge the partials of a fragment."""
     import pyarrow as pa
 
-    from lancestat.tables.analyze.scan_task import PARTIALS_PER_JOB
+    from lancestat.tables.analyze import PARTIALS_PER_JOB
     from lancestat.tables.statistics.kernel import analyze
     from lancestat.tables.statistics.partial import decode, encode, merge
 

@@ -178,7 +178,7 @@ def full_partials(fragments: int, columns: int) -> Iterator[StoredPartials]:
 
     from lancestat.state.values import StoredPartials
     from lancestat.tables.statistics.partial import ColumnPartial
-    from lancestat.tables.statistics.sketch import REGISTERS, Sketch
+    from lancestat.tables.statistics.sketches import REGISTERS, Sketch
 
     random = np.random.default_rng(7)
     for number in range(fragments):

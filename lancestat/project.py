@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import Plan
     from lancestat.runs.execute import Execution
     from lancestat.runs.observe import Observer
+    from lancestat.runs.past_runs import PastRun
     from lancestat.runs.plan_store import PlanStore
-    from lancestat.runs.result import PastRun, Progress, RunResult, UnfinishedNodes
-    from lancestat.state.retention import GarbageReport
+    from lancestat.runs.result import Progress, RunResult, UnfinishedNodes
+    from lancestat.state.garbage_collection import GarbageReport
     from lancestat.state.store import LanceState
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
@@ -337,7 +338,7 @@ class Project:
             InvalidArgument: `limit` is negative, or no whole number.
         """
         from lancestat.nodes import NODE_TYPES
-        from lancestat.runs.result import past_runs
+        from lancestat.runs.past_runs import past_runs
 
         check_whole("limit", limit, 0)
         return past_runs(self.state, self.spec.target.name, limit, NODE_TYPES)
@@ -434,8 +435,8 @@ class Project:
         )
         selected = everything
         if columns is not None:
-            from lancestat.tables.named_columns import named_columns
-            from lancestat.tables.observe import assess_table
+            from lancestat.tables.judgement import named_columns
+            from lancestat.tables.node import assess_table
 
             assessment, _ = assess_table(self._observer, everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
@@ -456,7 +457,7 @@ class Project:
             SparkConnectSession: The target or the process has a Spark Connect session.
             RunError: Spark does not start.
         """
-        from lancestat.spark.session import classic_session, optimizer_settings
+        from lancestat.spark.start import classic_session, optimizer_settings
 
         session = classic_session(self.spec.target, "lancestat")
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
@@ -587,7 +588,7 @@ class Project:
             LancestatError: The dataset cannot be opened.
         """
         from lancestat.report.tables import fragment_coverage
-        from lancestat.tables.observe import assess_table
+        from lancestat.tables.node import assess_table
         from lancestat.tables.table_status import table_status
 
         assessment, changes = assess_table(self._observer, self._table(table))
@@ -720,7 +721,7 @@ class Project:
     def _observer_for(self, session: SparkSession | None) -> Observer:
         from lancestat.nodes import node_types
         from lancestat.runs.observe import Observer
-        from lancestat.spark.session import start_seconds
+        from lancestat.spark.start import start_seconds
 
         target = self.spec.target
         return Observer(
@@ -746,12 +747,12 @@ class Project:
         ends_process: bool,
     ) -> Execution:
         from lancestat.runs.execute import Execution
-        from lancestat.runs.result import Progress
+        from lancestat.runs.result import SilentProgress
 
         check_whole("threads", threads, 1)
         if session is not None:
             check_session("session", session)
-        receiver = progress or Progress()
+        receiver = progress or SilentProgress()
         observer = self._observer_for(session)
         return Execution(
             observer, self.state, self._digests, receiver, threads, fail_fast, session, ends_process

@@ -24,8 +24,8 @@ from lancestat.query.table import (
 )
 from lancestat.review.values import Risk
 from lancestat.runs.actions import Reason
-from lancestat.tables.manifest import wire
-from lancestat.tables.manifest.wire import GuardReason
+from lancestat.tables import wire
+from lancestat.tables.wire import GuardReason
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted(

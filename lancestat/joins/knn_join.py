@@ -34,13 +34,18 @@ from lancestat.joins.search.request import (
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.written_side import column_index
-from lancestat.lake.open import observe_dataset, snapshot
-from lancestat.lake.snapshot import RowRange, ScanPartition, Snapshot
+from lancestat.lake.observe import snapshot
+from lancestat.lake.open import observe_dataset
+from lancestat.lake.row_ranges import RowRange, ScanPartition
+from lancestat.lake.snapshot import Snapshot
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.read.relation import read_table
 from lancestat.query.table import QueryScan
+from lancestat.spark.arrow_types import spark_schema
 from lancestat.spark.jobs import jobs_of
-from lancestat.spark.versions import arrow_frame, is_connect, own_python, spark_schema
+from lancestat.spark.python import own_python
+from lancestat.spark.start import is_connect
+from lancestat.spark.versions import arrow_frame
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.knn_join import ALL, MOST_PAIRS, MetricName, Pairs, distance_objection
 

@@ -42,8 +42,8 @@ from lancestat.redact import redact_line, secret_values
 from lancestat.spark.compiler import EXTENSION_NAME, nearest_by_extension
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.jobs import jobs_of
-from lancestat.spark.session import require_classic
-from lancestat.spark.versions import has_nearest_by_join, is_connect
+from lancestat.spark.start import is_connect, require_classic
+from lancestat.spark.versions import has_nearest_by_join
 from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:

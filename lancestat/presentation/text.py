@@ -35,7 +35,7 @@ from lancestat.presentation.views import (
 from lancestat.redact import redact_line
 
 if TYPE_CHECKING:
-    from lancestat.tables.manifest.wire import PublishedColumn
+    from lancestat.tables.wire import PublishedColumn
 
 _LONGEST_BOUND = 28
 

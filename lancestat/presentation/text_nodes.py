@@ -30,8 +30,8 @@ from lancestat.presentation.views import (
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeRunFigures, NodeStatus
-    from lancestat.runs.result import PastRun
-    from lancestat.tables.unpublish_plan import UnpublishedNode
+    from lancestat.runs.past_runs import PastRun
+    from lancestat.tables.unpublish import UnpublishedNode
 
 # The most unchanged nodes that are listed one by one.
 SKIPS_LISTED = 12

@@ -24,15 +24,18 @@ from lancestat.query.pruning import (
 )
 from lancestat.query.table import PUSHDOWN, ReadSettings, ReadTable
 from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import PublishedColumn, column_bounds, published_column
-from lancestat.tables.statistics.bound_text import DAY_MICROS, parse_bound
-from lancestat.tables.statistics.bounds import BOUND_BYTES, Bound
-from lancestat.tables.statistics.column_statistics import column_statistics_of
-from lancestat.tables.statistics.column_type import ColumnType, Kind, decoded_size
-from lancestat.tables.statistics.histogram import Histogram as Histogram
-from lancestat.tables.statistics.histogram import HistogramBin as HistogramBin
-from lancestat.tables.statistics.histogram import equi_height
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
+from lancestat.tables.statistics.column_statistics import Histogram as Histogram
+from lancestat.tables.statistics.column_statistics import HistogramBin as HistogramBin
+from lancestat.tables.statistics.column_statistics import column_statistics_of, equi_height
+from lancestat.tables.statistics.column_type import (
+    DAY_MICROS,
+    ColumnType,
+    Kind,
+    decoded_size,
+    parse_bound,
+)
+from lancestat.tables.statistics.partial import BOUND_BYTES, EMPTY_PARTIAL, Bound, ColumnPartial
+from lancestat.tables.wire import PublishedColumn, column_bounds, published_column
 
 
 @dataclass(frozen=True, slots=True)

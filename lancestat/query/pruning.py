@@ -38,10 +38,9 @@ from lancestat.query.predicates.filter import (
     Unread,
     columns_of,
 )
-from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import ColumnType, Kind
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
-from lancestat.tables.statistics.sketch import EMPTY_SKETCH, REGISTERS, Sketch
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial, merge
+from lancestat.tables.statistics.sketches import EMPTY_SKETCH, REGISTERS, Sketch
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]

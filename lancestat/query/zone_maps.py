@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancestat.lake.files import store_options
-from lancestat.lake.open import portable
+from lancestat.lake.open import portable, store_options
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.query.pruning import (
     Bounds,
@@ -33,8 +32,8 @@ from lancestat.query.pruning import (
     literal_bound,
 )
 from lancestat.redact import redact_line, secret_values
-from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind, column_type
+from lancestat.tables.statistics.partial import Bound
 
 if TYPE_CHECKING:
     import lance

@@ -46,8 +46,9 @@ from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.selection import select_on_either
+from lancestat.state.identity import canonical_uri
 from lancestat.state.store import open_state
-from lancestat.state.values import StateReader, canonical_uri
+from lancestat.state.values import StateReader
 
 
 @dataclass(frozen=True, slots=True)

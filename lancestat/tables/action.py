@@ -14,8 +14,8 @@ from lancestat.lake.snapshot import Field, Pin
 from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Verb, action_summary
 from lancestat.runs.stages import Stage
 from lancestat.spec.model import NodeKind, Publish
-from lancestat.state.values import quantile_key
-from lancestat.tables.carriers.registry import CARRIERS
+from lancestat.state.identity import quantile_key
+from lancestat.tables.carriers import CARRIERS
 
 if TYPE_CHECKING:
     # Spark's workers import this module.

@@ -12,19 +12,31 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 
-from lancestat.errors import LakeError
+from lancestat.errors import InvalidColumnChoice, LakeError, SpecError, did_you_mean
 from lancestat.formats import count
-from lancestat.lake.fingerprint import schema_hash
+from lancestat.lake.fingerprint import ColumnGroup, schema_hash
 from lancestat.lake.history import History, rows_changed_between
-from lancestat.lake.snapshot import Field, Snapshot
-from lancestat.spec.model import Publish, StaleBounds, Table
-from lancestat.tables.carriers.carrier import Carrier
-from lancestat.tables.carriers.registry import CARRIERS
-from lancestat.tables.manifest.wire import (
+from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
+from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
+from lancestat.spec.model import (
+    ColumnPattern,
+    ColumnRule,
+    ColumnSelection,
+    Publish,
+    StaleBounds,
+    Table,
+)
+from lancestat.state.values import PartialIndex
+from lancestat.tables.carriers import CARRIERS, Carrier
+from lancestat.tables.coverage import Rewritten
+from lancestat.tables.statistics.column_statistics import HISTOGRAM_KINDS
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.stored import TableRecord
+from lancestat.tables.wire import (
     SCHEMA_HASH,
     Finding,
     GuardReason,
@@ -37,8 +49,6 @@ from lancestat.tables.manifest.wire import (
     same_statistics,
     version_tag,
 )
-from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.stored import TableRecord
 
 _log = logging.getLogger("lancestat.read")
 
@@ -405,3 +415,168 @@ def _changed(names: Sequence[str], how: str) -> str:
     more = f" and {count(len(names) - _NAMES_LISTED)} more" if len(names) > _NAMES_LISTED else ""
     is_one = len(names) == 1
     return f"{'column' if is_one else 'columns'} {shown}{more} {'was' if is_one else 'were'} {how}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAssessment(TableStatistics):
+    """The statistics of one table as it is now, next to its declaration.
+
+    `identity` is the state's name for the dataset, `resolved` the declared columns.
+    """
+
+    spec: Table
+    identity: str
+    resolved: ResolvedColumns
+
+    @cached_property
+    def columns(self) -> tuple[Field, ...]:
+        """The columns to analyze, in schema order."""
+        names = set(self.resolved.names)
+        return tuple(field for field in self.snapshot.fields if field.name in names)
+
+    @cached_property
+    def histograms(self) -> frozenset[str]:
+        """The names of the columns that are to have histograms."""
+        wanted = self.columns if self.spec.histogram else ()
+        return frozenset(f.name for f in wanted if self.types[f.name].kind in HISTOGRAM_KINDS)
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Warnings of declared columns that are not there."""
+        return self.resolved.warnings
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """All that people should know of the declared columns: also which are skipped, and why."""
+        skipped = (f"column '{name}' skipped: {why}" for name, why in self.resolved.skipped)
+        return (*self.resolved.warnings, *self.resolved.notes, *skipped)
+
+
+@dataclass(frozen=True, slots=True)
+class TableChanges:
+    """The changes of a table since its last statistics, read where the manifest does not decide.
+
+    `groups` is the content of the wanted columns now under the keys of the partials they need
+    (`state.identity`), `digest` the `table_digest` of the columns, `base_digest`
+    that of the columns of the same names as the last statistics read them, None when that version
+    is gone. `history` holds the commits since, `rewrites` its compactions as content.
+    `verdict` is that under the declared policy. `index` is what the state has stored.
+    """
+
+    groups: tuple[ColumnGroup, ...]
+    digest: str
+    base_digest: str | None
+    history: History
+    rewrites: tuple[Rewritten, ...]
+    verdict: Verdict
+    index: PartialIndex
+
+
+def assess(
+    spec: Table,
+    identity: str,
+    snapshot: Snapshot,
+    record: TableRecord | None,
+    look_back: LookBack = no_history,
+    options: Mapping[str, str] | None = None,
+) -> TableAssessment:
+    """Resolve the declared columns of a table.
+
+    `identity` is the state's name for the dataset, `options` are the storage options for it.
+
+    Raises:
+        SpecError: A declared column does not exist or cannot be analyzed.
+    """
+    return TableAssessment(
+        snapshot,
+        CARRIERS[spec.publish],
+        spec.policy.allow_stale,
+        record,
+        look_back,
+        options or {},
+        spec=spec,
+        identity=identity,
+        resolved=resolve(spec, snapshot, analyzable(snapshot)),
+    )
+
+
+def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:
+    """The types of all columns that can be analyzed, by name."""
+    return TableStatistics(snapshot).types
+
+
+def resolve(spec: Table, snapshot: Snapshot, types: Mapping[str, ColumnType]) -> ResolvedColumns:
+    """The declared columns of a table against its schema."""
+    available = [_available(field, types.get(field.name)) for field in snapshot.fields]
+    is_shared = spec.source is not None
+    return resolve_columns(spec.columns, available, spec.name, is_shared=is_shared)
+
+
+def _available(field: Field, type: ColumnType | None) -> AvailableColumn:
+    if type is None:
+        type_name = field.spark_type or str(field.type)
+        return AvailableColumn(field.name, None, f"type {type_name} has no statistics")
+    if not is_readable_name(field.name):
+        return AvailableColumn(field.name, None, UNREADABLE_NAME)
+    return AvailableColumn(field.name, type.kind.value)
+
+
+def named_columns(
+    assessment: TableAssessment, names: Sequence[str], *, is_case_sensitive: bool = False
+) -> ColumnSelection:
+    """The named columns and those that have statistics already, which stay as Spark's do.
+
+    Args:
+        assessment: The table, with any columns declared.
+        names: As they were written; case counts only if `is_case_sensitive`.
+
+    Raises:
+        InvalidColumnChoice: a column is not there, may be one of several, or cannot have
+            statistics.
+    """
+    named = [_resolved(assessment, name, is_case_sensitive) for name in names]
+    selection = _only(named)
+    try:
+        resolve(
+            replace(assessment.spec, columns=selection), assessment.snapshot, dict(assessment.types)
+        )
+    except SpecError as error:
+        raise InvalidColumnChoice(error.message, hint=error.hint) from None
+    retained = [
+        name for name in _known(assessment) if name in assessment.types and name not in named
+    ]
+    return _only([*named, *retained])
+
+
+def _resolved(assessment: TableAssessment, name: str, is_case_sensitive: bool) -> str:
+    columns = [field.name for field in assessment.snapshot.fields]
+    table = assessment.spec.name
+    if is_case_sensitive:
+        matches = [column for column in columns if column == name]
+    else:
+        matches = [column for column in columns if column.lower() == name.lower()]
+    if len(matches) > 1:
+        listed = " and ".join(f"'{column}'" for column in matches)
+        raise InvalidColumnChoice(
+            f"column '{name}' of table '{table}' may be {listed}",
+            hint="set spark.sql.caseSensitive to true",
+        )
+    if not matches:
+        listed = ", ".join(columns[:20]) + (", ..." if len(columns) > 20 else "")
+        raise InvalidColumnChoice(
+            f"table '{table}' has no column '{name}'",
+            hint=did_you_mean(name, columns) or f"its columns: {listed or 'none'}",
+        )
+    return matches[0]
+
+
+def _known(assessment: TableAssessment) -> Sequence[str]:
+    """The columns with statistics, where the table keeps them."""
+    if not assessment.carrier.is_public:
+        return assessment.record.columns if assessment.record is not None else ()
+    return tuple(assessment.published.columns) if assessment.published is not None else ()
+
+
+def _only(names: Sequence[str]) -> ColumnSelection:
+    rule = ColumnRule(tuple(ColumnPattern(name) for name in names))
+    return ColumnSelection(all=False, rules=(rule,))

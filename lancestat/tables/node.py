@@ -1,19 +1,33 @@
-"""Tables as a kind of node."""
+"""Tables as a kind of node, and what planning observes of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, ClassVar
 
+from lancestat.errors import DatasetMissing, LakeError, LancestatError
+from lancestat.formats import instant
+from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
+from lancestat.lake.history import History, commits_since
+from lancestat.lake.observe import snapshot_at
+from lancestat.lake.open import pinned_history
+from lancestat.lake.snapshot import Field, Fragment, Snapshot
+from lancestat.runs.actions import Action, Blocked, is_pending
+from lancestat.runs.locate import require_sole_writer
 from lancestat.runs.node import Observed
-from lancestat.spark.session import in_process_bytes
-from lancestat.spec.model import ProjectSpec, Table, Target
-from lancestat.state.retention import GarbageReport
-from lancestat.state.values import StateReader, table_identity
-from lancestat.tables.observe import TableObserver
+from lancestat.runs.observe import Observer
+from lancestat.spark.start import in_process_bytes
+from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target
+from lancestat.spec.source import is_source
+from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.identity import quantile_key, table_identity
+from lancestat.state.values import StateReader
+from lancestat.tables.coverage import Rewritten
+from lancestat.tables.judgement import TableAssessment, TableChanges, assess, no_history
+from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current
 from lancestat.tables.stored import TableRecord, decode_record
 
 if TYPE_CHECKING:
@@ -23,6 +37,196 @@ if TYPE_CHECKING:
     from lancestat.runs.evaluator import RunContext
     from lancestat.tables.review import TableChange
     from lancestat.tables.run import TableRunner
+
+
+@dataclass(frozen=True, slots=True)
+class TableObserver:
+    """Plans tables by what was observed of them.
+
+    Less than `in_process_bytes` of a table is read in this process, and the rest on Spark.
+    """
+
+    observed: Observed
+    in_process_bytes: int = 0
+
+    def plan(self, table: Table) -> Action:
+        """Plan one table; one that cannot be planned is blocked."""
+        kind = "source" if is_source(table) else table.kind.value
+        try:
+            return self._decided(table)
+        except LakeError as error:
+            return Blocked(table.name, kind, error.placed(table.location))
+        except LancestatError as error:
+            return Blocked(table.name, kind, error)
+
+    def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
+        return planned
+
+    def _decided(self, table: Table) -> Action:
+        full_refresh = self.observed.full_refresh
+        assessment = self.assess(table)
+        skip = None if full_refresh else skip_if_current(assessment)
+        if skip is not None:
+            return skip
+        action = decide(
+            assessment,
+            self.changes(assessment),
+            full_refresh=full_refresh,
+            in_process_bytes=self.in_process_bytes,
+        )
+        if is_pending(action):
+            try:
+                require_sole_writer(self.observed.spec, table)
+            except LancestatError as error:
+                raise error.placed(table.location) from None
+        return action
+
+    def assess(self, table: Table) -> TableAssessment:
+        """Assess one table.
+
+        Raises:
+            LakeError: the dataset cannot be opened.
+            SpecError: the dataset lacks a declared column, or the column cannot be analyzed.
+        """
+        identity = table_identity(table.uri)
+        record = self.observed.records[NodeKind.TABLE.value].get(identity)
+        assert record is None or isinstance(record, TableRecord)
+        snapshot = _remembered(self.observed.snapshots[table.uri], record)
+        if isinstance(snapshot, LakeError):
+            raise snapshot
+        options = self.observed.spec.options.of(snapshot.uri)
+        return assess(table, identity, snapshot, record, self.look_back, options)
+
+    def changes(self, assessment: TableAssessment) -> TableChanges:
+        """Gather the changes of a table since its last statistics.
+
+        Raises:
+            LancestatError: the dataset or the state cannot be read.
+        """
+        observed, now, fields = self.observed, assessment.snapshot, assessment.columns
+        version = _described_version(assessment)
+        base, history = no_history(now, 0) if version is None else self.look_back(now, version)
+        # The judgement looks back at the version that was just opened.
+        statistics = replace(assessment, look_back=lambda *_: (base, history))
+        groups = tuple(column_groups(now, fields))
+        mark = _marks(assessment)
+        return TableChanges(
+            groups=mark(groups),
+            digest=table_digest(groups, fields),
+            base_digest=None if base is None else _digest_of_names(base, fields),
+            history=history,
+            rewrites=_rewrites(now, fields, history, mark),
+            verdict=statistics.verdict(observed.clock()),
+            index=(
+                observed.state.partial_index(assessment.identity)
+                if observed.uses_stored
+                else NOTHING_STORED
+            ),
+        )
+
+    def look_back(self, now: Snapshot, version: int) -> tuple[Snapshot | None, History]:
+        """As `look_back`, with the target's options."""
+        return look_back(now, version, self.observed.spec.options.of(now.uri))
+
+
+def assess_table(observer: Observer, table: Table) -> tuple[TableAssessment, TableChanges]:
+    """Assess one table and gather its changes, whether or not a plan needs them.
+
+    Raises:
+        LancestatError: the dataset cannot be opened or lacks a declared column.
+    """
+    observed = observer.look([table])
+    [located] = observed.nodes
+    assert isinstance(located, Table)
+    tables = TableObserver(observed)
+    try:
+        assessment = tables.assess(located)
+    except LakeError as error:
+        raise error.placed(table.location) from None
+    return assessment, tables.changes(assessment)
+
+
+def look_back(
+    now: Snapshot, version: int, options: Mapping[str, str]
+) -> tuple[Snapshot | None, History]:
+    """Return a table at an earlier version, None when that is gone, and the commits since.
+
+    Raises:
+        LakeError: the dataset cannot be opened.
+    """
+    if not 1 <= version <= now.version:
+        return no_history(now, version)
+    if version == now.version:
+        return now, no_history(now, version)[1]
+    with pinned_history(now.pin, options) as newest:
+        base = snapshot_at(newest, version, now.uri, options)
+        # Without a base the version was cleaned up: only the state's record remains.
+        return base, commits_since(newest, version)
+
+
+def _remembered(observed: Snapshot | LakeError, record: TableRecord | None) -> Snapshot | LakeError:
+    """Return what was observed; the error of a dataset that is gone says when it was there."""
+    if record is None or not isinstance(observed, DatasetMissing):
+        return observed
+    hint = f"it was there when its statistics were computed, {instant(record.computed_at)}"
+    return DatasetMissing(observed.message, location=observed.location, hint=hint)
+
+
+def _digest_of_names(snapshot: Snapshot, wanted: Sequence[Field]) -> str:
+    """Return the `table_digest` of the columns with the names of the wanted ones."""
+    names = {field.name for field in wanted}
+    fields = tuple(field for field in snapshot.fields if field.name in names)
+    return table_digest(column_groups(snapshot, fields), fields)
+
+
+def _described_version(assessment: TableAssessment) -> int | None:
+    """The version whose rows the last statistics read, None where there are none."""
+    version = assessment.described_version
+    if version is None and assessment.record is not None:
+        return assessment.record.version
+    return version
+
+
+def stored_groups(assessment: TableAssessment) -> tuple[ColumnGroup, ...]:
+    """The content of the wanted columns now, under the keys of the partials they need."""
+    return _marks(assessment)(tuple(column_groups(assessment.snapshot, assessment.columns)))
+
+
+def _marks(assessment: TableAssessment) -> _Marks:
+    names = assessment.histograms
+    return _Marks(field_key(field) for field in assessment.columns if field.name in names)
+
+
+class _Marks:
+    """Marks the keys of columns that need quantiles; equal sets of keys stay one object."""
+
+    def __init__(self, field_keys: Iterable[str]) -> None:
+        self._marked = {key: quantile_key(key) for key in field_keys}
+        self._sets: dict[frozenset[str], frozenset[str]] = {}
+
+    def __call__(self, groups: tuple[ColumnGroup, ...]) -> tuple[ColumnGroup, ...]:
+        if not self._marked:
+            return groups
+        return tuple(replace(group, fields=self._of(group.fields)) for group in groups)
+
+    def _of(self, keys: frozenset[str]) -> frozenset[str]:
+        marked = self._sets.get(keys)
+        if marked is None:
+            marked = self._sets[keys] = frozenset(self._marked.get(key, key) for key in keys)
+        return marked
+
+
+def _rewrites(
+    now: Snapshot, fields: Sequence[Field], history: History, mark: _Marks
+) -> tuple[Rewritten, ...]:
+    def groups(fragments: tuple[Fragment, ...], moved: Sequence[Field]) -> tuple[ColumnGroup, ...]:
+        return mark(tuple(column_groups(replace(now, fragments=fragments), moved)))
+
+    return tuple(
+        Rewritten(groups(rewrite.old, moved), groups(rewrite.new, moved))
+        for rewrite in history.rewrites
+        if (moved := [field for field in fields if field.id in rewrite.field_ids])
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,8 @@ from lancestat.lake.fingerprint import ByteEstimator
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.values import PartialIndex, plain_keys
+from lancestat.state.identity import plain_keys
+from lancestat.state.values import PartialIndex
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -21,10 +22,10 @@ from lancestat.tables.action import (
     TableStage,
     TableVersion,
 )
-from lancestat.tables.assessment import TableAssessment, TableChanges
 from lancestat.tables.coverage import Coverage, cover
-from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.judgement import TableAssessment, TableChanges, Verdict
+from lancestat.tables.stored import TableRecord
+from lancestat.tables.wire import (
     REVISION,
     GuardReason,
     Writer,
@@ -35,7 +36,6 @@ from lancestat.tables.manifest.wire import (
     writer_of,
     written_revision,
 )
-from lancestat.tables.stored import TableRecord
 
 NOTHING_STORED = PartialIndex({}, {})
 

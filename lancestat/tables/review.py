@@ -26,15 +26,15 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
-from lancestat.state.values import (
+from lancestat.state.identity import (
     canonical_uri,
     covered_keys,
     plain_keys,
     quantile_key,
     table_identity,
 )
-from lancestat.tables.assessment import TableAssessment, analyzable, assess, resolve
 from lancestat.tables.coverage import cover
+from lancestat.tables.judgement import TableAssessment, analyzable, assess, resolve
 from lancestat.tables.planner import skip_if_current
 from lancestat.tables.stored import TableRecord
 

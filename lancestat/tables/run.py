@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 
 from typing_extensions import assert_never
 
-from lancestat.errors import TableKeepsChanging
+from lancestat.errors import StateError, TableKeepsChanging
+from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, Blocked, Figures, Reason, RunsOn, Skip
 from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.result import NodeResult, Status, planned
+from lancestat.runs.node_result import NodeResult, Status, planned
 from lancestat.runs.stages import StageProgress
 from lancestat.spark.failure import SessionLostError
-from lancestat.spark.session import RunSession
+from lancestat.spark.run_session import RunSession
 from lancestat.spec.catalog import UriOptions
+from lancestat.state.identity import weight
+from lancestat.state.values import StateWriter, StoredPartials
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,
@@ -29,19 +34,324 @@ from lancestat.tables.action import (
     TableAction,
     TableVersion,
 )
-from lancestat.tables.analyze.in_process import ProcessScanner
-from lancestat.tables.analyze.scan_task import TableScan
-from lancestat.tables.assembly import (
-    PartialsGoneError,
-    ScannedPartials,
-    ScanTable,
-    ScanTotals,
-    TableWorkspace,
+from lancestat.tables.analyze import ProcessScanner, TableScan
+from lancestat.tables.carriers import CARRIERS
+from lancestat.tables.coverage import Carry, Coverage, reuse_groups, store_summary, stored_keys
+from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial, merge
+from lancestat.tables.stored import TableRecord, add_partials, read_partials, stored_record
+from lancestat.tables.wire import (
+    encode_kept,
+    encode_statistics,
+    restamp,
 )
-from lancestat.tables.statistics.partial import ColumnPartial
-from lancestat.tables.stored import stored_record
+
+Fingerprints = tuple[Fingerprint, ...]
+
+
+class PartialsGoneError(Exception):
+    """The state no longer has, or cannot decode, partials that the plan counted on."""
+
+
+@dataclass(slots=True)
+class _FieldMerges:
+    """A running merge per field key; `parts` counts what went in."""
+
+    partials: dict[str, ColumnPartial] = field(default_factory=dict)
+    parts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, key: str, partial: ColumnPartial, times: int = 1) -> None:
+        before = self.partials.get(key)
+        self.partials[key] = merge([*([before] if before else []), *[partial] * times])
+        self.parts[key] += times
+
+
+# The fields that a fetched row gives to a merge, and how many times.
+_Taker = tuple[frozenset[str], int, _FieldMerges]
+
+
+class Assembly:
+    """Merges what covers a table, each (fragment, column) once, holding one partial per column.
+
+    Announce what is to come (`expect_stored`, `expect_scans`), feed it every stored and every
+    scanned partial, in any order, then `finish`.
+    """
+
+    def __init__(self) -> None:
+        self._total = _FieldMerges()
+        self._expected: Counter[str] = Counter()
+        self._carried: list[tuple[Carry, _FieldMerges]] = []
+        self._takers: dict[Fingerprints, list[_Taker]] = defaultdict(list)
+
+    def expect_stored(self, coverage: Coverage, known: Mapping[str, ColumnPartial]) -> None:
+        """Expect stored partials.
+
+        Args:
+            coverage: The partials that are reused and carried over.
+            known: The merged partials of fragments that the coverage leaves out, by field key.
+        """
+        self._total.partials.update(known)
+        for item in coverage.reuse:
+            self._takers[item.fingerprints].append((item.fields, item.times, self._total))
+            self._expected.update(dict.fromkeys(item.fields, item.times))
+        for carry in coverage.carries:
+            merges = _FieldMerges()
+            self._carried.append((carry, merges))
+            self._expected.update(carry.fields)
+            for source in carry.sources:
+                self._takers[source].append((carry.fields, 1, merges))
+
+    def expect_scans(self, scans: Iterable[Scan]) -> None:
+        for scan in scans:
+            self._expected.update(scan.fields)
+
+    def add_scanned(self, partials: Mapping[str, ColumnPartial]) -> None:
+        """Take in the partials of one scan."""
+        for key, partial in partials.items():
+            self._total.add(key, partial)
+
+    def add_stored(self, stored: StoredPartials[ColumnPartial]) -> None:
+        """Take in a stored row that the coverage reuses or carries over."""
+        for fields, times, taker in self._takers.get(stored.fingerprints, ()):
+            for key in fields & stored.partials.keys():
+                taker.add(key, stored.partials[key], times)
+
+    def finish(self) -> tuple[dict[str, ColumnPartial], list[StoredPartials[ColumnPartial]]]:
+        """Return the merged partial per field key, and the carried ones to remember.
+
+        Raises:
+            PartialsGoneError: not everything that was expected was fed.
+        """
+        to_store = []
+        for carry, merges in self._carried:
+            if any(merges.parts[key] != len(carry.sources) for key in carry.fields):
+                raise PartialsGoneError
+            for key in carry.fields:
+                self._total.add(key, merges.partials[key])
+            to_store.append(StoredPartials(tuple(sorted(carry.new)), dict(merges.partials)))
+        if self._total.parts != self._expected:
+            raise PartialsGoneError
+        return self._total.partials, to_store
+
 
 _log = logging.getLogger("lancestat.run")
+
+PARTIALS_PER_COMMIT = 8_192
+# Up to so many partials of a table, 2 MB, are kept for its summary rather than read again.
+_PARTIALS_KEPT = 512
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTotals:
+    """The fragments and rows that were read for a table, over all attempts."""
+
+    fragments: int = 0
+    rows: int = 0
+
+    def plus(self, scans: Iterable[Scan]) -> ScanTotals:
+        rows = {scan.fragment_id: scan.rows for scan in scans}
+        return ScanTotals(self.fragments + len(rows), self.rows + sum(rows.values()))
+
+
+ScannedPartials = Iterable[tuple[Scan, Mapping[str, ColumnPartial]]]
+# Reads the scans of a stage of a table, and yields each with its partials by field key.
+ScanTable = Callable[[str, TableVersion, ReadFragments], ScannedPartials]
+
+
+@dataclass
+class TableWorkspace:
+    """The intermediate results that the stages of one table share.
+
+    `scan` reads fragments. `is_new` says that the state had nothing of use for the table.
+    `on_stored` receives how many more fragments have been read and are in the state. `record` is
+    what the state is to remember, of the version that the statistics stand for once published.
+    """
+
+    node: str
+    table: TableVersion
+    state: StateWriter
+    scan: ScanTable
+    storage_options: Mapping[str, str]
+    run_id: str
+    clock: Callable[[], datetime]
+    is_new: bool = False
+    on_stored: Callable[[int], None] = lambda fragments: None
+    assembly: Assembly = field(default_factory=Assembly)
+    coverage: Coverage = field(default_factory=lambda: Coverage((), (), ()))
+    scanned: dict[Fingerprint, Mapping[str, ColumnPartial]] = field(default_factory=dict)
+    record: TableRecord | None = None
+
+    def reuse(self, coverage: Coverage) -> None:
+        """Merge stored partials, groups of fragments first."""
+        self.coverage = coverage
+        known, rest = reuse_groups(self.state, self.table, coverage)
+        self.assembly.expect_stored(rest, known)
+        keys = stored_keys(rest)
+        if keys:
+            for stored in read_partials(self.state, self.table.identity, keys):
+                self.assembly.add_stored(stored)
+
+    def read(self, stage: ReadFragments) -> None:
+        """Read fragments, storing their partials on the way, so that a killed run keeps most."""
+        self.assembly.expect_scans(stage.scans)
+        are_few = sum(weight(scan.fields) for scan in stage.scans) <= _PARTIALS_KEPT
+        for batch in _batches(self.scan(self.node, self.table, stage)):
+            for scanned in batch:
+                self.assembly.add_scanned(scanned.partials)
+            add_partials(self.state, self.table.identity, batch)
+            self.on_stored(len(batch))
+            if are_few:
+                self.scanned.update({one.fingerprints[0]: one.partials for one in batch})
+
+    def merge(self, version: int) -> None:
+        """Make statistics of all partials, for the version that is to hold them.
+
+        Raises:
+            PartialsGoneError: the state lost some of the partials meanwhile.
+        """
+        partials = self._finished()
+        columns: dict[str, tuple[ColumnType, ColumnStatistics[Bound]]] = {}
+        for column in self.table.fields:
+            type = column_type(column.type)
+            assert type is not None, f"{column.name} was planned, so it can be analyzed"
+            merged = partials.get(self.table.stored_key(column), EMPTY_PARTIAL)
+            columns[column.name] = (type, column_statistics_of(merged, type))
+        now = self.clock()
+        values = encode_statistics(
+            columns,
+            rows=self.table.rows,
+            schema_hash=self.table.schema_hash,
+            computed_at_version=version,
+            computed_at=now,
+            newest_fragment=self.table.newest_fragment,
+        )
+        self.record = self._record(now, values, _private_bounds(columns), encode_kept(columns))
+
+    def restamp(self, stage: RestampStatistics) -> None:
+        """Keep the statistics, for another version.
+
+        Raises:
+            PartialsGoneError: the state lost some of the partials meanwhile.
+        """
+        self._finished()
+        now = self.clock()
+        values = restamp(
+            dict(stage.values),
+            computed_at_version=stage.version,
+            computed_at=now,
+            newest_fragment=self.table.newest_fragment,
+        )
+        self.record = self._record(now, values, dict(stage.bounds), dict(stage.kept))
+
+    def _record(
+        self,
+        computed_at: datetime,
+        values: Mapping[str, str],
+        bounds: Mapping[str, tuple[str, str]],
+        kept: Mapping[str, str],
+    ) -> TableRecord:
+        """Return what the state will remember, as of the version that was read."""
+        table = self.table
+        return TableRecord(
+            table=table.identity,
+            node=self.node,
+            version=table.version,
+            published=False,
+            content_digest=table.content_digest,
+            schema_hash=table.schema_hash,
+            rows=table.rows,
+            fragments=table.fragments,
+            computed_at=computed_at,
+            columns=tuple(field.name for field in table.fields),
+            values=values,
+            bounds=bounds,
+            manifest=table.pin.manifest,
+            histograms=tuple(sorted(table.histograms)),
+            kept=kept,
+        )
+
+    def _finished(self) -> dict[str, ColumnPartial]:
+        partials, carried = self.assembly.finish()
+        if carried:
+            add_partials(self.state, self.table.identity, carried)
+        return partials
+
+    def publish(self, stage: PublishStatistics, *, even_late: bool) -> bool:
+        """Publish the statistics.
+
+        Args:
+            stage: Where to.
+            even_late: Whether to accept that other commits landed first.
+
+        Returns:
+            Whether they stand for a version; if not the table has moved on.
+
+        Raises:
+            PublishError: they cannot be committed.
+        """
+        assert self.record is not None, "statistics are made before they are published"
+        carrier = CARRIERS[stage.publish]
+        landed = carrier.publish(
+            self.table,
+            self.record.values,
+            run=self.run_id,
+            options=self.storage_options,
+            even_late=even_late,
+        )
+        if landed is None:
+            return False
+        self.record = replace(
+            self.record,
+            version=landed.version,
+            manifest=landed.manifest,
+            published=carrier.is_public,
+        )
+        try:
+            store_summary(
+                self.state,
+                self.table,
+                self.coverage,
+                landed,
+                scanned=self.scanned,
+                is_new=self.is_new,
+            )
+        except StateError as error:
+            # The statistics are published: without a summary fewer fragments are ruled out.
+            _log.warning("'%s' is not summed up by groups of fragments: %s", self.node, error)
+        return True
+
+
+def _batches(
+    results: Iterable[tuple[Scan, Mapping[str, ColumnPartial]]],
+) -> Iterator[list[StoredPartials[ColumnPartial]]]:
+    """Group what was scanned, so that the state gets few commits and a killed run keeps most."""
+    batch: list[StoredPartials[ColumnPartial]] = []
+    count = 0
+    try:
+        for scan, partials in results:
+            batch.append(StoredPartials((scan.fingerprint,), partials))
+            count += weight(scan.fields)
+            if count >= PARTIALS_PER_COMMIT:
+                yield batch
+                batch, count = [], 0
+    except (Exception, KeyboardInterrupt):
+        # What was read before reading failed or was interrupted is not read again.
+        if batch:
+            yield batch
+        raise
+    if batch:
+        yield batch
+
+
+def _private_bounds(
+    columns: Mapping[str, tuple[ColumnType, ColumnStatistics[Bound]]],
+) -> dict[str, tuple[str, str]]:
+    return {
+        name: (statistics.minimum.hex(), statistics.maximum.hex())
+        for name, (_, statistics) in columns.items()
+        if isinstance(statistics.minimum, bytes) and isinstance(statistics.maximum, bytes)
+    }
 
 
 @contextmanager
@@ -88,7 +398,7 @@ class SparkScanner:
             return
         what = f"reading {table.uri}"
         with self.spark.working(what) as (session, group):
-            from lancestat.tables.analyze.jobs import analyze_table
+            from lancestat.tables.analyze import analyze_table
 
             for scan, partials in analyze_table(
                 session,

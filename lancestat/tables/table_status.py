@@ -11,12 +11,11 @@ from lancestat import display
 from lancestat.formats import count, spoken, visible
 from lancestat.lake.snapshot import is_readable_name
 from lancestat.redact import EMPTY_REDACTOR, Redactor
-from lancestat.tables.assessment import TableAssessment
-from lancestat.tables.manifest.wire import GuardReason, PublishedColumn
+from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.planner import notes_of
-from lancestat.tables.statistics.bound_text import shown_bound
 from lancestat.tables.statistics.column_statistics import BOUNDED_KINDS
-from lancestat.tables.statistics.column_type import ColumnType, Kind, decoded_size
+from lancestat.tables.statistics.column_type import ColumnType, Kind, decoded_size, shown_bound
+from lancestat.tables.wire import GuardReason, PublishedColumn
 
 
 @dataclass(frozen=True, slots=True)

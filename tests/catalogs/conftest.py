@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lancestat.lake import catalogs
+from lancestat.lake import catalog_client
 
 
 @pytest.fixture(autouse=True)
@@ -13,8 +13,8 @@ def _own_clients() -> Iterator[None]:
     """Let no test use the clients of another, nor its handlers of logs."""
     logger = logging.getLogger("lancestat")
     handlers, level = logger.handlers, logger.level
-    catalogs._client.cache_clear()
+    catalog_client._client.cache_clear()
     yield
-    catalogs._client.cache_clear()
+    catalog_client._client.cache_clear()
     logger.handlers = handlers
     logger.setLevel(level)

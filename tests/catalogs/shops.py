@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from lance_namespace.errors import NamespaceAlreadyExistsError
 
 from lancestat.cli.main import cli
-from lancestat.tables.manifest.wire import unstamped
+from lancestat.tables.wire import unstamped
 
 SERVING = "tests.catalogs.serving.ServingCatalog"
 # Properties by which a directory catalog owns the versions of its tables.

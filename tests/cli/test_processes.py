@@ -169,7 +169,7 @@ main()
 HANGING = """
 import sys, threading
 from lancestat.cli.main import main
-from lancestat.tables.analyze.scan_task import ScanTask
+from lancestat.tables.analyze import ScanTask
 from pathlib import Path
 mark = sys.argv[1]
 def hang(task, part):

@@ -34,7 +34,7 @@ from lancestat.query.sql.query import (
     Struct,
 )
 from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import GuardReason
+from lancestat.tables.wire import GuardReason
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden
 

@@ -11,9 +11,9 @@ import lance
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.tables.judgement import examine
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.wire import (
     GuardReason,
     decode_statistics,
 )

@@ -19,8 +19,8 @@ from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.stages import OnStage
 from lancestat.spec.catalog import UriOptions
-from lancestat.state.partials import MOST_GROUPS
-from lancestat.tables import table_summary
+from lancestat.state.summaries import MOST_GROUPS
+from lancestat.tables import coverage
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows
 from tests.histories.statistics import check_mended, check_statistics
@@ -96,7 +96,7 @@ def run_history(
             if remote is None:
                 stack.enter_context(_engine(spark, folder))
             patch = stack.enter_context(pytest.MonkeyPatch.context())
-            patch.setattr(table_summary, "MOST_GROUPS", 2 if steps[0][1] % 2 else MOST_GROUPS)
+            patch.setattr(coverage, "MOST_GROUPS", 2 if steps[0][1] % 2 else MOST_GROUPS)
             for place, (name, seed) in enumerate(steps):
                 is_last = place == len(steps) - 1
                 findings = _step(world, readers, counts, name, seed, is_last)

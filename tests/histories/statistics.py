@@ -13,12 +13,14 @@ import pyarrow.compute as pc
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.query.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
 from lancestat.query.table import DeclaredTables, ReadTable, open_table, read_settings
 from lancestat.spec.model import Publish, Refresh, StaleBounds, Table
 from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.statistics.column_type import column_type
+from lancestat.tables.table_status import TableStatus
+from lancestat.tables.wire import (
     COMPUTED_AT_VERSION,
     REVISION,
     WRITER,
@@ -28,8 +30,6 @@ from lancestat.tables.manifest.wire import (
     decode_statistics,
     written_revision,
 )
-from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.table_status import TableStatus
 from tests.histories.readers import Finding
 from tests.histories.world import HistoryWorld
 from tests.query.answers import check_answers

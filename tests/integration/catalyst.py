@@ -7,9 +7,9 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lancestat.tables.manifest.wire import COLUMN_PREFIX, encode_statistics
 from lancestat.tables.statistics.column_statistics import ColumnStatistics
 from lancestat.tables.statistics.column_type import ColumnType
+from lancestat.tables.wire import COLUMN_PREFIX, encode_statistics
 from tests.integration.planned import planned, values
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ def arm(folder: Path) -> None:
     from lancestat.joins.spark.ivf import IvfCells
     from lancestat.joins.spark.job import CellResult, ExactCells
     from lancestat.joins.spark.materialize import Materializer
-    from lancestat.tables.analyze.scan_task import ScanTask
+    from lancestat.tables.analyze import ScanTask
 
     points: list[tuple[str, Any, str]] = [
         ("read", ScanTask, "read"),

@@ -15,12 +15,12 @@ from lancestat.lake.fingerprint import (
     field_key,
     schema_hash,
 )
-from lancestat.lake.open import snapshot
-from lancestat.spark.session import RunSession
+from lancestat.lake.observe import snapshot
+from lancestat.spark.run_session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze.scan_task import TableScan
+from lancestat.tables.analyze import TableScan
 from lancestat.tables.run import SparkScanner
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge

@@ -15,7 +15,7 @@ import pytest
 import lancestat
 from lancestat.query.read.relation import Relation, relate
 from lancestat.query.table import DeclaredTables, ReadTable
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.wire import (
     COLUMN_PREFIX,
     COMPLETE,
     COMPUTED_AT_VERSION,
@@ -133,7 +133,7 @@ def test_current_statistics_are_used_without_a_warning(
     assert not [record for record in caplog.records if record.name == LOGGER]
 
 
-# One defect per reason: tests/tables/manifest tries every other.
+# One defect per reason: tests/tables/test_wire.py tries every other.
 DEFECTS: list[tuple[Mapping[str, str | None], str]] = [
     ({VERSION: "2"}, "unknown_format"),
     ({COMPLETE: "false"}, "incomplete"),

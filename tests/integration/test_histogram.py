@@ -17,9 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.tables.statistics.column_statistics import column_statistics_of
+from lancestat.tables.statistics.column_statistics import column_statistics_of, equi_height
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.histogram import equi_height
 from lancestat.tables.statistics.kernel import analyze
 from tests.examples import examples
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of

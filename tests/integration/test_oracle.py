@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lancestat
-from lancestat.tables.manifest.wire import COLUMN_PREFIX
+from lancestat.tables.wire import COLUMN_PREFIX
 from tests.examples import sample
 from tests.integration.catalyst import Catalyst
 from tests.integration.odd_numbers import CONDITIONS

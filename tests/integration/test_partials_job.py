@@ -22,11 +22,10 @@ import pytest
 
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
-from lancestat.lake.snapshot import ANALYSIS
+from lancestat.lake.row_ranges import ANALYSIS
+from lancestat.tables import analyze as partials_job
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze import scan_task as partials_job
-from lancestat.tables.analyze.in_process import ProcessScanner
-from lancestat.tables.analyze.scan_task import TableScan, jobs, split
+from lancestat.tables.analyze import ProcessScanner, TableScan, jobs, split
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.examples import sample

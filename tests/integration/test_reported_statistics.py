@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat
-from lancestat.tables.manifest.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION
+from lancestat.tables.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION
 from tests.integration.planned import optional, planned
 from tests.integration.test_oracle import AWKWARD
 from tests.runs.world import World

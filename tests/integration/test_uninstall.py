@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.tables.manifest.wire import PREFIX
+from lancestat.tables.wire import PREFIX
 from tests.integration.commands import lancestat
 
 pytestmark = pytest.mark.spark

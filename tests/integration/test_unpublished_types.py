@@ -15,8 +15,8 @@ import pytest
 
 import lancestat
 from lancestat.spark.versions import has_time_type
-from lancestat.tables.manifest.wire import COLUMN_PREFIX
 from lancestat.tables.statistics.column_type import KEPT_KINDS, ColumnType, Kind
+from lancestat.tables.wire import COLUMN_PREFIX
 from tests.filters.columns import TIME_OF_MICROS
 from tests.integration.catalyst import Catalyst, PlannedTable
 from tests.integration.planned import executed, planned, related, with_cbo

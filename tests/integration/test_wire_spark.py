@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from lancestat.tables.statistics.bound_text import format_bound, parse_bound
 from lancestat.tables.statistics.column_statistics import ColumnStatistics
-from lancestat.tables.statistics.column_type import ColumnType, Kind
+from lancestat.tables.statistics.column_type import ColumnType, Kind, format_bound, parse_bound
 from tests.integration.catalyst import Catalyst, PlannedTable, entries_of
 from tests.integration.planned import planned
 from tests.versions import needs

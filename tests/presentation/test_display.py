@@ -25,20 +25,14 @@ from lancestat.query.estimates import Explanation
 from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.runs.actions import Plan
-from lancestat.runs.result import (
-    NodeFailure,
-    NodeResult,
-    PastRun,
-    RunResult,
-    Status,
-    UnfinishedNodes,
-)
-from lancestat.state.retention import GarbageReport
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.past_runs import PastRun
+from lancestat.runs.result import NodeFailure, RunResult, UnfinishedNodes
+from lancestat.state.garbage_collection import GarbageReport
 from lancestat.state.store import open_state
 from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import GuardReason, PublishedColumn
-from lancestat.tables.unpublish import UnpublishResult
-from lancestat.tables.unpublish_plan import UnpublishedNode, UnpublishReason
+from lancestat.tables.unpublish import UnpublishedNode, UnpublishReason, UnpublishResult
+from lancestat.tables.wire import GuardReason, PublishedColumn
 from tests.cli.conftest import spec
 from tests.cli.statuses import NOW, SHOWN
 from tests.cli.statuses import every_kind as status_report

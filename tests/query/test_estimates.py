@@ -14,19 +14,18 @@ import pytest
 
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.history import History
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Estimate, estimate
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
 from lancestat.query.pruning import ColumnRange
 from lancestat.query.table import ReadSettings, ReadTable, Sampler, read_settings
 from lancestat.spec.model import StaleBounds
-from lancestat.tables.assessment import analyzable
-from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest.wire import GuardReason, encode_statistics, tagged
+from lancestat.tables.judgement import TableStatistics, analyzable
 from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, merge
+from lancestat.tables.wire import GuardReason, encode_statistics, tagged
 
 NOW = datetime(2026, 3, 1, tzinfo=timezone.utc)
 DAY_FILTER: list[Filter] = [Comparison("day", Operator.LESS, 10)]

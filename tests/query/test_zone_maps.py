@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lance.file import LanceFileWriter
 
-import lancestat.tables.table_summary
+import lancestat.tables.coverage
 from lancestat.errors import StateUnreachable
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
 from lancestat.query.groups import GroupedStatistics, load_groups
 from lancestat.query.predicates.filter import (
@@ -45,8 +45,9 @@ from lancestat.query.pruning import (
     NoFragmentStatistics,
 )
 from lancestat.query.zone_maps import load_zone_maps
+from lancestat.state.identity import table_identity
 from lancestat.state.store import open_state
-from lancestat.state.values import BlockKey, Decoded, SummaryBlock, table_identity
+from lancestat.state.values import BlockKey, Decoded, SummaryBlock
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import merge
@@ -315,7 +316,7 @@ BELOW_30: list[Filter] = [Comparison("o_id", Operator.LESS, 30)]
 @pytest.fixture(params=[512, 2], ids=["one fragment each", "two groups"])
 def most_groups(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     most: int = request.param
-    monkeypatch.setattr(lancestat.tables.table_summary, "MOST_GROUPS", most)
+    monkeypatch.setattr(lancestat.tables.coverage, "MOST_GROUPS", most)
     return most
 
 

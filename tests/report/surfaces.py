@@ -10,7 +10,7 @@ from lancestat.report.tables import TableReport
 from lancestat.runs.actions import Action, Reason, Skip
 from lancestat.spec.model import Publish, StaleBounds
 from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import GuardReason
+from lancestat.tables.wire import GuardReason
 from tests.tables.judged import JudgedTable, policy
 
 # Whether statistics are used, the reason as a word, and the reason as a sentence.

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from lancestat.review.values import Risk
 from lancestat.spec.model import Policy, Refresh, StaleBounds
+from lancestat.tables import wire
 from lancestat.tables.judgement import examine, under_policy
-from lancestat.tables.manifest import wire
 from lancestat.tables.review import staleness_risks
 
 LOOSENED, TIGHTENED = Risk.STALENESS_LOOSENED, Risk.STALENESS_TIGHTENED

@@ -19,8 +19,8 @@ from lancestat.joins.action import (
     Probe,
     ReuseIndex,
 )
+from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinFacts, plan_join
-from lancestat.joins.record import JoinCounts
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.ivf_index import KeptIndex, RightContent

@@ -14,11 +14,11 @@ import lance
 import pytest
 
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import Skip
 from lancestat.state.store import open_state
 from lancestat.tables.judgement import examine
-from lancestat.tables.manifest.wire import GuardReason, decode_statistics, unstamped
+from lancestat.tables.wire import GuardReason, decode_statistics, unstamped
 from tests.runs.world import World, orders
 from tests.tables.test_history import full_values
 
@@ -76,20 +76,20 @@ def test_a_table_that_changes_on_every_attempt_is_reported(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a bounded number of attempts the run fails; its statistics are refused by readers."""
-    from lancestat.tables.carriers import manifest
+    from lancestat.tables import carriers
 
-    commit = manifest.commit
+    commit = carriers.commit
 
     def slip_in(publication: object, **options: object) -> object:
         lance.write_dataset(orders(100, 1), str(world.path), mode="append")
         return commit(publication, **options)
 
-    monkeypatch.setattr(manifest, "commit", slip_in)
+    monkeypatch.setattr(carriers, "commit", slip_in)
     [node] = world.run().nodes
     assert node.status == "error"
     assert node.code == "LS604"
     assert not check_no_reader_is_misled(world.path)
-    monkeypatch.setattr(manifest, "commit", commit)
+    monkeypatch.setattr(carriers, "commit", commit)
     world.reads.clear()
     assert world.run().status == "success"
     assert check_no_reader_is_misled(world.path)

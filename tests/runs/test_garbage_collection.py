@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from lancestat.cli.main import cli
 from lancestat.joins.scratch.folder import MARKER, encode
 from lancestat.joins.scratch.root import default_root
-from lancestat.lake.files import Process
+from lancestat.lake.temporary_files import Process
 from lancestat.project import Project
 
 PROJECT = """

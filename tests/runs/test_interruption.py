@@ -19,10 +19,11 @@ from lancestat import Project
 from lancestat.lake.commit import CommitOutcome
 from lancestat.report.values import Health
 from lancestat.runs.actions import table_figures
-from lancestat.runs.result import NOT_BEGUN, NodeResult, Progress, RunInterrupted, Status
-from lancestat.tables.analyze.scan_task import RangePartials, ScanRange, ScanTask
-from lancestat.tables.assembly import TableWorkspace
-from lancestat.tables.manifest.publication import EntriesChange, commit
+from lancestat.runs.node_result import NOT_BEGUN, NodeResult, Status
+from lancestat.runs.result import RunInterrupted, SilentProgress
+from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
+from lancestat.tables.carriers import EntriesChange, commit
+from lancestat.tables.run import TableWorkspace
 from tests.runs.test_scheduler import statuses
 from tests.runs.world import orders, write_project
 
@@ -73,7 +74,7 @@ def interrupted_after(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
 cancelled = threading.Event()
 
 
-class Heard(Progress):
+class Heard(SilentProgress):
     """Lets the reading of fragments go on once the run is being cancelled."""
 
     def __init__(self) -> None:
@@ -195,7 +196,7 @@ def interrupt_commit(monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], ob
         wait(1.0)
         return commit(change, **options)
 
-    monkeypatch.setattr("lancestat.tables.carriers.manifest.commit", interrupting)
+    monkeypatch.setattr("lancestat.tables.carriers.commit", interrupting)
 
 
 def test_a_table_that_is_being_published_is_waited_for(
@@ -264,7 +265,7 @@ def test_nodes_that_had_not_begun_are_one_line(folder: Path, interrupted_after: 
 KILLED = """
 import os, signal
 from lancestat import Project
-from lancestat.tables.analyze.scan_task import ScanTask
+from lancestat.tables.analyze import ScanTask
 def kill(task, part):
     os.kill(os.getpid(), signal.SIGKILL)
 ScanTask.read = kill

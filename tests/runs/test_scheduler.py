@@ -13,7 +13,8 @@ import pytest
 from lancestat import Project
 from lancestat.errors import FragmentNotAnalyzed, NodesFailed
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.result import NodeResult, RunResult, Status
+from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import RunResult
 from tests.runs.local import Before, scan_locally
 from tests.runs.world import orders, write_project
 
@@ -110,7 +111,7 @@ def test_partials_of_a_failed_table_are_stored(
     folder: Path, scanning: Callable[[Before], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Partials reach the state while a table is read: a second try starts where it ended."""
-    monkeypatch.setattr("lancestat.tables.assembly.PARTIALS_PER_COMMIT", 3)
+    monkeypatch.setattr("lancestat.tables.run.PARTIALS_PER_COMMIT", 3)
     seen = threading.Semaphore(6)
 
     def fail_late(node: str) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject, UsageError
-from lancestat.spec.graph import dependencies
-from lancestat.spec.load import load_project
+from lancestat.spec.load import dependencies, load_project
 from lancestat.spec.model import (
     ColumnSelection,
     Freshness,

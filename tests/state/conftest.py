@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.state import retention
-from lancestat.state.partials import block_digest, slices
 from lancestat.state.store import LanceState, open_state
+from lancestat.state.summaries import block_digest, slices
 from lancestat.state.values import (
     BlockKey,
     NodeRun,
@@ -22,7 +22,7 @@ from lancestat.state.values import (
     TableSummary,
 )
 from lancestat.tables.statistics.partial import ColumnPartial
-from lancestat.tables.statistics.sketch import REGISTERS, Sketch
+from lancestat.tables.statistics.sketches import REGISTERS, Sketch
 from lancestat.tables.stored import TableRecord, stored_record
 from tests.state.memory import MemoryState
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.retention import (
+from lancestat.state.garbage_collection import (
     GarbageReport,
     collect_state_garbage,
 )

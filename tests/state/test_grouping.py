@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.lake.fingerprint import ColumnGroup
-from lancestat.state.partials import (
+from lancestat.state.summaries import (
     block_digest,
     contents,
     count_blocks,

@@ -6,7 +6,7 @@ from random import Random
 
 import lance
 
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.wire import (
     COMPUTED_AT,
     COMPUTED_AT_VERSION,
     NEWEST_FRAGMENT,

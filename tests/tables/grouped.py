@@ -12,10 +12,9 @@ import pyarrow.compute as pc
 
 from lancestat.query.predicates.filter import Filter, columns_of
 from lancestat.query.pruning import ColumnRange, FragmentStatistics, RemainingFragments
-from lancestat.tables.statistics.bounds import lower_bound, upper_bound
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import ColumnPartial
+from lancestat.tables.statistics.partial import ColumnPartial, lower_bound, upper_bound
 from tests.query.values import holds
 
 

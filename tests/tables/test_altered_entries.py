@@ -11,14 +11,14 @@ from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy
 from lancestat.spec.model import Refresh as RefreshWhen
 from lancestat.tables.action import RestampStatistics, TableAction
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.stored import table_records
+from lancestat.tables.wire import (
     COMPUTED_AT_VERSION,
     NEWEST_FRAGMENT,
     PREFIX,
     WRITER,
     GuardReason,
 )
-from lancestat.tables.stored import table_records
 from tests.runs.world import World, orders
 from tests.state.memory import MemoryState
 from tests.tables.test_incremental import check_converged, settle

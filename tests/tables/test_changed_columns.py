@@ -20,7 +20,7 @@ from lancestat.spec.model import (
     StaleBounds,
 )
 from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest.wire import GuardReason
+from lancestat.tables.wire import GuardReason
 from tests.runs.world import World
 
 LITTLE = StaleBounds(max_changed_rows=0.01)

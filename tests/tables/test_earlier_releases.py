@@ -12,10 +12,10 @@ import pytest
 from lancestat.lake.snapshot import Field
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy, Publish, Refresh
-from lancestat.tables import judgement, planner
+from lancestat.tables import judgement, planner, wire
 from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest import wire
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.stored import table_records
+from lancestat.tables.wire import (
     COLUMN_PREFIX,
     COMPUTED_AT_VERSION,
     REVISION,
@@ -23,7 +23,6 @@ from lancestat.tables.manifest.wire import (
     WRITER,
     GuardReason,
 )
-from lancestat.tables.stored import table_records
 from tests.runs.world import World
 
 ROWS = pa.table({"id": range(4), "x": [1.5, -2.0, 7.0, 0.0]})

@@ -22,8 +22,8 @@ from hypothesis.stateful import (
     rule,
 )
 
-import lancestat.tables.table_summary as summarizing
-from lancestat.lake.open import snapshot
+import lancestat.tables.coverage as summarizing
+from lancestat.lake.observe import snapshot
 from lancestat.query.groups import load_groups
 from lancestat.query.predicates.filter import (
     Comparison,
@@ -39,10 +39,14 @@ from lancestat.query.predicates.filter import (
     columns_of,
 )
 from lancestat.query.pruning import FragmentStatistics
-from lancestat.state.partials import MOST_GROUPS
-from lancestat.state.values import table_identity
-from lancestat.tables.assessment import TableAssessment
-from lancestat.tables.manifest.wire import (
+from lancestat.state.identity import table_identity
+from lancestat.state.summaries import MOST_GROUPS
+from lancestat.tables.judgement import TableAssessment
+from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
+from lancestat.tables.statistics.column_type import ColumnType, column_type
+from lancestat.tables.statistics.kernel import analyze
+from lancestat.tables.statistics.partial import Bound
+from lancestat.tables.wire import (
     REVISION,
     GuardReason,
     PublishedColumn,
@@ -52,10 +56,6 @@ from lancestat.tables.manifest.wire import (
     unstamped,
     written_revision,
 )
-from lancestat.tables.statistics.bounds import Bound
-from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
-from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.kernel import analyze
 from tests.examples import examples
 from tests.runs.world import World
 from tests.state.memory import MemoryState

@@ -9,9 +9,9 @@ import pytest
 
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.judgement import Verdict, examine, under_policy
-from lancestat.tables.manifest.wire import WRITER, GuardReason, decode_statistics, encode_statistics
 from lancestat.tables.statistics.column_statistics import ColumnStatistics
 from lancestat.tables.statistics.column_type import ColumnType, Kind
+from lancestat.tables.wire import WRITER, GuardReason, decode_statistics, encode_statistics
 
 BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)

@@ -12,17 +12,17 @@ import lance
 import pytest
 
 from lancestat.lake.commit import Conflict
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Policy, Publish, StaleBounds
-from lancestat.state.values import table_identity
+from lancestat.state.identity import table_identity
+from lancestat.tables import carriers as publish
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.judgement import TableStatistics
-from lancestat.tables.manifest import publication as publish
-from lancestat.tables.manifest.wire import GuardReason
-from lancestat.tables.observe import look_back
+from lancestat.tables.node import look_back
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.stored import table_records
+from lancestat.tables.wire import GuardReason
 from tests.runs.test_faults import check_no_reader_is_misled
 from tests.runs.world import World, orders
 
@@ -232,7 +232,7 @@ def test_a_table_replaced_during_planning_is_planned_again(
     make(world.path, 0)
     assert world.run().status == "success"
     lance.write_dataset(orders(100, 10), str(world.path), mode="append")
-    from lancestat.tables import observe
+    from lancestat.tables import node as observe
 
     background: Callable[..., object] = observe.TableObserver.changes
     done: list[int] = []

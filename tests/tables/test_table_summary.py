@@ -8,12 +8,13 @@ from pathlib import Path
 import lance
 import pytest
 
-import lancestat.tables.assembly
-import lancestat.tables.table_summary
+import lancestat.tables.coverage
+import lancestat.tables.run
 from lancestat.errors import StateUnreachable
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Publish
-from lancestat.state.values import TableSummary, table_identity
+from lancestat.state.identity import table_identity
+from lancestat.state.values import TableSummary
 from tests.runs.world import World, orders
 from tests.state.memory import MemoryState
 from tests.tables.counted import Counted, check
@@ -62,7 +63,7 @@ def test_many_partials_are_read_back_for_the_summary(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not kept in memory."""
-    monkeypatch.setattr(lancestat.tables.assembly, "_PARTIALS_KEPT", 20 * COLUMNS - 1)
+    monkeypatch.setattr(lancestat.tables.run, "_PARTIALS_KEPT", 20 * COLUMNS - 1)
     lance.write_dataset(orders(0, 100), str(tmp_path / "orders.lance"), max_rows_per_file=5)
     state = Counted()
     world = World(tmp_path / "orders.lance", state=state)
@@ -89,7 +90,7 @@ def test_an_append_rewrites_the_last_block(world: World, state: Counted) -> None
 def test_an_append_merges_existing_groups_with_new_fragments(
     world: World, state: Counted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lancestat.tables.table_summary, "MOST_GROUPS", 8)
+    monkeypatch.setattr(lancestat.tables.coverage, "MOST_GROUPS", 8)
     lance.write_dataset(orders(100, 5), str(world.path), mode="append")
     run(world, state)
     assert [len(summary.groups) for summary in state.summaries] == [6]

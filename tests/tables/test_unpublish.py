@@ -15,8 +15,8 @@ import pytest
 
 from lancestat import Project
 from lancestat.errors import NodesFailed
-from lancestat.tables.manifest.wire import published_entries
 from lancestat.tables.unpublish import UnpublishResult
+from lancestat.tables.wire import published_entries
 from tests.faults.disks import namespace
 from tests.runs.world import orders, write_project
 

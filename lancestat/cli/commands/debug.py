@@ -33,7 +33,7 @@ def debug(context: click.Context, invocation: Invocation, warm_up: bool) -> None
         check_tables,
         make_class_archive,
     )
-    from lancestat.spark.session import remote_of
+    from lancestat.spark.start import remote_of
 
     invocation.say("running checks; starting Spark takes a few seconds")
     if warm_up:

@@ -26,7 +26,7 @@ Spark is not started."""
 @click.pass_context
 def runs(context: click.Context, invocation: Invocation, run: str | None, limit: int) -> None:
     from lancestat.presentation.report_views import past_run_view, runs_view
-    from lancestat.runs.result import past_run
+    from lancestat.runs.past_runs import past_run
 
     project = invocation.project()
     if run is None:

@@ -29,17 +29,10 @@ from lancestat.errors import (
     ScratchUnusable,
 )
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.files import (
-    TAG,
-    Lease,
-    Process,
-    Storage,
-    parse_instant,
-    storage_at,
-    store_of,
-    this_process,
-)
+from lancestat.lake.files import store_of
 from lancestat.lake.open import probe
+from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import TAG, Lease, Process, parse_instant, this_process
 from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")

@@ -35,9 +35,11 @@ from lancestat.joins.scratch.folder import (
 )
 from lancestat.joins.search.ivf_index import IndexRecord, RightContent
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.files import TAG, Lease, Storage, abandoned, storage_at, store_of, this_process
+from lancestat.lake.files import store_of
 from lancestat.lake.open import probe
 from lancestat.lake.snapshot import Pin
+from lancestat.lake.storage import Storage, storage_at
+from lancestat.lake.temporary_files import TAG, Lease, abandoned, this_process
 from lancestat.redact import redact_line, secret_values
 
 _log = logging.getLogger("lancestat.knn")

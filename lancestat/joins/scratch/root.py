@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from lancestat.errors import ScratchNotShared, ScratchUntrusted, ScratchUnusable
-from lancestat.spark.versions import is_connect
+from lancestat.spark.start import is_connect
 from lancestat.spec.spark_master import is_local
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from math import ceil, sqrt
 from typing import ClassVar
 
 from lancestat.formats import StringEnum, count
-from lancestat.joins.record import JoinGroups
+from lancestat.joins.measures import JoinGroups
 from lancestat.joins.search.ivf_index import KeptIndex
 from lancestat.joins.search.request import JoinRequest
 

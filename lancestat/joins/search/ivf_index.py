@@ -9,8 +9,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from lancestat.formats import count
-from lancestat.lake.files import store_options
-from lancestat.lake.open import open_pinned
+from lancestat.lake.open import open_pinned, store_options
 from lancestat.lake.snapshot import Pin, pin_of
 
 if TYPE_CHECKING:

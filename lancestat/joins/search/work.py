@@ -9,10 +9,11 @@ from itertools import accumulate
 
 from lancestat.errors import Location
 from lancestat.formats import StringEnum
-from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, JoinDistances
+from lancestat.joins.measures import UNMEASURED, Accuracy, JoinCounts, JoinDistances
 from lancestat.joins.search.ivf_index import RightContent
 from lancestat.joins.search.request import JoinRequest
-from lancestat.lake.snapshot import Pin, RowRange, Snapshot
+from lancestat.lake.row_ranges import RowRange
+from lancestat.lake.snapshot import Pin, Snapshot
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from lancestat.formats import count, large
-from lancestat.tables.statistics.histogram import Histogram
+from lancestat.tables.statistics.column_statistics import Histogram
 
 INTERVALS = 48
 _MOST_VALUES = 60

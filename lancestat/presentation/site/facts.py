@@ -26,10 +26,9 @@ from lancestat.spec.model import (
     Table,
 )
 from lancestat.spec.redaction import NO_ORIGINS, Origins, named
-from lancestat.tables.carriers.registry import CARRIERS
-from lancestat.tables.manifest.wire import PublishedColumn
-from lancestat.tables.statistics.column_statistics import STATISTICS
-from lancestat.tables.statistics.histogram import Histogram
+from lancestat.tables.carriers import CARRIERS
+from lancestat.tables.statistics.column_statistics import STATISTICS, Histogram
+from lancestat.tables.wire import PublishedColumn
 
 # A term, and what is known of it: a text, or parts of one of which some are markup.
 Words = str | tuple[str, ...]

@@ -13,7 +13,7 @@ from typing import Any
 
 from lancestat.errors import InternalError, LancestatError
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.snapshot import split_fragments
+from lancestat.lake.row_ranges import split_fragments
 from lancestat.query.estimates import (
     Aggregate,
     ColumnEstimate,
@@ -33,8 +33,8 @@ from lancestat.query.read.arrow_columns import encode_part, encode_scan
 from lancestat.query.table import QueryScan, ReadTable, read_settings
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.failure import WorkerError
-from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_type import decoded_size
+from lancestat.tables.statistics.partial import Bound
 
 # A question of the JVM, or an answer to it: a JSON object.
 Message = dict[str, Any]

@@ -1,13 +1,17 @@
-"""The columns that can be analyzed, the type of their values, and their size."""
+"""The columns that can be analyzed, the type of their values, their size, and their text."""
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from lancestat.formats import StringEnum
+from lancestat.formats import StringEnum, visible
 from lancestat.lake.snapshot import Field
+from lancestat.tables.statistics.partial import Bound
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -172,3 +176,304 @@ def _default_width(type: pa.DataType) -> int:
         return -(-int(type.bit_width) // 8)
     except ValueError:
         return _UNKNOWN_WIDTH
+
+
+_INTEGER_RANGES = {
+    "tinyint": 2**7,
+    "smallint": 2**15,
+    "int": 2**31,
+    "bigint": 2**63,
+}
+_MICROS = 10**6
+DAY_MICROS = 86_400 * _MICROS
+# Spark's timestamp parser multiplies whole seconds before it adds the fraction, so values within
+# the last, partly representable second above -2^63 microseconds overflow.
+_MIN_TIMESTAMP = -(2**63 // _MICROS) * _MICROS
+_MAX_TIMESTAMP = 2**63 - 1
+
+_INTEGER = re.compile(r"-?[0-9]+")
+_FLOAT_TEXT = re.compile(r"-?(?:[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?|Infinity)|NaN")
+_DECIMAL = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?")
+_DECIMAL_TYPE = re.compile(r"decimal\(([0-9]+),\s*([0-9]+)\)")
+_YEAR = r"[0-9]{4}|-(?!0000)[0-9]{4}|[+-][1-9][0-9]{4,6}"
+_DAY = r"[0-9]{2}-[0-9]{2}"
+_DATE_TEXT = re.compile(rf"(?:{_YEAR}|[1-9][0-9]{{4,6}})-{_DAY}")
+_TIME_TEXT = re.compile(r"([0-9]{2}):([0-9]{2}):([0-9]{2})\.([0-9]{1,6})")
+_TIMESTAMP_TEXT = re.compile(rf"((?:{_YEAR})-{_DAY}) ({_TIME_TEXT.pattern})")
+
+
+def parse_integer(text: str) -> int:
+    """Return the value of an ASCII decimal integer.
+
+    Raises:
+        ValueError: anything else, such as spaces, underscores, plus signs, foreign digits.
+    """
+    if not _INTEGER.fullmatch(text):
+        raise ValueError(f"{text!r} is not a decimal integer")
+    return int(text)
+
+
+def format_bound(bound: Bound, type: ColumnType) -> str | None:
+    """Return the text of a bound that Spark decodes to exactly that value, None without one.
+
+    None is given for strings and binary, for NaN, and for values outside the Spark type (an
+    unsigned integer above 2^63 - 1). Forms: `CatalogColumnStat.toExternalString` of Spark 4, except
+    that decimals never use an exponent.
+    """
+    if isinstance(bound, bytes):
+        return None
+    match type.kind:
+        case Kind.FLOAT:
+            return _format_float(float(bound), single=type.spark_type == "float")
+        case Kind.STRING | Kind.BINARY:
+            return None
+        case _:
+            return _format_whole(int(bound), type)
+
+
+SHOWN_CHARACTERS = 40
+
+
+def shown_bound(bound: bytes, type: ColumnType) -> str:
+    """Return a bound of strings or binary for people, on one line.
+
+    It has at most 40 characters, or 20 bytes in hexadecimal, and the mark `...` where it is cut.
+    Characters that cannot be seen are escaped.
+    """
+    if type.kind is Kind.STRING:
+        text = bound.decode(errors="replace")
+        return visible(text[:SHOWN_CHARACTERS]) + ("..." if len(text) > SHOWN_CHARACTERS else "")
+    shown = SHOWN_CHARACTERS // 2
+    return f"0x{bound[:shown].hex()}" + ("..." if len(bound) > shown else "")
+
+
+def are_estimable(minimum: Bound, maximum: Bound) -> bool:
+    """Whether Spark's filter estimation can work with these bounds.
+
+    It divides by `maximum - minimum` in double precision: when that is infinite or NaN, planning a
+    query fails (`FilterEstimation.evaluateBinaryForNumeric`, NumberFormatException in Spark 4.3).
+    """
+    if isinstance(minimum, bytes) or isinstance(maximum, bytes):
+        return False
+    return math.isfinite(float(maximum) - float(minimum))
+
+
+def parse_bound(text: str, type: ColumnType) -> int | float | None:
+    """Return the value of a bound's text, or None for a NaN, which bounds nothing.
+
+    Raises:
+        ValueError: the text is not of the type's form, or its value does not fit the type.
+    """
+    match type.kind:
+        case Kind.BOOLEAN:
+            return _parse_boolean(text)
+        case Kind.INTEGER:
+            return _within(parse_integer(text), _INTEGER_RANGES[type.spark_type], type)
+        case Kind.FLOAT:
+            return _parse_float(text, single=type.spark_type == "float")
+        case Kind.DECIMAL:
+            return _parse_decimal(text, type)
+        case Kind.DATE:
+            return _parse_date(text)
+        case Kind.TIMESTAMP | Kind.TIMESTAMP_NTZ:
+            return _parse_timestamp(text)
+        case Kind.TIME:
+            return _parse_time(text)
+        case Kind.STRING | Kind.BINARY:
+            raise ValueError(f"a {type.spark_type} column has no bounds")
+
+
+def _format_whole(bound: int, type: ColumnType) -> str | None:
+    match type.kind:
+        case Kind.BOOLEAN:
+            return "true" if bound else "false"
+        case Kind.INTEGER:
+            limit = _INTEGER_RANGES[type.spark_type]
+            return str(bound) if -limit <= bound < limit else None
+        case Kind.DECIMAL:
+            return _format_decimal(bound, type)
+        case Kind.DATE:
+            return _date_text(bound) if -(2**31) <= bound < 2**31 else None
+        case Kind.TIME:
+            return _time_text(bound) if 0 <= bound < DAY_MICROS else None
+        case _:
+            return _format_timestamp(bound)
+
+
+def _format_decimal(unscaled: int, type: ColumnType) -> str | None:
+    if abs(unscaled) >= 10 ** _precision(type):
+        return None
+    digits = str(abs(unscaled)).rjust(type.scale + 1, "0")
+    sign = "-" if unscaled < 0 else ""
+    point = len(digits) - type.scale
+    return f"{sign}{digits[:point]}.{digits[point:]}" if type.scale else f"{sign}{digits}"
+
+
+def _precision(type: ColumnType) -> int:
+    matched = _DECIMAL_TYPE.fullmatch(type.spark_type)
+    if not matched:
+        raise ValueError(f"{type.spark_type!r} is not a decimal type")
+    return int(matched[1])
+
+
+def _format_timestamp(micros: int) -> str | None:
+    if not _MIN_TIMESTAMP <= micros <= _MAX_TIMESTAMP:
+        return None
+    days, rest = divmod(micros, DAY_MICROS)
+    return f"{_date_text(days)} {_time_text(rest)}"
+
+
+def _time_text(micros: int) -> str:
+    seconds, fraction = divmod(micros, _MICROS)
+    minutes, second = divmod(seconds, 60)
+    hour, minute = divmod(minutes, 60)
+    return f"{hour:02}:{minute:02}:{second:02}.{fraction:06}"
+
+
+def _format_float(number: float, *, single: bool) -> str | None:
+    if math.isnan(number):
+        return None
+    if math.isinf(number):
+        return "Infinity" if number > 0 else "-Infinity"
+    shortest = _shortest_single(number) if single else _shortest_double(number)
+    return None if shortest is None else _java_layout(shortest)
+
+
+def _shortest_double(number: float) -> Decimal:
+    shortest = Decimal(repr(number))
+    # Java always prints two digits, and then the nearest two: 4.9E-324 where Python prints 5e-324.
+    two_digits = f"{number:.1e}"
+    if len(shortest.normalize().as_tuple().digits) == 1 and float(two_digits) == number:
+        return Decimal(two_digits)
+    return shortest
+
+
+def _shortest_single(number: float) -> Decimal | None:
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        single = np.float32(number)
+    if float(single) != number:
+        return None
+    shortest = Decimal(np.format_float_scientific(single, unique=True, trim="0"))
+    two_digits = f"{number:.1e}"
+    if len(shortest.normalize().as_tuple().digits) == 1 and np.float32(two_digits) == single:
+        return Decimal(two_digits)
+    return shortest
+
+
+def _java_layout(shortest: Decimal) -> str:
+    """Lay digits out as `java.lang.Double.toString` does.
+
+    Plain from 10^-3 to below 10^7, else one digit, a point, the other digits, `E` and the exponent.
+    """
+    sign, digit_tuple, exponent = shortest.as_tuple()
+    assert isinstance(exponent, int)
+    digits = "".join(map(str, digit_tuple)).lstrip("0")
+    prefix = "-" if sign else ""
+    if not digits:
+        return f"{prefix}0.0"
+    magnitude = len(digits) - 1 + exponent
+    digits = digits.rstrip("0")
+    if magnitude < -3 or magnitude >= 7:
+        return f"{prefix}{digits[0]}.{digits[1:] or '0'}E{magnitude}"
+    if magnitude < 0:
+        return f"{prefix}0.{'0' * (-magnitude - 1)}{digits}"
+    whole = digits[: magnitude + 1].ljust(magnitude + 1, "0")
+    return f"{prefix}{whole}.{digits[magnitude + 1 :] or '0'}"
+
+
+def _parse_boolean(text: str) -> int:
+    if text not in ("true", "false"):
+        raise ValueError(f"{text!r} is neither 'true' nor 'false'")
+    return int(text == "true")
+
+
+def _within(number: int, limit: int, type: ColumnType) -> int:
+    if not -limit <= number < limit:
+        raise ValueError(f"{number} does not fit {type.spark_type}")
+    return number
+
+
+def _parse_float(text: str, *, single: bool) -> float | None:
+    if not _FLOAT_TEXT.fullmatch(text):
+        raise ValueError(f"{text!r} is not a floating-point number")
+    number = float(text)
+    if math.isnan(number):
+        return None
+    if single:
+        import numpy as np
+
+        with np.errstate(over="ignore"):
+            number = float(np.float32(text))
+    if math.isinf(number) and "I" not in text:
+        raise ValueError(f"{text!r} is beyond the largest floating-point number")
+    return number
+
+
+def _parse_decimal(text: str, type: ColumnType) -> int:
+    if not _DECIMAL.fullmatch(text):
+        raise ValueError(f"{text!r} is not a decimal number")
+    sign, digits, exponent = Decimal(text).as_tuple()
+    assert isinstance(exponent, int)
+    coefficient = int("".join(map(str, digits)))
+    limit = 10 ** _precision(type)
+    if coefficient == 0:
+        return 0
+    # BigDecimal.toString drops no digits, so an exact value has a shift that divides without rest.
+    shift = exponent + type.scale
+    scaled: int = coefficient * 10**shift if shift >= 0 else coefficient // 10**-shift
+    rest = 0 if shift >= 0 else coefficient % 10**-shift
+    if rest or scaled >= limit:
+        raise ValueError(f"{text!r} does not fit {type.spark_type}")
+    return -scaled if sign else scaled
+
+
+def _parse_date(text: str) -> int:
+    if not _DATE_TEXT.fullmatch(text):
+        raise ValueError(f"{text!r} is not a date of the form yyyy-MM-dd")
+    days = _days(text)
+    if not -(2**31) <= days < 2**31:
+        raise ValueError(f"{text!r} does not fit date")
+    return days
+
+
+def _parse_timestamp(text: str) -> int:
+    matched = _TIMESTAMP_TEXT.fullmatch(text)
+    if not matched:
+        raise ValueError(f"{text!r} is not a timestamp of the form yyyy-MM-dd HH:mm:ss.SSSSSS")
+    micros = _days(matched[1]) * DAY_MICROS + _parse_time(matched[2])
+    if not _MIN_TIMESTAMP <= micros <= _MAX_TIMESTAMP:
+        raise ValueError(f"{text!r} does not fit timestamp")
+    return micros
+
+
+def _parse_time(text: str) -> int:
+    matched = _TIME_TEXT.fullmatch(text)
+    if not matched:
+        raise ValueError(f"{text!r} is not a time of day of the form HH:mm:ss.SSSSSS")
+    hour, minute, second = (int(matched[group]) for group in (1, 2, 3))
+    if hour > 23 or minute > 59 or second > 59:
+        raise ValueError(f"{text!r} is not a time of day")
+    seconds = (hour * 60 + minute) * 60 + second
+    return seconds * _MICROS + int(matched[4].ljust(6, "0"))
+
+
+def _date_text(days: int) -> str:
+    """Return a day count since 1970-01-01 as Spark prints it: years past 9999 carry a plus sign."""
+    import numpy as np
+
+    text = str(np.datetime64(days, "D"))
+    year, month_and_day = int(text[:-6]), text[-6:]
+    sign = "-" if year < 0 else "+" if year > 9999 else ""
+    return f"{sign}{abs(year):04}{month_and_day}"
+
+
+def _days(text: str) -> int:
+    """Invert `_date_text`; raises ValueError when the calendar has no such day."""
+    import numpy as np
+
+    try:
+        return int(np.datetime64(text, "D").astype(np.int64))
+    except ValueError:
+        raise ValueError(f"{text!r} is not a day of the calendar") from None

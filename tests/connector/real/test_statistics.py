@@ -13,18 +13,18 @@ import pytest
 
 import lancestat
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.open import snapshot
+from lancestat.lake.observe import snapshot
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy
 from lancestat.tables.judgement import Verdict
-from lancestat.tables.manifest.wire import (
+from lancestat.tables.stored import table_records
+from lancestat.tables.wire import (
     COLUMN_PREFIX,
     NEWEST_FRAGMENT,
     SCHEMA_HASH,
     GuardReason,
     published_entries,
 )
-from lancestat.tables.stored import table_records
 from tests.connector.every_type import (
     BLOBS,
     EVERY_COLUMN,

@@ -19,7 +19,7 @@ import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, RunError
 from lancestat.joins.scratch.folder import HEARTBEAT, MARKER, Scratch, scratch
-from lancestat.lake import files
+from lancestat.lake import storage
 
 
 @pytest.fixture
@@ -162,8 +162,8 @@ def test_a_failed_removal_is_logged_and_does_not_hide_errors(
     def busy(*arguments: object) -> None:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(files, "_remove_folder", busy)
-    monkeypatch.setattr(files, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(storage, "_remove_folder", busy)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
     with pytest.raises(ValueError, match="of the join"), scratch(str(root), "app") as folder:
         raise ValueError("of the join")
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
@@ -218,7 +218,7 @@ def test_a_full_disk_at_the_first_file_is_one_clear_error(
     def full(*arguments: object, **options: object) -> None:
         raise FULL[0]
 
-    monkeypatch.setattr(files.FolderStorage, "write", full)
+    monkeypatch.setattr(storage.FolderStorage, "write", full)
     with pytest.raises(RunError) as caught, scratch(str(root), "app", settle_seconds=0):
         pass
     assert caught.value.code == "LS581"

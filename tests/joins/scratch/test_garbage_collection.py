@@ -22,8 +22,8 @@ from lancestat.joins.scratch.folder import (
     encode,
     scratch,
 )
-from lancestat.lake import files
-from lancestat.lake.files import Process, this_process
+from lancestat.lake import storage
+from lancestat.lake.temporary_files import Process, this_process
 from tests.integration.object_store import ObjectStore
 from tests.joins.search.results import files_below
 
@@ -179,8 +179,8 @@ def test_a_folder_that_cannot_be_removed_is_reported(
         raise PermissionError(13, "Permission denied")
 
     folder = left_by(root)
-    monkeypatch.setattr(files, "_remove_folder", busy)
-    monkeypatch.setattr(files, "_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(storage, "_remove_folder", busy)
+    monkeypatch.setattr(storage, "_PAUSE_SECONDS", 0)
     garbage = collect_scratch_garbage(str(root), now=NOW)
     assert garbage.collected == ()
     [(uri, reason)] = garbage.left
@@ -193,14 +193,14 @@ def test_unreadable_folders_do_not_stop_the_collection(
     root: Path, monkeypatch: pytest.MonkeyPatch, question: str
 ) -> None:
     own, other = left_by(root, "b/own"), left_by(root, "a/other")
-    asked = getattr(files.FolderStorage, question)
+    asked = getattr(storage.FolderStorage, question)
 
-    def denied(self: files.FolderStorage, path: str) -> object:
+    def denied(self: storage.FolderStorage, path: str) -> object:
         if path.startswith("a"):
             raise PermissionError(13, "Permission denied")
         return asked(self, path)
 
-    monkeypatch.setattr(files.FolderStorage, question, denied)
+    monkeypatch.setattr(storage.FolderStorage, question, denied)
     garbage = collect_scratch_garbage(str(root), now=NOW)
     assert [abandoned.uri for abandoned in garbage.collected] == [str(own)]
     assert [reason for _, reason in garbage.left] == ["Permission denied"]
@@ -323,7 +323,7 @@ def test_scratch_in_an_object_store_is_removed(object_store: ObjectStore) -> Non
         assert collect_scratch_garbage(root, options, now=now + timedelta(days=1)).collected == ()
         raise ValueError("join")
     assert objects() == []
-    store = files.storage_at(root, options)
+    store = storage.storage_at(root, options)
     for name in ("app/dead", "app/live", "app/broken"):
         store.write(f"{name}/rows", "x" * 100)
         store.write(f"{name}/{MARKER}", encode("app", ELSEWHERE, now - 60 * MINUTE))
@@ -352,7 +352,7 @@ def test_an_object_store_that_denies_access_is_reported(object_store: ObjectStor
 
 KILLED_WHILE_MARKING = """
 import os, signal, sys
-from lancestat.lake.files import FolderStorage
+from lancestat.lake.storage import FolderStorage
 from lancestat.joins.scratch.folder import scratch
 
 point = sys.argv[2]

@@ -27,7 +27,8 @@ from lancestat.joins.search.ivf_index import (
     RightContent,
     RightFragment,
 )
-from lancestat.lake.files import FolderStorage, Process, this_process
+from lancestat.lake.storage import FolderStorage
+from lancestat.lake.temporary_files import Process, this_process
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 QUALITY = Quality(10, 1.0, 1.0)

@@ -10,19 +10,12 @@ from pathlib import Path
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.record import (
-    Accuracy,
-    InputRecord,
-    JoinCounts,
-    JoinDistances,
-    JoinRecord,
-    RankDistances,
-    ResultRecord,
-)
+from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
+from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import FragmentReport, TableReport
-from lancestat.report.values import Health, NodeReport, ProjectReport
-from lancestat.runs.result import NodeResult, PastRun, Status
+from lancestat.report.values import Health, NodeReport, NodeRunReport, ProjectReport
+from lancestat.runs.node_result import NodeResult, Status
 from lancestat.spec.model import (
     KnnJoin,
     KnnSide,
@@ -32,9 +25,9 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.tables.manifest.wire import PublishedColumn
-from lancestat.tables.statistics.histogram import Histogram, HistogramBin
+from lancestat.tables.statistics.column_statistics import Histogram, HistogramBin
 from lancestat.tables.table_status import TableStatus
+from lancestat.tables.wire import PublishedColumn
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 TOLERANT = Policy("tolerant", "Dashboards only.", StaleBounds(20, timedelta(hours=24), 0.05))
@@ -114,12 +107,7 @@ def table_status(name: str = "orders", **changes: object) -> TableStatus:
     return TableStatus(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def past_run(result: NodeResult, run_id: str, ended_at: datetime) -> PastRun:
-    """The run of one node."""
-    return PastRun(run_id, "run", "prod", result.status.value, ended_at, ended_at, (result,))
-
-
-def table_run(name: str = "orders", number: int = 0, **changes: object) -> PastRun:
+def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeRunReport:
     """The run of a table `number` nights ago."""
     given: dict[str, object] = {
         "name": name,
@@ -137,7 +125,9 @@ def table_run(name: str = "orders", number: int = 0, **changes: object) -> PastR
         "elapsed_seconds": 1.24,
     }
     result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
-    return past_run(result, f"run-{number}", NOW - timedelta(hours=7, days=number))
+    return NodeRunReport(
+        f"run-{number}", "run", "prod", NOW - timedelta(hours=7, days=number), result
+    )
 
 
 def table_report(name: str = "orders", **changes: object) -> TableReport:
@@ -202,7 +192,7 @@ def join_run(
     number: int = 0,
     figures: JoinFigures | None = None,
     **changes: object,
-) -> PastRun:
+) -> NodeRunReport:
     """The run of a join `number` nights ago."""
     counts = replace(COUNTS, unmatched_left_rows=3 + number % 3 * 7)
     accuracy = Accuracy(0.968 - 0.004 * (number % 5), 12)
@@ -217,7 +207,9 @@ def join_run(
         "figures": figures or JoinFigures("ivf", "new_left", counts, 3_600_000_000, accuracy),
     }
     result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
-    return past_run(result, f"run-{number}", NOW - timedelta(hours=7, days=number))
+    return NodeRunReport(
+        f"run-{number}", "run", "prod", NOW - timedelta(hours=7, days=number), result
+    )
 
 
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 
 from lancestat.presentation.site.build import build_site
 from lancestat.report.tables import TableReport
-from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.wire import PublishedColumn
 from tests.examples import sample
 from tests.presentation.site.browser import Scheme, launched, visit
 from tests.presentation.site.conftest import YAML

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from lancestat.presentation.site.distribution import Distribution, distribution
-from lancestat.tables.statistics.histogram import Histogram, HistogramBin
+from lancestat.tables.statistics.column_statistics import Histogram, HistogramBin
 from tests.presentation.site.reports import evenly, leaning
 
 BOUNDS = st.floats(-1e300, 1e300, allow_nan=False)

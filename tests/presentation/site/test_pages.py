@@ -15,10 +15,10 @@ from lancestat.presentation.site.text import PageSanitizer
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.values import Health, ProjectReport
 from lancestat.runs.actions import SourceFindings
-from lancestat.runs.result import Status
+from lancestat.runs.node_result import Status
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
 from lancestat.spec.redaction import hidden_locations
-from lancestat.tables.manifest.wire import PublishedColumn
+from lancestat.tables.wire import PublishedColumn
 from tests.conftest import Golden
 from tests.presentation.site.conftest import YAML, Build, SiteOf
 from tests.presentation.site.markup import page_of, pages

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.lake.snapshot import ANALYSIS
-from lancestat.state.values import quantile_key
+from lancestat.lake.row_ranges import ANALYSIS
+from lancestat.state.identity import quantile_key
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze.scan_task import ScanRange, WorkItem, jobs, split, weigh
+from lancestat.tables.analyze import ScanRange, WorkItem, jobs, split, weigh
 
 FIELDS = [frozenset(f"{i}:int" for i in range(count)) for count in (1, 2, 16, 200)]
 MIB = 1 << 20

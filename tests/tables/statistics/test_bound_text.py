@@ -11,14 +11,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics.bound_text import (
+from lancestat.tables.statistics.column_type import (
+    ColumnType,
+    Kind,
     are_estimable,
     format_bound,
     parse_bound,
     parse_integer,
     shown_bound,
 )
-from lancestat.tables.statistics.column_type import ColumnType, Kind
 
 BOOLEAN = ColumnType(Kind.BOOLEAN, "boolean", 1)
 TINYINT = ColumnType(Kind.INTEGER, "tinyint", 1)

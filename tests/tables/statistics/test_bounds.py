@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 
-from lancestat.tables.statistics.bounds import (
+from lancestat.tables.statistics.partial import (
     BOUND_BYTES,
     lower_bound,
     next_characters,

@@ -11,14 +11,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics.bounds import Bound
 from lancestat.tables.statistics.column_statistics import (
     BOUNDS_FIRST,
     STATISTICS,
     column_statistics_of,
 )
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial
 from tests.tables.statistics.columns import BYTES, COLUMNS, hash_value, sketch_of, true_partial
 
 PAGE = Path(__file__).parents[3] / "docs/explanation/statistics.md"

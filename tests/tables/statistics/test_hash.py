@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics import sketch_builder as hashes
+from lancestat.tables.statistics import kernel as hashes
 from tests.tables.statistics.columns import hash_value
 
 VECTORS = json.loads((Path(__file__).parents[2] / "vectors/sketch_hashes.json").read_text("utf-8"))

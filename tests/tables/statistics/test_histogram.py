@@ -12,10 +12,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics.bound_text import are_estimable, format_bound
-from lancestat.tables.statistics.column_statistics import column_statistics_of
-from lancestat.tables.statistics.column_type import ColumnType, Kind, column_type
-from lancestat.tables.statistics.histogram import BINS, HISTOGRAM_KINDS, Histogram, equi_height
+from lancestat.tables.statistics.column_statistics import (
+    BINS,
+    HISTOGRAM_KINDS,
+    Histogram,
+    column_statistics_of,
+    equi_height,
+)
+from lancestat.tables.statistics.column_type import (
+    ColumnType,
+    Kind,
+    are_estimable,
+    column_type,
+    format_bound,
+)
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 from tests.tables.statistics.columns import COLUMNS, Column

@@ -19,7 +19,7 @@ from lancestat.tables.statistics.partial import (
     encode,
     merge,
 )
-from lancestat.tables.statistics.sketch import EMPTY_SKETCH
+from lancestat.tables.statistics.sketches import EMPTY_SKETCH
 from tests.tables.statistics.columns import COLUMNS, true_partial
 
 STORED = json.loads((Path(__file__).parents[2] / "vectors/sketch_partials.json").read_text("utf-8"))

@@ -14,7 +14,13 @@ from hypothesis import strategies as st
 
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, decode, encode, merge
-from lancestat.tables.statistics.quantiles import K, QuantileBuilder, QuantileSketch, thinned, union
+from lancestat.tables.statistics.sketches import (
+    K,
+    QuantileBuilder,
+    QuantileSketch,
+    thinned,
+    union_quantiles,
+)
 from tests.tables.statistics.columns import COLUMNS, Column
 
 # The bound that the library states for a sketch of `K`, and one that is never exceeded: its
@@ -107,7 +113,7 @@ def test_a_quantile_is_the_least_value_with_its_share_up_to_it() -> None:
 
 
 def test_a_column_without_values_has_no_quantiles() -> None:
-    for nothing in (sketch([]), sketch([math.nan, math.inf, -math.inf]), union([])):
+    for nothing in (sketch([]), sketch([math.nan, math.inf, -math.inf]), union_quantiles([])):
         assert nothing.count == 0
         assert nothing.quantiles([0.5]) == []
         assert len(nothing.samples()[0]) == 0
@@ -127,7 +133,7 @@ def test_ranks_are_within_the_error(order: str) -> None:
 def test_a_union_of_many_sketches_is_as_accurate_as_one() -> None:
     random = np.random.default_rng(11)
     parts = [random.exponential(scale, random.integers(1, 20_000)) for scale in range(1, 41)]
-    union_of_parts = union(sketch(part) for part in parts)
+    union_of_parts = union_quantiles(sketch(part) for part in parts)
     values = np.concatenate(parts)
     assert union_of_parts.count == len(values)
     assert rank_error(union_of_parts, values) < NEVER_EXCEEDED
@@ -136,7 +142,7 @@ def test_a_union_of_many_sketches_is_as_accurate_as_one() -> None:
 @settings(deadline=None)
 @given(st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), max_size=20)))
 def test_a_union_of_few_values_is_exact(parts: list[list[float]]) -> None:
-    union_of_parts = union(map(sketch, parts))
+    union_of_parts = union_quantiles(map(sketch, parts))
     assert values_of(union_of_parts) == sorted(value for part in parts for value in part)
 
 
@@ -144,7 +150,7 @@ def test_the_size_of_a_sketch_is_bounded() -> None:
     values = np.random.default_rng(13).random(1_000_000)
     built = sketch(values)
     assert len(built.serialized) < 20_000
-    assert len(union([built] * 50).serialized) < 22_000
+    assert len(union_quantiles([built] * 50).serialized) < 22_000
     assert len(sketch(np.arange(K)).serialized) < 8 * K + 100
 
 
@@ -173,7 +179,7 @@ def test_no_malformed_form_crashes_anything(data: st.DataObject) -> None:
     except ValueError:
         return
     assert len(decoded.quantiles([0, 0.5, 1])) == (3 if decoded.count else 0)
-    assert union([decoded, sketch([1.0])]).count == decoded.count + 1
+    assert union_quantiles([decoded, sketch([1.0])]).count == decoded.count + 1
 
 
 @pytest.mark.parametrize("count", [4096, 4097, 9999, 65_536, 65_537, 100_000])
@@ -186,14 +192,15 @@ def test_a_large_batch_is_thinned_out_evenly(count: int, spread: int) -> None:
     assert once.count == count
     assert once.samples()[1].sum() == count
     assert rank_error(once, values) <= 128 / count + 1 / 1024
-    assert union([once]).samples()[0].min() >= values.min()
+    assert union_quantiles([once]).samples()[0].min() >= values.min()
 
 
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 30_000), max_size=6), st.integers(0, 60_000))
 def test_every_built_sketch_is_valid(counts: list[int], batch: int) -> None:
     parts = [sketch(np.arange(count), max(batch, 1000)) for count in counts]
-    made = [*parts, union(parts), union([union(parts), union(parts)])]
+    both = union_quantiles(parts)
+    made = [*parts, both, union_quantiles([both, both])]
     assert [QuantileSketch.decode(built.encode()) for built in made] == made
     for built in made:
         values, weights = built.samples()

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.tables.statistics.sketch import EMPTY_SKETCH, REGISTERS, Sketch, union
-from lancestat.tables.statistics.sketch_builder import SketchBuilder, mix
+from lancestat.tables.statistics.kernel import SketchBuilder, mix
+from lancestat.tables.statistics.sketches import EMPTY_SKETCH, REGISTERS, Sketch, union
 from tests.tables.statistics.columns import sketch_of
 
 Words = np.ndarray[tuple[int], np.dtype[np.uint64]]

@@ -1,0 +1,574 @@
+"""Starts Spark or connects to it, finds the running session, and says where one would run."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from lancestat.arguments import check_session
+from lancestat.errors import LancestatError, RunError, SparkConnectSession, SparkNotStarted
+from lancestat.lake.temporary_files import temporary_folder
+from lancestat.redact import redact_line
+from lancestat.spark.class_archive import archive_options
+from lancestat.spark.failure import CONNECT_TIMEOUT, abandon, has_gone, limit_retries
+from lancestat.spark.installation import find_java, spark_defaults
+from lancestat.spark.package import package_settings, require_same_versions
+from lancestat.spark.python import THREAD_VARIABLES
+from lancestat.spark.versions import (
+    has_nearest_by_join,
+    has_python_sources,
+    session_class,
+    time_settings,
+)
+from lancestat.spec.model import Target
+from lancestat.spec.spark_master import is_local, remote_address, remote_secrets, with_attempts
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# Spark has one schema of views that belong to no database; it is named when the first session of a
+# process starts, and so is lancestat's in sessions that lancestat starts.
+VIEW_SCHEMA_SETTING = "spark.sql.globalTempDatabase"
+VIEW_SCHEMA = "lancestat"
+
+_LAST_LINES = 3
+_NOISE = re.compile(r"^\s+at |^WARNING|^NOTE: Picked up|^Using Spark's|^$|WARN |\bINFO ")
+_CAUSE = re.compile(r"error|exception|unable|fail", re.IGNORECASE)
+_SECRET = re.compile(r"secret|password|token|key|credential", re.IGNORECASE)
+
+# The second compiler of the JVM pays off after minutes; in a run's short life it takes the
+# processor from the workers: 0.8 s of 3.7 s for an analysis of TPC-H lineitem at scale 1.
+_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
+
+
+def start_jvm(
+    master: str | None, conf: Mapping[str, str], *, quiet: bool, is_short_lived: bool
+) -> None:
+    """Start the JVM for PySpark's next session, unless spark-submit started it.
+
+    Args:
+        master: As configured, None when spark-submit's own configuration decides.
+        conf: The target's. It reaches the JVM in a private file, since command lines are public.
+        quiet: Keep what the JVM prints.
+        is_short_lived: Do not optimise code for a long life; local masters only.
+
+    Raises:
+        RunError: there is no Java, it is too old, or the JVM ended immediately.
+    """
+    from pyspark import SparkContext
+    from pyspark.java_gateway import launch_gateway
+
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return
+    java = find_java()
+    properties = {**conf, **({"spark.master": master} if master else {})}
+    options = os.environ.get("JDK_JAVA_OPTIONS", "")
+    submit_options = [archive_options(java, conf), os.environ.get("SPARK_SUBMIT_OPTS", "")]
+    if is_short_lived and (master is None or master.startswith("local")):
+        # Options of the command line come after these, so a user's own choice wins.
+        options = f"{_FIRST_COMPILER_ONLY} {options}".strip()
+    with (
+        tempfile.TemporaryFile() as log,
+        _properties_file(properties) as path,
+        _environment(
+            **({} if shutil.which("java") == str(java.path) else {"JAVA_HOME": str(java.home)}),
+            JDK_JAVA_OPTIONS=options or None,
+            SPARK_SUBMIT_OPTS=" ".join(filter(None, submit_options)) or None,
+            **utf8_locale(os.environ),
+            PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
+            # `workers_python` runs on the driver too, to plan reads of Python data sources.
+            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+            PYSPARK_SUBMIT_ARGS=f"--properties-file '{path}' "
+            + os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"),
+        ),
+        warnings.catch_warnings(),
+    ):
+        # Lance warns of every fork; this one becomes another program at once.
+        warnings.filterwarnings("ignore", message=".*fork", category=UserWarning)
+        try:
+            output = {"stdout": log, "stderr": subprocess.STDOUT} if quiet else None
+            gateway = launch_gateway(popen_kwargs=output)
+        except Exception as error:
+            log.seek(0)
+            printed = log.read().decode(errors="replace") or str(error)
+            raise not_started(printed, conf) from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def utf8_locale(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what has to change in an environment for Java to find files by any name.
+
+    Java takes the encoding of file names from the locale, and that of `C` is ASCII. Python uses
+    UTF-8 there, and where only LANG says `C`, it has corrected that for what it starts.
+    """
+    is_ascii = environment.get("LC_ALL") in ("C", "POSIX")
+    return {"LC_ALL": "C.UTF-8"} if is_ascii else {}
+
+
+def not_started(output: str, conf: Mapping[str, str]) -> RunError:
+    """Return the error with the cause from the JVM's output, without secrets of `conf`."""
+    secrets = [value for key, value in conf.items() if _SECRET.search(key)]
+    return SparkNotStarted(
+        f"Spark did not start: {redact_line(cause_in(output), secrets)}",
+        hint="check the target's spark section, and `lancestat debug`",
+    )
+
+
+def cause_in(output: str) -> str:
+    """Return the lines of a JVM's output that say why it ended."""
+    lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
+    causes = [line for line in lines if _CAUSE.search(line)]
+    return " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
+
+
+@contextmanager
+def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
+    with temporary_folder() as folder:
+        path = folder / "spark.properties"
+        path.touch(mode=0o600)
+        lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
+        path.write_text(spark_defaults() + "\n" + "".join(lines), encoding="utf-8")
+        yield path
+
+
+@contextmanager
+def _environment(**changes: str | None) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in changes}
+    _set_variables(changes)
+    try:
+        yield
+    finally:
+        _set_variables(before)
+
+
+def _set_variables(values: Mapping[str, str | None]) -> None:
+    for name, value in values.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+
+
+# With these PySpark and spark-submit look for a server, also where a master is given.
+_CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE")
+
+
+def _escaped(text: str) -> str:
+    # java.util.Properties: backslashes escape, and so these characters stand for themselves.
+    text = re.sub(r"([\\ :=#!])", r"\\\1", text)
+    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
+
+
+# Batches come and go all the time. Left to itself, glibc gives their memory back to the system and
+# faults it in again, which takes a fifth of a worker's time. Arrow's allocator reserves addresses
+# ahead, which count towards spark.executor.pyspark.memory: 64 MB here, in place of a gigabyte.
+ALLOCATOR_VARIABLES = {
+    "MALLOC_ARENA_MAX": "2",
+    "MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+    "MALLOC_TOP_PAD_": str(16 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(256 << 20),
+    "MIMALLOC_ARENA_RESERVE": str((64 << 20) >> 10),
+}
+
+
+def start_session(
+    target: Target, app_name: str, *, quiet: bool = True, is_short_lived: bool = False
+) -> SparkSession:
+    """Return the Spark session of a target, started unless this process has one.
+
+    With a Spark Connect server, it is a new session there. Else the target's configuration takes
+    precedence over lancestat's defaults: no progress bar, no user interface of a local session,
+    threads and memory of workers limited, the schema `lancestat` for global temporary views, and
+    times of day turned on. Storage options never become Spark properties.
+
+    Args:
+        target: Server, or master (None: spark-submit's, else `local[*]`), and configuration.
+        app_name: As Spark shows it.
+        quiet: Show what the JVM prints only if it fails to start.
+        is_short_lived: The session is for scans only, and the JVM need not optimise its code.
+
+    Raises:
+        RunError: there is no Java, it is too old, the JVM did not start, or the server cannot be
+            reached.
+    """
+    running = running_session()
+    if running is not None:
+        return running
+    remote = remote_of(target)
+    if remote is not None:
+        timeout = target.spark_connect_timeout or CONNECT_TIMEOUT
+        return connect(remote, target.spark_conf, app_name, timeout)
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    with _environment(**dict.fromkeys(_CONNECT_VARIABLES)):
+        master = target.master
+        if SparkContext._active_spark_context is None and SparkContext._gateway is None:
+            start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
+        configured = {**dict(SparkConf().getAll()), **target.spark_conf}
+        master = master or configured.get("spark.master") or "local[*]"
+        conf = {**defaults(master, target.spark_conf), **target.spark_conf}
+        if target.spark_package is not None and not is_local(master):
+            require_same_versions(target.spark_package, target.package_location)
+            conf |= package_settings(target.spark_package, configured)
+        conf["spark.master"] = with_attempts(master, conf.get("spark.task.maxFailures"))
+        builder = SparkSession.builder.appName(app_name)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        try:
+            with _environment(PYSPARK_PYTHON=workers_python(master, configured)):
+                session = builder.getOrCreate()
+        except Exception as error:
+            raise not_started(str(error), conf) from None
+    if quiet:
+        session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+# What records jobs wants to see the end of Spark, which a container may cut short.
+_RECORDERS = (
+    "spark.eventLog.enabled",
+    "spark.extraListeners",
+    "spark.plugins",
+    "spark.sql.queryExecutionListeners",
+    "spark.sql.streaming.streamingQueryListeners",
+)
+
+
+def stop_session(session: SparkSession, *, ends_process: bool) -> None:
+    """Stop a session that `start_session` started and that runs no job.
+
+    With `ends_process`, a local Spark without event log and listeners is not waited for: its JVM
+    stops it and removes its files after this process.
+    """
+    if is_connect(session):
+        if has_gone(session):
+            abandon(session)
+        else:
+            session.stop()
+        return
+    context = session.sparkContext
+    jvm = context._gateway.proc if context._gateway is not None else None
+    configured = context.getConf()
+    records = any(configured.get(name) not in (None, "", "false") for name in _RECORDERS)
+    is_waited_for = records or sys.platform == "win32" or not is_local(context.master)
+    if not ends_process or jvm is None or is_waited_for:
+        session.stop()
+    else:
+        # Spark's JVM exits at the end of its input.
+        jvm.stdin.close()
+
+
+def workers_python(master: str, conf: Mapping[str, str]) -> str:
+    """Return the Python that Spark's workers run: what is configured, else one like this.
+
+    A path on this machine means nothing on others, and Spark refuses another minor version.
+    """
+    chosen = conf.get("spark.pyspark.python") or os.environ.get("PYSPARK_PYTHON")
+    like_this = f"python{sys.version_info.major}.{sys.version_info.minor}"
+    return chosen or (sys.executable if is_local(master) else like_this)
+
+
+def running_session() -> SparkSession | None:
+    """Return the Spark session of this thread, or else of the process, if there is any.
+
+    One of Spark Connect comes first: its server may run in this process, with a classic session of
+    its own that the caller knows nothing of.
+    """
+    remote = sys.modules.get("pyspark.sql.connect.session")
+    if remote is not None:
+        sessions = remote.SparkSession
+        for session in (sessions.getActiveSession(), sessions._default_session):
+            if session is not None and not session.client.is_closed:
+                return cast("SparkSession", session)
+    # PySpark leaves this behind when it stops a session of Spark Connect, and would then find no
+    # classic session, nor start one.
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.getActiveSession()
+    if session is None:
+        session = SparkSession._instantiatedSession
+    if session is None or is_connect(session):
+        return session
+    return None if session._jsc.sc().isStopped() else session
+
+
+def is_connect(session: object) -> bool:
+    """Whether a session is one of Spark Connect, without a JVM of its own."""
+    return not hasattr(session, "_jsc")
+
+
+def remote_of(target: Target) -> str | None:
+    """Return the URL of the Spark Connect server of a target, None where Spark is to be started.
+
+    As in PySpark, `SPARK_REMOTE` names one where nothing else says where Spark is.
+    """
+    if target.spark_remote is not None or target.master is not None:
+        return target.spark_remote
+    remote = os.environ.get("SPARK_REMOTE", "")
+    return remote if remote.startswith("sc://") else None
+
+
+@contextmanager
+def active(session: SparkSession) -> Iterator[None]:
+    """Make a session the thread's active one while the block runs.
+
+    Spark asks the active session, and not the one that it works for, for the configuration of
+    estimates and for the data sources that are registered.
+    """
+    if is_connect(session):
+        yield
+        return
+    sessions = session_class(session)
+    before = sessions.getActiveSession()
+    if before.isDefined() and before.get().equals(session._jsparkSession):
+        yield
+        return
+    sessions.setActiveSession(session._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+NEEDS_JVM = (
+    "attach, read_table, explain and sql need the driver's JVM, which a session of Spark Connect "
+    "lacks: "
+    "format('lancestat') reads tables there, and statistics in the manifest serve a server that "
+    "has the connector"
+)
+
+
+def require_classic(session: object) -> None:
+    """Refuse a session without a JVM of its own.
+
+    Raises:
+        InvalidArgument: it is no session at all.
+        SparkConnectSession: it is one of Spark Connect.
+    """
+    check_session("spark", session)
+    if is_connect(session):
+        raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
+
+
+def classic_session(target: Target, app_name: str) -> SparkSession:
+    """Return what `start_session` does, for work in the driver's JVM.
+
+    Raises:
+        SparkConnectSession: the process, or else the target, has a session of Spark Connect.
+        RunError: as `start_session`.
+    """
+    running = running_session()
+    if running is None and remote_of(target) is not None:
+        raise SparkConnectSession(NEEDS_JVM, hint=_ELSEWHERE)
+    if running is not None:
+        require_classic(running)
+    return running or start_session(target, app_name)
+
+
+_ELSEWHERE = (
+    "run, retry, ANALYZE TABLE and KNN joins work over Spark Connect; use a target with a master, "
+    "or no session of Spark Connect, for the rest"
+)
+
+
+def task_threads(spark: SparkSession) -> int:
+    """Return the number of cores that each task of a session has: `spark.task.cpus`."""
+    return int(spark.conf.get("spark.task.cpus", "1") or 1)
+
+
+def defaults(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return the configuration that lancestat prefers and a target may override."""
+    threads = conf.get("spark.task.cpus", "1")
+    chosen = {f"spark.executorEnv.{name}": threads for name in THREAD_VARIABLES}
+    chosen |= {f"spark.executorEnv.{name}": value for name, value in ALLOCATOR_VARIABLES.items()}
+    chosen["spark.ui.showConsoleProgress"] = "false"
+    chosen[VIEW_SCHEMA_SETTING] = VIEW_SCHEMA
+    chosen |= time_settings()
+    if master.startswith("local"):
+        chosen["spark.ui.enabled"] = "false"
+        chosen["spark.driver.host"] = "127.0.0.1"
+        chosen["spark.driver.bindAddress"] = "127.0.0.1"
+        if _has_unix_sockets(conf):
+            chosen["spark.python.unix.domain.socket.enabled"] = "true"
+    return chosen
+
+
+def _has_unix_sockets(conf: Mapping[str, str]) -> bool:
+    # Over TCP the last bytes of a task wait 40 ms for an acknowledgement. A socket's path may have
+    # about 100 bytes, half of which are Spark's, and so only the usual folder is trusted.
+    options = [os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")]
+    options += [value for key, value in conf.items() if key.endswith("JavaOptions")]
+    is_elsewhere = any("java.io.tmpdir" in option for option in options)
+    return hasattr(socket, "AF_UNIX") and sys.platform != "win32" and not is_elsewhere
+
+
+def optimizer_settings(conf: Mapping[str, str]) -> dict[str, str]:
+    """Return settings with which Spark uses column statistics, where none are configured."""
+    settings = {"spark.sql.cbo.enabled": "true", "spark.sql.cbo.joinReorder.enabled": "true"}
+    return {key: value for key, value in settings.items() if key not in conf}
+
+
+_SECONDS_TO_CONNECT = 10
+_PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
+
+
+def connect(
+    remote: str, conf: Mapping[str, str], app_name: str, timeout: timedelta = CONNECT_TIMEOUT
+) -> SparkSession:
+    """Return a new session on a Spark Connect server.
+
+    Args:
+        remote: Its URL; the value may hold a token.
+        conf: Settings of the session; Spark ignores those of the server.
+        app_name: As Spark shows it.
+        timeout: For how long a server that stops answering is retried.
+
+    Raises:
+        SparkNotStarted: the server cannot be reached or refuses, PySpark is older than 4.0, or
+            libraries are missing.
+    """
+    # PySpark 4.0 has both. Over Spark 3.5's Connect lancestat's jobs were seen not to end.
+    if not has_python_sources():
+        raise SparkNotStarted(
+            "lancestat works over Spark Connect from Spark 4.0 on, and this is an older PySpark",
+            hint="give the target a 'master' in place of 'remote', or install a newer PySpark",
+        )
+    try:
+        from pyspark.sql.connect.session import SparkSession as RemoteSession
+    except ImportError as error:
+        raise SparkNotStarted(
+            f"Spark Connect needs more libraries: {redact_line(str(error))}",
+            hint="pip install 'lancestat[connect]'",
+        ) from None
+    try:
+        _require_server(remote)
+        builder = RemoteSession.builder.remote(remote).appName(app_name)
+        for key, value in conf.items():
+            builder = builder.config(key, value)
+        session = builder.create()
+        limit_retries(session, timeout)
+        # The first answer of the server: one that refuses a token does so here.
+        _ = session.version
+    except LancestatError:
+        raise
+    except Exception as error:
+        _forget(RemoteSession)
+        raise SparkNotStarted(
+            f"the Spark Connect server refuses: {redact_line(str(error), remote_secrets(remote))}",
+            hint="check the target's 'remote'",
+        ) from None
+    return cast("SparkSession", session)
+
+
+def _forget(sessions: Any) -> None:
+    """Stop the session that PySpark registered before the server was asked for anything."""
+    session = sessions._default_session or sessions.getActiveSession()
+    if session is not None:
+        # The server would be asked to release what it never granted.
+        session.release_session_on_close = False
+        with suppress(Exception):
+            session.stop()
+
+
+def _require_server(remote: str) -> None:
+    """Refuse an address at which nobody listens; Spark would go on trying it for minutes."""
+    if any(os.environ.get(name) or os.environ.get(name.upper()) for name in _PROXIES):
+        return
+    try:
+        socket.create_connection(remote_address(remote), timeout=_SECONDS_TO_CONNECT).close()
+    except OSError as error:
+        raise SparkNotStarted(
+            f"the Spark Connect server cannot be reached: {error.strerror or error}",
+            hint="check the target's 'remote', and that the server runs",
+        ) from None
+
+
+# Where options of spark-submit can say where Spark runs.
+_NAMES_OF_MASTERS = ("--master", "--remote", "--properties-file", "spark.master", "spark.remote")
+
+
+def in_process_bytes(target: Target) -> int:
+    """Return how much less of a table is read without Spark, 0 where Spark is to read all of it.
+
+    That is so where a session is running already, under spark-submit, over Spark Connect, and where
+    the master is not local. Neither pyspark is imported nor Java started to find out.
+    """
+    if _is_spark_running() or not _is_local(target):
+        return 0
+    return target.spark_min_bytes
+
+
+# Between what benchmarks/README.md measures of a first run on two cores with a class archive
+# (8.7 s) and without one (13.9 s), less the 2.4 s that reading takes without Spark.
+_START_SECONDS = 9.0
+
+
+def start_seconds(target: Target) -> float | None:
+    """Estimate how long the target's Spark takes to start: none if it runs, or is a server.
+
+    None where it is not local, since machines of clusters start in their own time.
+    """
+    if _is_spark_running() or remote_of(target) is not None:
+        return 0.0
+    return _START_SECONDS if _is_local(target) else None
+
+
+def uses_package(target: Target) -> bool:
+    """Whether workers take their modules from the target's package once its Spark is started.
+
+    They do not where a session is running already, or where Spark is local or a server.
+    """
+    if target.spark_package is None or remote_of(target) is not None or _is_local(target):
+        return False
+    return "pyspark" not in sys.modules or running_session() is None
+
+
+def joins_by_nearest_by(target: Target, session: SparkSession | None = None) -> bool:
+    """Whether Spark's `nearestByJoin` can be used for joins: not over Spark Connect.
+
+    `session` is the one that will be used, where that is known.
+    """
+    return has_nearest_by_join() and not _is_over_connect(target, session)
+
+
+def _is_over_connect(target: Target, session: SparkSession | None) -> bool:
+    if session is None and "pyspark" in sys.modules:
+        session = running_session()
+    return remote_of(target) is not None if session is None else is_connect(session)
+
+
+def _is_spark_running() -> bool:
+    if "PYSPARK_GATEWAY_PORT" in os.environ:
+        return True
+    return "pyspark" in sys.modules and running_session() is not None
+
+
+def _is_local(target: Target) -> bool:
+    if remote_of(target) is not None:
+        return False
+    if target.master is not None:
+        return is_local(target.master)
+    submitted = os.environ.get("PYSPARK_SUBMIT_ARGS", "")
+    is_named = any(word in submitted for word in _NAMES_OF_MASTERS) or "MASTER" in os.environ
+    return not is_named and not _has_default_master()
+
+
+def _has_default_master() -> bool:
+    return any(line.strip().startswith("spark.master") for line in spark_defaults().splitlines())

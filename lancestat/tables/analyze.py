@@ -1,0 +1,469 @@
+"""Reads the scans of a table into partials: in threads of this process, or in Spark jobs."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
+from lancestat.lake.open import portable
+from lancestat.lake.row_ranges import ANALYSIS, RowRange, Span, TaskSizes
+from lancestat.lake.row_ranges import split as split_spans
+from lancestat.lake.snapshot import Pin
+from lancestat.redact import redact_line, secret_values
+from lancestat.spark.failure import WorkerError, job_error
+from lancestat.spark.python import prepare_worker
+from lancestat.spark.start import task_threads
+from lancestat.spec.catalog import UriOptions
+from lancestat.spec.model import Target
+from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
+from lancestat.state.identity import has_quantiles, weight
+from lancestat.tables.action import Scan, TableVersion
+from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+PARTIALS_PER_JOB = 32_768
+
+_CELL_WEIGHT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """The scans of one table; `node` names it in Spark's user interface."""
+
+    node: str
+    table: TableVersion
+    scans: tuple[Scan, ...]
+
+    @property
+    def column_names(self) -> dict[str, str]:
+        """Return column names by the keys of their partials."""
+        return {self.table.stored_key(field): field.name for field in self.table.fields}
+
+
+@dataclass(frozen=True, slots=True)
+class ScanRange:
+    """Live rows of one scan.
+
+    `scan` is an index into the scans that were split, `row_bytes` estimates the bytes on disk of a
+    row, and `weight` is the range's part of the cost of the scan.
+    """
+
+    scan: int
+    rows: RowRange
+    row_bytes: int
+    weight: float
+
+
+# What one task reads.
+WorkItem = tuple[ScanRange, ...]
+
+
+def weigh(scan: Scan, sizes: TaskSizes = ANALYSIS) -> int:
+    """Return the cost of a scan, in bytes read from disk or their equivalent in processor time.
+
+    Well compressed columns still cost time per cell, and tiny fragments the time to open them.
+    """
+    return sizes.per_fragment + scan.size_bytes + _CELL_WEIGHT * scan.rows * len(scan.fields)
+
+
+def split(scans: Sequence[Scan], cores: int, sizes: TaskSizes = ANALYSIS) -> tuple[WorkItem, ...]:
+    """Split heavy scans by rows and put light ones together, heaviest item first.
+
+    Every row of every scan is in exactly one range. Taken heaviest first by idle cores, the items
+    end within one item's time of each other (R. L. Graham, Bounds on Multiprocessing Timing
+    Anomalies, 1969).
+    """
+    spans = [Span(scan.fragment_id, scan.rows, weigh(scan, sizes)) for scan in scans]
+    tasks = split_spans(spans, cores, sizes)
+
+    def scan_range(index: int, rows: RowRange) -> ScanRange:
+        scan, span = scans[index], spans[index]
+        count = span.rows - rows.offset if rows.count is None else rows.count
+        weight = span.weight * (count / span.rows if span.rows else 1)
+        return ScanRange(index, rows, scan.size_bytes // (scan.rows or 1), weight)
+
+    items = (tuple(scan_range(index, rows) for index, rows in task) for task in tasks)
+    return tuple(sorted(items, key=lambda item: -sum(part.weight for part in item)))
+
+
+def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Sequence[Scan]]:
+    """Yield consecutive scans that have at most `limit` partials together, but at least one scan.
+
+    A partial with quantiles counts as the several that it is as large as.
+
+    The driver holds a job's results; this bounds them for tables of any size.
+    """
+    start = count = 0
+    for index, scan in enumerate(scans):
+        if count and count + weight(scan.fields) > limit:
+            yield scans[start:index]
+            start, count = index, 0
+        count += weight(scan.fields)
+    if start < len(scans):
+        yield scans[start:]
+
+
+# Fragments and bytes of one table read so far; called from a thread of the engine's.
+OnProgress = Callable[[int, int], None]
+
+
+class ScanProgress:
+    """Fragments and bytes read so far of one table."""
+
+    def __init__(self, on_progress: OnProgress | None) -> None:
+        self._on_progress = on_progress
+        self._fragments: set[int] = set()
+        self._bytes = 0
+
+    def listener(
+        self, scans: Sequence[Scan], parts: Mapping[int, int]
+    ) -> Callable[[Sequence[int]], None]:
+        """Return a listener for the finished parts of one job; `parts` is their number per scan."""
+        left = dict(parts)
+
+        def add(done: Sequence[int]) -> None:
+            for index in done:
+                left[index] -= 1
+                self._bytes += scans[index].size_bytes // parts[index]
+                if left[index] == 0:
+                    self._fragments.add(scans[index].fragment_id)
+            self._report()
+
+        return add
+
+    def _report(self) -> None:
+        if self._on_progress is None:
+            return
+        try:
+            self._on_progress(len(self._fragments), self._bytes)
+        except Exception:
+            # Spark's scheduler waits for this thread: a failing listener must not stop the run.
+            self._on_progress = None
+
+
+# One range of a scan, with its encoded partials by field key.
+RangePartials = tuple[ScanRange, Mapping[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTask:
+    """Reads work items of one pinned table; pickled into the Spark job.
+
+    `columns` names the columns of every scan of the job by field key.
+    """
+
+    pin: Pin
+    columns: tuple[Mapping[str, str], ...]
+    storage_options: Mapping[str, str] = field(repr=False)
+    threads: int = 1
+
+    def __call__(self, items: Iterable[WorkItem]) -> Iterator[RangePartials]:
+        """Yield the partials of every range of every item.
+
+        Raises:
+            WorkerError: anything went wrong; its text carries the `LancestatError` to the driver.
+        """
+        prepare_worker(self.threads, "lancestat.tables.statistics.kernel")
+        try:
+            for item in items:
+                yield from map(self.read, item)
+        except LancestatError as error:
+            raise WorkerError.carrying(error) from None
+
+    def read(self, part: ScanRange) -> RangePartials:
+        """Return the partials of one range.
+
+        Raises:
+            LakeError: its dataset was replaced, or cannot be opened.
+            FragmentNotAnalyzed: its rows cannot be read or analyzed.
+        """
+        import pyarrow as pa
+
+        from lancestat.spark.fragment_reader import pinned_dataset, read_range
+        from lancestat.tables.statistics.kernel import analyze
+
+        columns = self.columns[part.scan]
+        names = tuple(columns.values())
+        dataset = pinned_dataset(self.pin, self.storage_options)
+        try:
+            batches = read_range(
+                dataset, part.rows, names, self.storage_options, row_bytes=part.row_bytes
+            )
+            schema = pa.schema([dataset.schema.field(name) for name in names])
+            quantiles = {name for key, name in columns.items() if has_quantiles(key)}
+            partials = analyze(batches, schema, quantiles=quantiles)
+            return part, {key: encode(partials[name]) for key, name in columns.items()}
+        except LancestatError:
+            raise
+        except Exception as error:
+            secrets = secret_values(self.storage_options)
+            cause = redact_line(f"{type(error).__name__}: {error}", secrets)
+            subject = (
+                f"fragment {part.rows.fragment_id} of {self.pin.uri} at version {self.pin.version}"
+            )
+            raise FragmentNotAnalyzed(f"{subject} cannot be analyzed: {cause}") from error
+
+
+# A scan, with all of its partials by field key.
+ScanPartials = tuple[Scan, Mapping[str, ColumnPartial]]
+
+
+# Reads all items of a job, and tells the listener the scan of each range that has been read. What
+# it yields before it fails has been read all the same.
+RunItems = Callable[
+    [ScanTask, Sequence[WorkItem], Callable[[Sequence[int]], None], str], Iterable[RangePartials]
+]
+
+
+def scan_table(
+    table: TableScan,
+    storage_options: Mapping[str, str],
+    run: RunItems,
+    *,
+    cores: int,
+    threads: int = 1,
+    on_progress: OnProgress | None = None,
+) -> Iterator[ScanPartials]:
+    """Read the scans of a table and yield the partials of each scan once.
+
+    A table of many partials takes several jobs, one after the other, so that the driver holds only
+    some of them. The partials do not depend on where or in which order the items are read.
+
+    Args:
+        table: What to read.
+        storage_options: How to reach it.
+        run: Reads the items of a job; receives its description, too.
+        cores: For how many cores the scans are split.
+        threads: The cores of each task.
+        on_progress: Called as ranges have been read.
+    """
+    progress = ScanProgress(on_progress)
+    names = table.column_names
+    columns: dict[frozenset[str], Mapping[str, str]] = {}
+    for scan in table.scans:
+        columns.setdefault(scan.fields, {key: names[key] for key in sorted(scan.fields)})
+    for scans in jobs(table.scans):
+        items = split(scans, cores)
+        task = ScanTask(
+            pin=table.table.pin,
+            columns=tuple(columns[scan.fields] for scan in scans),
+            storage_options=portable(storage_options),
+            threads=threads,
+        )
+        parts = Counter(part.scan for item in items for part in item)
+        description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
+        done: list[RangePartials] = []
+        try:
+            for read in run(task, items, progress.listener(scans, parts), description):
+                done.append(read)
+        except (Exception, KeyboardInterrupt):
+            yield from _assemble(scans, parts, done)
+            raise
+        assert len(done) == parts.total(), "a job that succeeds has read all ranges"
+        yield from _assemble(scans, parts, done)
+
+
+def _assemble(
+    scans: Sequence[Scan], parts: Mapping[int, int], done: list[RangePartials]
+) -> Iterator[ScanPartials]:
+    """Yield the partials of the scans all of whose ranges are done."""
+    by_scan: dict[int, list[Mapping[str, bytes]]] = defaultdict(list)
+    while done:
+        part, encoded = done.pop()
+        by_scan[part.scan].append(encoded)
+    for index, scan in enumerate(scans):
+        encoded_parts = by_scan.pop(index, [])
+        if encoded_parts and len(encoded_parts) == parts[index]:
+            yield (
+                scan,
+                {key: merge(decode(one[key]) for one in encoded_parts) for key in scan.fields},
+            )
+
+
+# Receives the scans of ranges that have been read.
+Listener = Callable[[Sequence[int]], None]
+
+
+class ProcessScanner:
+    """Scans tables in threads of this process, one for each core that the target's Spark would use.
+
+    The ranges, the kernel and the attempts are those of a job on Spark, and so are the partials.
+
+    Args:
+        target: How many cores to use.
+        on_progress: Receives a node's name with its fragments and bytes read so far.
+        options: How to reach the tables; the target's storage options when None.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        on_progress: Callable[[str, int, int], None] | None = None,
+        options: UriOptions | None = None,
+    ) -> None:
+        self._options = options or UriOptions(target.storage_options)
+        self._cores = local_cores(target.master or "") or os.cpu_count() or 1
+        self._on_progress = on_progress
+        self._cancelled = threading.Event()
+        # All tables share the cores.
+        self._pool = ThreadPoolExecutor(self._cores, "lancestat-scan")
+
+    def __enter__(self) -> ProcessScanner:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is not None:
+            self.cancel()
+        # The run has waited for those who end soon, see `Scheduler`.
+        is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
+        self._pool.shutdown(wait=not is_interrupted, cancel_futures=True)
+
+    def scan(
+        self, node: str, table: TableVersion, scans: Sequence[Scan]
+    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+        """Read scans of a table; yield each once with its partials by field key.
+
+        Raises:
+            LakeError: The dataset was replaced, or cannot be opened.
+            FragmentNotAnalyzed: Rows cannot be read or analyzed, after all attempts.
+            Cancelled: It was cancelled.
+        """
+        return scan_table(
+            TableScan(node, table, tuple(scans)),
+            self._options.of(table.uri),
+            self._run,
+            cores=self._cores,
+            on_progress=lambda fragments, size: self._advance(node, fragments, size),
+        )
+
+    def _run(
+        self, task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
+    ) -> Iterator[RangePartials]:
+        lock = threading.Lock()
+        done: list[list[RangePartials]] = [[] for _ in items]
+
+        def read(item: WorkItem, partials: list[RangePartials]) -> None:
+            self._read(task, item, partials)
+            with lock:
+                listener([part.scan for part, _ in partials])
+
+        self._refuse_when_cancelled(task.pin.uri)
+        futures = [self._pool.submit(read, *each) for each in zip(items, done, strict=True)]
+        try:
+            ended = wait(futures, return_when=FIRST_EXCEPTION).done
+        finally:
+            for future in futures:
+                future.cancel()
+        for partials in done:
+            yield from tuple(partials)
+        for future in ended:
+            future.result()
+
+    def _read(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
+        """Add the partials of an item's ranges to those that are done."""
+        for _ in range(LOCAL_ATTEMPTS - 1):
+            try:
+                return self._attempt(task, item, done)
+            except Cancelled:
+                raise
+            except LancestatError:
+                continue
+        return self._attempt(task, item, done)
+
+    def _attempt(self, task: ScanTask, item: WorkItem, done: list[RangePartials]) -> None:
+        for part in item[len(done) :]:
+            self._refuse_when_cancelled(task.pin.uri)
+            done.append(task.read(part))
+
+    def cancel(self) -> None:
+        """End every scan after the ranges that are being read, and refuse further ones."""
+        self._cancelled.set()
+
+    def _refuse_when_cancelled(self, uri: str) -> None:
+        if self._cancelled.is_set():
+            raise Cancelled(f"reading {uri} was cancelled")
+
+    def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
+        if self._on_progress is not None:
+            self._on_progress(node, fragments, size_bytes)
+
+
+def analyze_table(
+    spark: SparkSession,
+    table: TableScan,
+    storage_options: Mapping[str, str],
+    *,
+    group: str,
+    on_progress: OnProgress | None = None,
+) -> Iterator[ScanPartials]:
+    """Read the scans of a table on Spark and yield the partials of each scan once.
+
+    Args:
+        spark: A session, classic or of Spark Connect.
+        table: What to read.
+        storage_options: How to reach it; travels inside tasks only, never as a Spark property.
+        group: The group of jobs, by which the reading can be cancelled.
+        on_progress: Called as tasks end.
+
+    Raises:
+        LakeError: The dataset was replaced, or cannot be opened.
+        FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
+        JobFailed: The job failed otherwise.
+        Cancelled: The job was cancelled.
+    """
+    from lancestat.spark.jobs import jobs_of
+
+    spark_jobs = jobs_of(spark)
+
+    def run(
+        task: ScanTask,
+        items: Sequence[WorkItem],
+        listener: Callable[[Sequence[int]], None],
+        description: str,
+    ) -> list[RangePartials]:
+        def read(partition: Iterable[WorkItem]) -> Iterator[tuple[RangePartials, list[int]]]:
+            for partials in task(partition):
+                yield partials, [partials[0].scan]
+
+        try:
+            with spark_jobs.group(group, description):
+                return spark_jobs.run(read, items, listener)
+        except Exception as error:
+            raise explain(error, table, storage_options) from None
+
+    return scan_table(
+        table,
+        storage_options,
+        run,
+        cores=spark_jobs.cores,
+        threads=task_threads(spark),
+        on_progress=on_progress,
+    )
+
+
+def explain(
+    error: Exception, table: TableScan, storage_options: Mapping[str, str]
+) -> LancestatError:
+    """Return the error to show for a job over `table` that raised `error` on the driver.
+
+    What a worker raised comes back as it was; anything else becomes `Cancelled` when the
+    job was cancelled, else `JobFailed` with the cause of the last failed task.
+    """
+    uri, secrets = table.table.uri, secret_values(storage_options)
+    job = f"the Spark job over {uri}"
+    return job_error(error, f"reading {uri}", secrets, job=job)

@@ -1,1 +1,0 @@
-"""Spark jobs that compute statistics."""

@@ -1,1 +1,0 @@
-"""Carriers of statistics: where the statistics of a table are kept for its readers."""

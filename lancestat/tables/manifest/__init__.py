@@ -1,1 +1,0 @@
-"""Statistics in a table's manifest: wire format, publication."""

@@ -1,0 +1,492 @@
+"""The wire format: encoding, decoding, and tolerated deviations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+
+from lancestat.errors import UnsupportedColumn
+from lancestat.tables import wire
+from lancestat.tables.statistics.column_statistics import ColumnStatistics
+from lancestat.tables.statistics.column_type import ColumnType, Kind
+from lancestat.tables.wire import (
+    COMPLETE,
+    COMPUTED_AT_VERSION,
+    NEWEST_FRAGMENT,
+    REVISION,
+    VERSION,
+    WRITER,
+    Finding,
+    GuardReason,
+    PublishedColumn,
+    PublishedStatistics,
+    Writer,
+    decode_statistics,
+    encode_statistics,
+    is_altered,
+    newest_fragment,
+    own_keys,
+    plan_updates,
+    restamp,
+    same_statistics,
+    tagged,
+    writer_of,
+)
+
+BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
+DOUBLE = ColumnType(Kind.FLOAT, "double", 8)
+STRING = ColumnType(Kind.STRING, "string", 20)
+DATE = ColumnType(Kind.DATE, "date", 4)
+TYPES = {"id": BIGINT, "name": STRING, "day": DATE, "x": DOUBLE}
+
+NOON = datetime(2026, 3, 1, 12, 0, 0, 250_000, tzinfo=timezone.utc)
+HASH = "ab" * 32
+# Of the entries of the first test; releases have to agree on it.
+DIGEST = "80a31d954a4df82876195f4cc8c6c61c04ecf9fe1bd354b064ffc040b0253e1b"
+
+IDS = ColumnStatistics(3, 97, 1, 99, 8, 8)
+NAMES = ColumnStatistics(0, 50, b"a", b"z", 7, 31)
+
+
+def written(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
+    return encode_statistics(
+        columns, rows=100, schema_hash=HASH, computed_at_version=8, computed_at=NOON
+    )
+
+
+def encode(**columns: tuple[ColumnType, ColumnStatistics]) -> dict[str, str]:
+    """Return the same entries as another writer's, which may be anything."""
+    entries = written(**columns)
+    del entries[WRITER]
+    return entries
+
+
+def decode(config: dict[str, str]) -> PublishedStatistics:
+    decoded = decode_statistics(config, TYPES)
+    assert isinstance(decoded, PublishedStatistics)
+    return decoded
+
+
+def test_the_entries_are_those_of_the_format() -> None:
+    assert written(id=(BIGINT, IDS), name=(STRING, NAMES)) == {
+        "lance.stats.version": "1",
+        "lance.stats.complete": "true",
+        "lance.stats.computedAtVersion": "8",
+        "lance.stats.writer": f"lancestat/3@8:{DIGEST}",
+        "lance.stats.computedAt": "2026-03-01T12:00:00.250000Z",
+        "lance.stats.numRows": "100",
+        "lance.stats.schemaHash": HASH,
+        "lance.stats.column.id.version": "2",
+        "lance.stats.column.id.distinctCount": "97",
+        "lance.stats.column.id.nullCount": "3",
+        "lance.stats.column.id.min": "1",
+        "lance.stats.column.id.max": "99",
+        "lance.stats.column.id.avgLen": "8",
+        "lance.stats.column.id.maxLen": "8",
+        "lance.stats.column.name.version": "2",
+        "lance.stats.column.name.distinctCount": "50",
+        "lance.stats.column.name.nullCount": "0",
+        "lance.stats.column.name.avgLen": "7",
+        "lance.stats.column.name.maxLen": "31",
+    }
+
+
+def test_published_statistics_round_trip() -> None:
+    assert decode(written(id=(BIGINT, IDS), name=(STRING, NAMES))) == PublishedStatistics(
+        version_tag=8,
+        computed_at=NOON,
+        rows=100,
+        schema_hash=HASH,
+        columns={
+            "id": PublishedColumn(3, 97, "1", "99", 8, 8),
+            "name": PublishedColumn(0, 50, None, None, 7, 31),
+        },
+        dropped={},
+        revision=REVISION,
+    )
+
+
+def test_the_instant_is_written_in_utc() -> None:
+    zone = timezone(timedelta(hours=-5))
+    entries = encode_statistics(
+        {}, rows=0, schema_hash=HASH, computed_at_version=1, computed_at=NOON.astimezone(zone)
+    )
+    assert entries["lance.stats.computedAt"] == "2026-03-01T12:00:00.250000Z"
+
+
+def test_an_instant_without_zone_is_refused() -> None:
+    with pytest.raises(ValueError, match="time zone"):
+        encode_statistics(
+            {}, rows=0, schema_hash=HASH, computed_at_version=1, computed_at=datetime(2026, 1, 1)
+        )
+
+
+@pytest.mark.parametrize("name", ["", ".", "a.b", "a.", ".a"])
+def test_names_that_cannot_be_stored_are_refused(name: str) -> None:
+    with pytest.raises(UnsupportedColumn, match="holds a dot") as raised:
+        encode(**{name: (BIGINT, IDS)})
+    assert raised.value.code == "LS115"
+
+
+@pytest.mark.parametrize("name", ["min", "version", "Größe", "a b", "`q`", "lance/stats", "列"])
+def test_other_names_are_stored(name: str) -> None:
+    decoded = decode_statistics(encode(**{name: (BIGINT, IDS)}), {name: BIGINT})
+    assert isinstance(decoded, PublishedStatistics)
+    assert decoded.columns == {name: PublishedColumn(3, 97, "1", "99", 8, 8)}
+
+
+@pytest.mark.parametrize(
+    ("type", "minimum", "maximum"),
+    [
+        (BIGINT, None, None),
+        (BIGINT, 0, 2**63),
+        (DOUBLE, math.nan, 1.0),
+        (DOUBLE, 0.0, math.inf),
+        (DOUBLE, -math.inf, 0.0),
+        (DOUBLE, -1.7e308, 1.7e308),
+        (DATE, 0, 2**31),
+    ],
+)
+def test_both_bounds_are_omitted_when_one_cannot_be_written(
+    type: ColumnType, minimum: float | None, maximum: float | None
+) -> None:
+    entries = encode(c=(type, replace(IDS, minimum=minimum, maximum=maximum)))
+    assert "lance.stats.column.c.min" not in entries
+    assert "lance.stats.column.c.max" not in entries
+    # Spark 4.1 and older estimate from a count alone that no row equals a value.
+    assert "lance.stats.column.c.distinctCount" not in entries
+    assert entries["lance.stats.column.c.nullCount"] == "3"
+
+
+def test_a_column_without_values_has_a_distinct_count_of_zero() -> None:
+    nothing = replace(IDS, nulls=100, distinct=0, minimum=None, maximum=None)
+    assert encode(c=(BIGINT, nothing))["lance.stats.column.c.distinctCount"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("changes", "flaw"),
+    [
+        ({"version": "2"}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": "01"}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": "1 "}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": "\uff11"}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": ""}, GuardReason.UNKNOWN_FORMAT),
+        ({"version": None}, GuardReason.UNKNOWN_FORMAT),
+        ({"complete": "false"}, GuardReason.INCOMPLETE),
+        ({"complete": "FALSE"}, GuardReason.INCOMPLETE),
+        ({"complete": "maybe"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": None}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "-1"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": " 8"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "1_0"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "\uff18"}, GuardReason.MALFORMED),
+        ({"computedAtVersion": "9" * 5000}, GuardReason.MALFORMED),
+        ({"computedAtVersion": str(2**63)}, GuardReason.MALFORMED),
+    ],
+)
+def test_a_flawed_envelope_is_unreadable(changes: dict[str, str | None], flaw: GuardReason) -> None:
+    config = encode(id=(BIGINT, IDS))
+    for suffix, text in changes.items():
+        config.pop(f"lance.stats.{suffix}")
+        if text is not None:
+            config[f"lance.stats.{suffix}"] = text
+    decoded = decode_statistics(config, TYPES)
+    assert isinstance(decoded, Finding)
+    assert decoded.reason is flaw
+    assert len(decoded.detail) < 200
+
+
+def test_a_config_without_entries_has_no_statistics() -> None:
+    decoded = decode_statistics({"user.key": "v", "lance.statistics": "1"})
+    assert decoded == Finding(GuardReason.ABSENT, "no statistics are published")
+
+
+def test_a_set_without_a_completeness_entry_is_read() -> None:
+    config = encode(id=(BIGINT, IDS))
+    del config["lance.stats.complete"]
+    assert set(decode(config).columns) == {"id"}
+
+
+@pytest.mark.parametrize("text", ["yesterday", "2026-03-01T12:00:00", "2026-13-01T00:00:00Z", ""])
+def test_an_unparsable_instant_is_none(text: str) -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.computedAt": text}
+    assert decode(config).computed_at is None
+
+
+@pytest.mark.parametrize(
+    ("text", "micros"),
+    [
+        ("2026-03-01T12:00:00Z", 0),
+        ("2026-03-01T12:00:00.25Z", 250_000),
+        ("2026-03-01T12:00:00.250Z", 250_000),
+        ("2026-03-01T12:00:00.250000999Z", 250_000),
+    ],
+)
+def test_instants_as_java_prints_them_are_read(text: str, micros: int) -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.computedAt": text}
+    assert decode(config).computed_at == NOON.replace(microsecond=micros)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "reason"),
+    [
+        ("version", "3", "newer"),
+        ("version", "0", "not a version"),
+        ("version", "two", "not a version"),
+        ("version", None, "missing"),
+        ("nullCount", "-1", "not a count"),
+        ("distinctCount", "-1", "not a count"),
+        ("distinctCount", "1e3", "not a count"),
+        ("distinctCount", str(2**63), "not a count"),
+        ("avgLen", "-8", "not a count"),
+        ("maxLen", "8.0", "not a count"),
+        ("min", "1_0", "not a bigint"),
+        ("max", str(2**63), "not a bigint"),
+        ("max", "0", "above"),
+    ],
+)
+def test_only_the_bad_column_is_dropped(suffix: str, text: str | None, reason: str) -> None:
+    config = encode(id=(BIGINT, IDS), name=(STRING, NAMES))
+    config.pop(f"lance.stats.column.id.{suffix}")
+    if text is not None:
+        config[f"lance.stats.column.id.{suffix}"] = text
+    decoded = decode(config)
+    assert set(decoded.columns) == {"name"}
+    assert reason in decoded.dropped["id"]
+
+
+def test_a_bad_bound_drops_its_column() -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.column.id.min": "x"}
+    del config["lance.stats.column.id.max"]
+    assert set(decode(config).dropped) == {"id"}
+
+
+@pytest.mark.parametrize("suffix", ["min", "distinctCount", "avgLen"])
+def test_an_oversized_value_is_treated_as_absent(suffix: str) -> None:
+    config = encode(id=(BIGINT, IDS))
+    without = {k: v for k, v in config.items() if k != f"lance.stats.column.id.{suffix}"}
+    config[f"lance.stats.column.id.{suffix}"] = "0" * 257
+    assert decode(config) == decode(without)
+
+
+def test_histograms_and_unknown_suffixes_are_ignored() -> None:
+    config = encode(id=(BIGINT, IDS))
+    plain = decode(config)
+    config["lance.stats.column.id.histogram"] = "x" * 10_000
+    config["lance.stats.column.id.kurtosis"] = "3"
+    config["lance.stats.column.other.histogram"] = "x"
+    assert decode(config) == plain
+
+
+def test_entries_of_columns_that_are_gone_or_not_analyzable_are_dropped() -> None:
+    decoded = decode(encode(id=(BIGINT, IDS), gone=(BIGINT, IDS)))
+    assert set(decoded.columns) == {"id"}
+    assert "no such column" in decoded.dropped["gone"]
+
+
+@pytest.mark.parametrize("key", ["a.b.min", ".min", "min"])
+def test_ambiguous_keys_never_name_a_column(key: str) -> None:
+    config = encode(id=(BIGINT, IDS)) | {f"lance.stats.column.{key}": "1"}
+    assert set(decode(config).columns) == {"id"}
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum"),
+    [("NaN", "1.0"), ("1.0", "NaN"), ("0.0", "Infinity"), ("-1.7E308", "1.7E308")],
+)
+def test_bounds_that_break_planning_are_not_passed_on(minimum: str, maximum: str) -> None:
+    config = encode(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0)))
+    config["lance.stats.column.x.min"], config["lance.stats.column.x.max"] = minimum, maximum
+    assert decode(config).columns["x"] == PublishedColumn(3, 97, None, None, 8, 8)
+
+
+def test_bounds_of_strings_are_not_passed_on() -> None:
+    config = encode(name=(STRING, NAMES))
+    config |= {"lance.stats.column.name.min": "a", "lance.stats.column.name.max": "z"}
+    assert decode(config).columns["name"] == PublishedColumn(0, 50, None, None, 7, 31)
+
+
+def test_old_temporal_bounds_are_in_a_local_calendar_and_dropped() -> None:
+    config = encode(day=(DATE, IDS), id=(BIGINT, IDS))
+    config |= {"lance.stats.column.day.version": "1", "lance.stats.column.id.version": "1"}
+    decoded = decode(config)
+    assert set(decoded.columns) == {"id"}
+    assert "local calendar" in decoded.dropped["day"]
+
+
+def test_without_types_bounds_are_passed_as_they_are() -> None:
+    config = encode(id=(BIGINT, IDS)) | {"lance.stats.column.id.min": "x"}
+    decoded = decode_statistics(config)
+    assert isinstance(decoded, PublishedStatistics)
+    assert decoded.columns["id"].minimum == "x"
+
+
+def by_analyze(config: dict[str, str], version: int) -> dict[str, str]:
+    """Return statistics over which the connector's ANALYZE TABLE has written its own."""
+    later = (NOON + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    return config | {COMPUTED_AT_VERSION: str(version), "lance.stats.computedAt": later}
+
+
+def test_statistics_by_earlier_rules_are_outdated(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = written(id=(BIGINT, IDS), name=(STRING, NAMES))
+    assert not decode(config).is_outdated
+    monkeypatch.setattr(wire, "REVISION", REVISION + 1)
+    decoded = decode(config)
+    assert (decoded.revision, decoded.is_outdated) == (REVISION, True)
+    assert tagged(config, 9)[WRITER].startswith(f"lancestat/{REVISION}@9:")
+    assert not same_statistics(config, written(id=(BIGINT, IDS), name=(STRING, NAMES)))
+    assert not is_altered(config)
+
+
+@pytest.mark.parametrize("key", sorted(written(id=(BIGINT, IDS), name=(STRING, NAMES))))
+@pytest.mark.parametrize("is_removed", [False, True])
+def test_a_set_of_which_one_entry_was_altered_is_not_used(key: str, is_removed: bool) -> None:
+    config = {**written(id=(BIGINT, IDS), name=(STRING, NAMES)), NEWEST_FRAGMENT: "f"}
+    config = {**restamp(config, computed_at_version=9, computed_at=NOON, newest_fragment="f")}
+    assert decode(config).revision == REVISION
+    altered = {k: text for k, text in config.items() if not (is_removed and k == key)}
+    if not is_removed:
+        altered[key] += "7"
+    decoded = decode_statistics(altered, TYPES)
+    assert isinstance(decoded, Finding)
+    earlier_rules = {VERSION: GuardReason.UNKNOWN_FORMAT, COMPLETE: GuardReason.MALFORMED}
+    expected = earlier_rules.get(key, GuardReason.ALTERED)
+    if is_removed:
+        expected = {
+            VERSION: GuardReason.UNKNOWN_FORMAT,
+            COMPUTED_AT_VERSION: GuardReason.MALFORMED,
+        }.get(key, GuardReason.ALTERED)
+    assert decoded.reason is expected
+    assert writer_of(altered) is Writer.LANCESTAT
+    assert own_keys(altered) == altered.keys()
+
+
+@pytest.mark.parametrize(
+    "key", ["lance.stats.column.id.histogram", "lance.stats.column.new.min", "lance.stats.note"]
+)
+def test_a_set_to_which_an_entry_was_added_is_not_used(key: str) -> None:
+    config = written(id=(BIGINT, IDS))
+    assert is_altered({**config, key: "1"})
+    assert not is_altered({**config, "lance.other": "1", "user.key": "1"})
+
+
+def test_a_tag_in_both_of_its_places_is_no_disguise() -> None:
+    config = written(id=(BIGINT, IDS))
+    moved = {COMPUTED_AT_VERSION: "9", WRITER: config[WRITER].replace("@8", "@9")}
+    assert is_altered({**config, **moved, "lance.stats.column.id.max": "7"})
+    assert is_altered({**config, **moved})
+    assert is_altered({**config, COMPUTED_AT_VERSION: "9"})
+    assert is_altered({**config, WRITER: config[WRITER].partition(":")[0]})
+
+
+@pytest.mark.parametrize(
+    "garble",
+    [
+        lambda mark: mark[:-1],
+        lambda mark: mark + "0",
+        lambda mark: mark.partition(":")[0] + ":" + mark.partition(":")[2].upper() + "F",
+        lambda mark: mark.replace("/3@", "/2@"),
+        lambda mark: mark.replace("/3@", "/3 @"),
+        lambda mark: mark.partition(":")[0],
+        lambda mark: "lancestat/3@8:zzz",
+        lambda mark: "lancestat",
+        lambda mark: "lancestat/2",
+        lambda mark: "lancestat/x@8",
+        lambda mark: "lancestat/2@8 ",
+        lambda mark: mark.upper(),
+        lambda mark: "lances",
+        lambda mark: "",
+    ],
+)
+def test_a_mark_that_no_release_writes_was_altered(garble: Callable[[str], str]) -> None:
+    config = written(id=(BIGINT, IDS))
+    garbled = {**config, WRITER: garble(config[WRITER])}
+    assert is_altered(garbled)
+    assert writer_of(garbled) is Writer.LANCESTAT
+    assert isinstance(decode_statistics(garbled, TYPES), Finding)
+
+
+@pytest.mark.parametrize("mark", ["lancestat/4@8:new", "lancestat/12", "trino"])
+def test_marks_of_other_releases_and_writers_are_not_altered(mark: str) -> None:
+    assert not is_altered({**written(id=(BIGINT, IDS)), WRITER: mark})
+
+
+def test_statistics_of_another_writer_over_those_of_lancestat_are_not_altered() -> None:
+    """It changes the tag and the time with its values, and leaves the mark as it is."""
+    config = written(id=(BIGINT, IDS))
+    theirs = {COMPUTED_AT_VERSION: "9", "lance.stats.computedAt": "2026-03-02T12:00:00Z"}
+    assert not is_altered({**config, **theirs})
+    assert decode({**config, **theirs}).revision is None
+    assert writer_of({**config, **theirs}) is Writer.OTHER
+    assert own_keys({**config, **theirs}) == {WRITER}
+
+
+def test_what_another_writer_leaves_behind_is_not_taken_for_its_own() -> None:
+    config = restamp(
+        written(x=(DOUBLE, replace(IDS, minimum=0.0, maximum=1.0))),
+        computed_at_version=8,
+        computed_at=NOON,
+        newest_fragment="f",
+    )
+    assert newest_fragment(config) == "f"
+    analyzed = by_analyze(config, 9)
+    assert newest_fragment(analyzed) is None
+    decoded = decode(analyzed)
+    assert (decoded.revision, decoded.newest_fragment) == (None, None)
+    assert decoded.columns["x"].maximum == "1.0"
+    assert not decoded.is_outdated
+
+
+@pytest.mark.parametrize("text", ["other/2@8", "other", "late"])
+def test_a_writer_that_is_not_lancestat_is_another(text: str) -> None:
+    config = written(id=(BIGINT, IDS)) | {WRITER: text, NEWEST_FRAGMENT: "f"}
+    assert decode(config).revision is None
+
+
+def test_publishing_replaces_the_whole_set_only() -> None:
+    old = encode(id=(BIGINT, IDS), gone=(BIGINT, IDS))
+    config = {**old, "user.key": "v", "lance.auto_cleanup.interval": "9", "lancestat.x": "y"}
+    config["lance.stats.column.orphan.histogram"] = "h"
+    new = encode(id=(BIGINT, replace(IDS, nulls=100, distinct=0, minimum=None, maximum=None)))
+    updates = plan_updates(config, new)
+    removed = {key for key, text in updates.items() if text is None}
+    assert removed == {
+        "lance.stats.column.id.min",
+        "lance.stats.column.id.max",
+        "lance.stats.column.orphan.histogram",
+        *(key for key in old if ".gone." in key),
+    }
+    assert {key: text for key, text in updates.items() if text is not None} == new
+
+
+def test_equal_statistics_are_recognized_regardless_of_their_stamps() -> None:
+    encoded = written(id=(BIGINT, IDS))
+    later = restamp(
+        encoded,
+        computed_at_version=12,
+        computed_at=NOON + timedelta(days=1),
+        newest_fragment="newer",
+    )
+    assert later["lance.stats.computedAtVersion"] == "12"
+    assert later["lance.stats.computedAt"] == "2026-03-02T12:00:00.250000Z"
+    assert newest_fragment(later) == "newer"
+    assert same_statistics({**later, "user.key": "v"}, encoded)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"lance.stats.numRows": "101"},
+        {"lance.stats.column.id.max": "100"},
+        {"lance.stats.column.orphan.min": "1"},
+        {"lance.stats.schemaHash": "cd" * 32},
+    ],
+)
+def test_different_statistics_are_not_equal(change: dict[str, str]) -> None:
+    encoded = encode(id=(BIGINT, IDS))
+    assert not same_statistics(encoded | change, encoded)
+    assert not same_statistics({}, encoded)
