@@ -133,8 +133,8 @@ def steps(folder: Path, tiny: bool) -> Measures:
     step = Steps()
 
     def command_line() -> object:
-        import lancestat.cli.commands.plan
         import lancestat.cli.main
+        import lancestat.cli.nodes
 
         return lancestat.cli.main
 

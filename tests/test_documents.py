@@ -11,8 +11,7 @@ import jsonschema
 import pytest
 import yaml
 
-from lancestat.cli.command import Command
-from lancestat.cli.failure import ExitCode
+from lancestat.cli.command import Command, ExitCode
 from lancestat.cli.main import COMMANDS, load_command
 from lancestat.query.estimates import PruningReason, PushDownReason
 from lancestat.query.table import (

@@ -26,7 +26,13 @@ from lancestat.runs.locate import located
 from lancestat.spark.class_archive import find_archive, user_sharing_option
 from lancestat.spark.installation import find_java
 from lancestat.spark.package import require_same_versions
-from lancestat.spark.start import is_connect, running_session, start_session, uses_package
+from lancestat.spark.start import (
+    is_connect,
+    remote_of,
+    running_session,
+    start_session,
+    uses_package,
+)
 from lancestat.spec.model import tables_of
 from lancestat.spec.source import is_stand_in
 from lancestat.version import __version__
@@ -50,8 +56,35 @@ class Check(NamedTuple):
     advice: str | None = None
 
 
+def run_checks(load: Callable[[], Project], *, warm_up: bool) -> list[Check]:
+    """Check the machine and the project; with `warm_up` the machine, whose archive is made."""
+    if warm_up:
+        checks = list(check_environment())
+        return [*checks, make_class_archive()] if _are_passed(checks) else checks
+    verdict, project = check_project(load)
+    # A client of Spark Connect starts no JVM.
+    needs_java = project is None or remote_of(project.spec.target) is None
+    checks = list(check_environment(needs_java=needs_java))
+    can_start = _are_passed(checks)
+    checks.append(verdict)
+    if project is None:
+        return checks
+    spec, target = project.discover(), project.spec.target
+    packages = list(check_package(target))
+    checks += [*check_sources(spec), *check_tables(spec), check_state(project), *packages]
+    if can_start and needs_java:
+        checks.append(check_class_archive(target))
+    if can_start and _are_passed(packages):
+        checks.append(check_spark(target))
+    return checks
+
+
+def _are_passed(checks: Iterable[Check]) -> bool:
+    return all(check.passed for check in checks)
+
+
 def checks_answer(checks: Sequence[Check]) -> Answer:
-    status = "success" if all(check.passed for check in checks) else "error"
+    status = "success" if _are_passed(checks) else "error"
     members = {"status": status, "checks": [check._asdict() for check in checks]}
     return Answer("debug", members, lambda page: _checks_table(checks, page))
 

@@ -1,16 +1,16 @@
-"""Subcommands, and the options that all of them share."""
+"""Subcommands, the options that all of them share, and their exit codes."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from lancestat.cli.completion import complete_selector, complete_target
-from lancestat.cli.failure import ExitCode
 from lancestat.errors import InvalidProject
 from lancestat.presentation.registry import FORMATS, Page, can_render, formats_of, load_format
 from lancestat.presentation.terminal import CONSOLE, limit, paint, width
@@ -20,9 +20,22 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from lancestat.project import Project
-    from lancestat.runs.result import Progress, RunResult
+    from lancestat.runs.result import RunResult
 
 F = TypeVar("F", bound=Callable[..., object])
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command."""
+
+    SUCCESS = 0
+    FAILURE = 1
+    USAGE = 2
+    CHANGES_PENDING = 3
+    INTERRUPTED = 130
+    BROKEN_PIPE = 141
+    TERMINATED = 143
+
 
 # Environment variables carry this prefix before and after the subcommand alike.
 ENVIRONMENT = "LANCESTAT"
@@ -71,11 +84,7 @@ class Invocation:
         return load_format(self.output).is_for_people
 
     def require(self, view: type, subject: str) -> None:
-        """Refuse the wanted format where it cannot print a view.
-
-        Raises:
-            click.UsageError: `subject` prints other formats.
-        """
+        """Refuse the wanted format where it cannot print a view."""
         _require(self.output, [view], subject)
 
     def say(self, text: str) -> None:
@@ -143,13 +152,12 @@ class FormatName(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return [CompletionItem(n) for n in formats_of(self.views) if n.startswith(incomplete)]
 
 
-def _require(
-    output: str, views: Sequence[type], subject: str, context: click.Context | None = None
-) -> None:
+def _require(output: str, views: Sequence[type], subject: str) -> None:
     if not can_render(output, views):
         *others, last = formats_of(views)
         known = " or ".join((", ".join(others), last) if others else (last,))
-        raise click.UsageError(f"{subject} prints {known}, not {output}.", context)
+        text = f"{subject} prints {known}, not {output}."
+        raise click.UsageError(text, click.get_current_context())
 
 
 _SHARED_OPTIONS: Mapping[tuple[str, ...], Mapping[str, Any]] = {
@@ -227,11 +235,14 @@ class Command(click.Command):
             ctx.parent.obj = ctx.obj
         if ctx.obj.quiet and ctx.obj.verbose:
             raise click.UsageError("--quiet and --verbose exclude each other.", ctx)
-        _require(ctx.obj.output, self.views, f"'{self.name}'", ctx)
+        _require(ctx.obj.output, self.views, f"'{self.name}'")
         is_public = self.is_published or load_format(ctx.obj.output).is_published
         CONSOLE.begin(Audience.PUBLIC if is_public else Audience.PERSON)
         set_up_logging(quiet=ctx.obj.quiet, verbose=ctx.obj.verbose)
-        return super().invoke(ctx)
+        code = super().invoke(ctx)
+        if isinstance(code, ExitCode):
+            ctx.exit(code)
+        return None
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Show the command's own options before those that every command has."""
@@ -246,66 +257,69 @@ class Command(click.Command):
                 formatter.write_dl(records)
 
 
-def command(name: str, **attributes: object) -> Callable[[F], Command]:
-    """Declare a subcommand whose function takes an `Invocation` first."""
+def command(
+    *views: type, name: str | None = None, is_published: bool = False
+) -> Callable[[F], Command]:
+    """Declare a subcommand, whose help is the docstring of its function.
+
+    The function takes an `Invocation` first, and returns the exit code, None for success.
+    """
 
     def wrap(function: F) -> Command:
-        declared = click.command(name, cls=Command, **attributes)(click.pass_obj(function))
-        assert isinstance(declared, Command)
-        return declared
+        attributes = {"views": views, "is_published": is_published}
+        declare = click.command(name or function.__name__, cls=Command, **attributes)
+        return declare(click.pass_obj(function))
 
     return wrap
 
 
 def run_nodes(
-    context: click.Context, invocation: Invocation, execute: Callable[[Progress], RunResult]
-) -> None:
-    """Run nodes and print their results, also when that was interrupted.
-
-    Args:
-        context: Exits with 1 where a node failed.
-        invocation: How to print.
-        execute: Runs the nodes, and passes on their progress.
-    """
+    invocation: Invocation, execute: Callable[..., RunResult], *arguments: object, **options: object
+) -> ExitCode | None:
+    """Run nodes and print their results, also when that was interrupted."""
     from lancestat.cli.progress import progress_display
     from lancestat.presentation.report_views import run_view
     from lancestat.runs.result import RunInterrupted
 
     try:
         with progress_display(quiet=invocation.quiet) as progress:
-            result = execute(progress)
+            result = execute(*arguments, progress=progress, **options)
     except RunInterrupted as interrupted:
         invocation.show(run_view(interrupted.result))
         raise
     view = run_view(result)
     invocation.show(view)
-    if view.is_failed:
-        context.exit(ExitCode.FAILURE)
+    return ExitCode.FAILURE if view.is_failed else None
 
 
-def session_lines(conf: Mapping[str, str]) -> list[str]:
-    """Return the lines on the settings that a session gets which lancestat does not start."""
-    settings = [f"  {key}  {value}" for key, value in conf.items()]
-    return ["", "In the configuration of a session that lancestat does not start:", "", *settings]
+def path_option(
+    name: str, *, help: str, metavar: str = "FILE", default: Path | None = None, **kind: bool
+) -> Callable[[F], F]:
+    """Declare an option that takes a path, of a `kind` as `click.Path` knows it."""
+    path = click.Path(path_type=Path, **kind)
+    return click.option(name, type=path, metavar=metavar, default=default, help=help)
+
+
+Selectors = list[str] | None
 
 
 def selection_options(function: F) -> F:
-    function = click.option(
-        "--exclude",
-        multiple=True,
-        metavar="SELECTOR",
-        shell_complete=complete_selector,
-        help="Leave these nodes out; same syntax as --select.",
-    )(function)
-    return click.option(
-        "--select",
-        "-s",
-        multiple=True,
-        metavar="SELECTOR",
-        shell_complete=complete_selector,
-        help="Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, source:lake, "
+    """Declare `--select` and `--exclude`: lists, or None, which selects everything."""
+    about = {
+        "--exclude": "Leave these nodes out; same syntax as --select.",
+        "--select": "Only these nodes: a name or glob, tag:x, path:x.yml, kind:table, source:lake, "
         "state:new, state:modified, +name, name+; a space is a union, a comma an intersection.",
-    )(function)
+    }
+    for option, text in about.items():
+        function = click.option(
+            *([option, "-s"] if option == "--select" else [option]),
+            multiple=True,
+            metavar="SELECTOR",
+            shell_complete=complete_selector,
+            callback=lambda ctx, param, selectors: list(selectors) or None,
+            help=text,
+        )(function)
+    return function
 
 
 def execution_options(function: F) -> F:
@@ -318,11 +332,6 @@ def execution_options(function: F) -> F:
     return click.option(
         "--fail-fast", is_flag=True, help="Start no further nodes once one has failed."
     )(function)
-
-
-def any_of(selectors: tuple[str, ...]) -> list[str] | None:
-    """Return selectors whose union is selected; None, which selects everything, for none."""
-    return list(selectors) or None
 
 
 def set_up_logging(*, quiet: bool, verbose: bool) -> None:

@@ -1,24 +1,33 @@
-"""The entry point: `lancestat`."""
+"""The entry point: `lancestat`; how errors and signals end a command."""
 
 from __future__ import annotations
 
 import difflib
 import os
+import signal
 import sys
+import threading
+import traceback
 import warnings
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
+from types import FrameType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from lancestat.cli.command import ENVIRONMENT, Invocation, shared_options
-from lancestat.cli.failure import ExitCode, print_document, report, termination_raised
-from lancestat.errors import WrongCommandLine
-from lancestat.formats import escape_commands, visible
-from lancestat.presentation.terminal import CONSOLE, replace_what_has_no_code
-from lancestat.redact import Audience
+from lancestat.cli.command import ENVIRONMENT, ExitCode, Invocation, shared_options
+from lancestat.errors import (
+    InternalError,
+    InvalidProject,
+    LancestatError,
+    UsageError,
+    WrongCommandLine,
+)
+from lancestat.formats import escape_commands, message_lines, visible
+from lancestat.presentation.terminal import CONSOLE, paint, replace_what_has_no_code
+from lancestat.redact import Audience, redact_line
 from lancestat.version import __version__
 
 if TYPE_CHECKING:
@@ -27,49 +36,106 @@ if TYPE_CHECKING:
 # Where a context keeps the words of the command line.
 _LINE = "lancestat.command_line"
 
+# The commands in the order of `--help`, by the chapter that declares them.
+_CHAPTERS = {
+    "init": ("init", "Create a working project."),
+    "validate": ("project", "Check the YAML without opening datasets."),
+    "list": ("project", "List what the project declares."),
+    "plan": ("nodes", "Show what a run would do, and why."),
+    "diff": ("review", "Show what a change of the project means."),
+    "run": ("nodes", "Bring statistics and joins up to date."),
+    "retry": ("nodes", "Run again what failed or was interrupted last time."),
+    "runs": ("nodes", "List past runs."),
+    "status": ("nodes", "Show all tables and joins at a glance."),
+    "docs": ("nodes", "Write HTML pages about all tables and joins."),
+    "show": ("nodes", "Show a table's published statistics."),
+    "sql": ("sql", "Run a query with the tables' statistics."),
+    "comment": ("review", "Keep a pull request's comment up to date."),
+    "gc": ("nodes", "Remove state and scratch that are no longer needed."),
+    "unpublish": ("nodes", "Remove published statistics from tables."),
+    "package": ("environment", "Pack what Spark's workers need."),
+    "jar": ("environment", "Write the jar that lets sessions run NEAREST BY."),
+    "schema": ("project", "Print the JSON Schema of a KIND of YAML, or list the kinds."),
+    "completion": ("project", "Print the script that completes commands and names."),
+    "debug": ("environment", "Check Java, Spark, libraries, storage."),
+}
+COMMANDS = {name: summary for name, (_, summary) in _CHAPTERS.items()}
+
 
 def load_command(name: str) -> click.Command:
-    """Import the module of a subcommand and return the command that it declares."""
-    module = import_module(f"lancestat.cli.commands.{name}")
-    [command] = [member for member in vars(module).values() if isinstance(member, click.Command)]
-    return command
+    """Import the chapter of a subcommand and return the command."""
+    declared = vars(import_module(f"lancestat.cli.{_CHAPTERS[name][0]}")).values()
+    return next(one for one in declared if isinstance(one, click.Command) and one.name == name)
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM, which schedulers send to processes that take too long."""
+
+
+# The exceptions of signals, and what handles these in programs that have no handlers of their own.
+_RAISED: Mapping[signal.Signals, tuple[type[KeyboardInterrupt], object]] = {
+    signal.SIGTERM: (Terminated, signal.SIG_DFL),
+    signal.SIGINT: (KeyboardInterrupt, signal.default_int_handler),
+}
+
+
+@contextmanager
+def termination_raised() -> Iterator[None]:
+    """Raise an interrupt in the block at the first SIGTERM or SIGINT; a second one kills.
+
+    A handler that the program has installed before is left in place.
+    """
+    is_main = threading.current_thread() is threading.main_thread()
+    before = {number: signal.getsignal(number) for number in _RAISED}
+    taken = [number for number, (_, usual) in _RAISED.items() if before[number] is usual]
+    if not is_main:
+        yield
+        return
+    for number in taken:
+        signal.signal(number, _raise)
+    try:
+        yield
+    finally:
+        for number in taken:
+            signal.signal(number, before[number])
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    signal.signal(number, signal.SIG_DFL)
+    raise _RAISED[signal.Signals(number)][0]
 
 
 class RootGroup(click.Group):
-    """A group over `entries`, which have the summary of each command in the order of `--help`."""
-
-    def __init__(self, name: str, *, entries: Mapping[str, str], **attributes: Any) -> None:
-        super().__init__(name, **attributes)
-        self.entries = entries
+    """The commands, each of which is imported when it is called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(self.entries)
+        return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        return load_command(cmd_name) if cmd_name in self.entries else None
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the subcommand; the error for an unknown name suggests a similar one."""
         name = args[0]
-        if name in self.entries or name.startswith("-") or ctx.resilient_parsing:
+        if name in COMMANDS or name.startswith("-") or ctx.resilient_parsing:
             return super().resolve_command(ctx, args)
-        near = difflib.get_close_matches(name, self.entries, n=1)
-        hint = f" Did you mean '{near[0]}'?" if near else f" There are {', '.join(self.entries)}."
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f" Did you mean '{near[0]}'?" if near else f" There are {', '.join(COMMANDS)}."
         raise click.UsageError(f"No such command '{name}'.{hint}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """Complete the subcommands without importing them, and the options."""
         from click.shell_completion import CompletionItem
 
-        begun = [name for name in self.entries if name.startswith(incomplete)]
-        commands = [CompletionItem(name, help=self.entries[name]) for name in begun]
+        begun = [name for name in COMMANDS if name.startswith(incomplete)]
+        commands = [CompletionItem(name, help=COMMANDS[name]) for name in begun]
         return [*commands, *click.Command.shell_complete(self, ctx, incomplete)]
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
-            formatter.write_dl(list(self.entries.items()))
+            formatter.write_dl(list(COMMANDS.items()))
 
     def make_context(
         self,
@@ -105,12 +171,7 @@ class RootGroup(click.Group):
             # Not Exception: interrupts, and the panics of native libraries, belong here too.
             if getattr(ctx.obj, "output", None) == "json":
                 print_document(_command_name(ctx), error)
-            ctx.exit(report(error, verbose=wants_detail(ctx)))
-
-
-def wants_detail(ctx: click.Context) -> bool:
-    """Whether `--verbose` was given, before or after the subcommand."""
-    return bool(getattr(ctx.obj, "verbose", False))
+            ctx.exit(report(error, verbose=getattr(ctx.obj, "verbose", False)))
 
 
 def _redacted(
@@ -129,8 +190,7 @@ def _redacted(
 def _command_name(ctx: click.Context) -> str | None:
     # click sets it before it looks for the command.
     name = ctx.invoked_subcommand
-    group = ctx.command
-    return name if isinstance(group, RootGroup) and name in group.entries else None
+    return name if name in COMMANDS else None
 
 
 def _is_for_json(line: Sequence[str]) -> bool:
@@ -150,28 +210,67 @@ def _discard_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-COMMANDS = {
-    "init": "Create a working project.",
-    "validate": "Check the YAML without opening datasets.",
-    "list": "List what the project declares.",
-    "plan": "Show what a run would do, and why.",
-    "diff": "Show what a change of the project means.",
-    "run": "Bring statistics and joins up to date.",
-    "retry": "Run again what failed or was interrupted last time.",
-    "runs": "List past runs.",
-    "status": "Show all tables and joins at a glance.",
-    "docs": "Write HTML pages about all tables and joins.",
-    "show": "Show a table's published statistics.",
-    "sql": "Run a query with the tables' statistics.",
-    "comment": "Keep a pull request's comment up to date.",
-    "gc": "Remove state and scratch that are no longer needed.",
-    "unpublish": "Remove published statistics from tables.",
-    "package": "Pack what Spark's workers need.",
-    "jar": "Write the jar that lets sessions run NEAREST BY.",
-    "schema": "Print the JSON Schema of a KIND of YAML, or list the kinds.",
-    "completion": "Print the script that completes commands and names.",
-    "debug": "Check Java, Spark, libraries, storage.",
-}
+def report(error: BaseException, *, verbose: bool) -> ExitCode:
+    """Print an error to stderr: all of its parts when it is ours, one line when it is not."""
+    if isinstance(error, KeyboardInterrupt):
+        # Of a run it says what was kept, and the signal is its cause.
+        is_terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
+        word = "terminated" if is_terminated else "interrupted"
+        CONSOLE.err(f"{word}; {error}" if str(error) else word)
+        return ExitCode.TERMINATED if is_terminated else ExitCode.INTERRUPTED
+    CONSOLE.err(*describe(error))
+    if verbose:
+        for line in "".join(traceback.format_exception(error)).splitlines():
+            CONSOLE.err(f"  {_redacted_line(line)}")
+    return ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILURE
+
+
+def print_document(command: str | None, error: BaseException) -> None:
+    """Print the JSON document of a command that an error ended, unless it has printed its own."""
+    if CONSOLE.has_document or isinstance(error, KeyboardInterrupt):
+        return
+    from lancestat.presentation.registry import Page, load_format
+    from lancestat.presentation.views import ErrorsView
+
+    parts = error.errors if isinstance(error, InvalidProject) else [_coded(error)]
+    load_format("json").print(ErrorsView(command, parts), Page())
+
+
+def describe(error: BaseException) -> list[str]:
+    if isinstance(error, InvalidProject):
+        parts = zip(error.errors, error.excerpts, strict=True)
+        lines = [line for part, excerpt in parts for line in painted(part, excerpt)]
+        return [*lines, "", paint(error.message, "title")]
+    return painted(_coded(error))
+
+
+def _coded(error: BaseException) -> LancestatError:
+    """Return the error itself if it has a code, else an internal error that names it."""
+    if isinstance(error, LancestatError):
+        return error
+    if isinstance(error, UnicodeEncodeError):
+        from lancestat.lake.error_mapping import is_of_file_names, name_not_encodable
+
+        if is_of_file_names(error):
+            return name_not_encodable(_redacted_line(error.object))
+    what = _redacted_line(" ".join(str(error).split()))
+    kind = type(error).__name__
+    return InternalError(
+        f"internal error: {kind}: {what}" if what else f"internal error: {kind}",
+        hint="run it again with --verbose to see where, and report that",
+    )
+
+
+def painted(error: LancestatError, excerpt: str | None = None) -> list[str]:
+    """The lines of an error, its code in red where colours are shown."""
+    first, *rest = message_lines(CONSOLE.redacted(error.text(excerpt)))
+    return [paint(error.code, "code") + first[len(error.code) :], *rest]
+
+
+def _redacted_line(line: str) -> str:
+    indent = line[: len(line) - len(line.lstrip())]
+    return indent + redact_line(CONSOLE.redacted(line))
+
 
 HELP = """Table statistics for Lance tables: declared in YAML, run on Spark, and only for what
 changed."""
@@ -190,7 +289,6 @@ def _root(**options: object) -> None:
 
 cli = RootGroup(
     "lancestat",
-    entries=COMMANDS,
     callback=_root,
     params=[
         *shared_options(from_environment=True),

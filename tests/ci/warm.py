@@ -16,9 +16,8 @@ ROOT = Path(__file__).parent.parent.parent
 _SERVER = """
 import json, os, select, signal, socket, sys, traceback
 import jsonschema
-import lancestat.cli.commands.comment
-import lancestat.cli.commands.diff
-import lancestat.cli.commands.validate
+import lancestat.cli.project
+import lancestat.cli.review
 import lancestat.presentation.diff_view
 import lancestat.presentation.markdown
 import lancestat.project

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from lancestat import __version__
-from lancestat.cli.failure import Terminated
+from lancestat.cli.main import Terminated
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
 from lancestat.joins.measures import Accuracy, JoinCounts

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from click.testing import Result
 
-from lancestat.cli.failure import ExitCode
+from lancestat.cli.command import ExitCode
 from lancestat.lake.open import observe_dataset
 from tests.cli.conftest import Lancestat
 from tests.test_startup import COMMAND, loaded

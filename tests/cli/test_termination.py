@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lancestat.cli.failure import Terminated, termination_raised
+from lancestat.cli.main import Terminated, termination_raised
 
 
 @pytest.fixture(autouse=True)

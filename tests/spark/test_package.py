@@ -18,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from lancestat.cli.checks import Check, check_package
-from lancestat.cli.failure import ExitCode
+from lancestat.cli.command import ExitCode
 from lancestat.cli.main import cli
 from lancestat.errors import (
     PackageNotWritten,

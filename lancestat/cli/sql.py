@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 import sys
+from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from lancestat.cli.command import Invocation, command, run_nodes
+from lancestat.cli.command import ExitCode, Invocation, command, run_nodes
 from lancestat.errors import LancestatError, UnsupportedStatement
 from lancestat.formats import count
 from lancestat.presentation.views import ExplanationView, QueryView, RunView
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.query.sql.query import QueryResult
     from lancestat.query.sql.statement import AnalyzeStatement, QueryContext, QueryText
+    from lancestat.runs.result import RunResult
 
 _ROWS_FOR_PEOPLE = 100
 _ALL = "all"
@@ -44,20 +47,7 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return int(text)
 
 
-@command(
-    "sql",
-    help="""Run a query with the tables' statistics. Declared tables are available by name.
-
-    QUERY is one statement of Spark SQL that writes and defines nothing; '-' reads it from stdin.
-    ANALYZE TABLE t COMPUTE STATISTICS
-    [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet about a declared table, like
-    `lancestat run`.
-
-    What is known about the project is available too: lancestat.statistics has a row per table and
-    column, lancestat.runs one per run and node, lancestat.fragments one per fragment.""",
-    short_help="Run a query with the tables' statistics.",
-    views=[QueryView],
-)
+@command(QueryView)
 @click.argument("query", required=False)
 @click.option(
     "--file",
@@ -79,39 +69,46 @@ class Limit(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     help="Show the query plan, its estimates and the statistics behind them, without running "
     "the query.",
 )
-@click.pass_context
 def sql(
-    context: click.Context,
     invocation: Invocation,
     query: str | None,
     path: Path | None,
     limit: str | int | None,
     explain: bool,
-) -> None:
+) -> ExitCode | None:
+    """Run a query with the tables' statistics. Declared tables are available by name.
+
+    QUERY is one statement of Spark SQL that writes and defines nothing; '-' reads it from stdin.
+    ANALYZE TABLE t COMPUTE STATISTICS
+    [FOR COLUMNS a, b | FOR ALL COLUMNS] computes what is not known yet about a declared table, like
+    `lancestat run`.
+
+    What is known about the project is available too: lancestat.statistics has a row per table and
+    column, lancestat.runs one per run and node, lancestat.fragments one per fragment.
+    """
     from lancestat.query.sql.query import query_session, run_query
     from lancestat.query.sql.statement import parse, parse_analyze, require_query
     from lancestat.spark.start import remote_of
 
     if explain:
         invocation.require(ExplanationView, "--explain")
-    text = _query(context, query, path)
+    text = _query(query, path)
     project = invocation.project()
     project.discover()
     target = project.spec.target
-    if not explain and _answer_without_spark(invocation, project, text, limit):
-        return
-    if remote_of(target) is not None:
-        # Spark's parser is on the server.
-        analyze = parse_analyze(text)
-        if analyze is not None:
-            _analyze(context, invocation, project, analyze, explain=explain)
-            return
+    most, local_time = _limit(invocation, limit), invocation.is_for_people
+    if not explain and (result := _answer_without_spark(project, text, most, local_time)):
+        _print(invocation, result)
+        return None
+    # The parser of Spark Connect is on the server.
+    analyze = parse_analyze(text) if remote_of(target) is not None else None
+    if analyze and (run := _analysis(invocation, project, analyze, explain)):
+        return run_nodes(invocation, run)
     with query_session(target) as spark:
         statement = parse(spark, text)
-        if statement.analyze is not None and _analyze(
-            context, invocation, project, statement.analyze, explain=explain, spark=spark
-        ):
-            return
+        analyze = statement.analyze
+        if analyze and (run := _analysis(invocation, project, analyze, explain, spark)):
+            return run_nodes(invocation, run)
         require_query(spark, statement)
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
@@ -122,27 +119,24 @@ def sql(
                 invocation.show(ExplanationView(explanation))
             else:
                 result = run_query(
-                    spark,
-                    statement,
-                    query_context,
-                    limit=_limit(invocation, limit),
-                    local_time=invocation.is_for_people,
+                    spark, statement, query_context, limit=most, local_time=local_time
                 )
                 _print(invocation, result)
+    return None
 
 
-def _query(context: click.Context, query: str | None, path: Path | None) -> QueryText:
+def _query(query: str | None, path: Path | None) -> QueryText:
     from lancestat.query.sql.statement import query_text
 
     if (query is None) == (path is None):
         what = "neither was" if query is None else "both were"
-        raise click.UsageError(f"Give a query or --file; {what} given.", context)
+        raise click.UsageError(f"Give a query or --file; {what} given.")
     if path is not None:
         try:
             return query_text(path.read_bytes(), str(path))
         except OSError as error:
             reason = error.strerror or str(error)
-            raise click.UsageError(f"cannot read {path}: {reason}", context) from None
+            raise click.UsageError(f"cannot read {path}: {reason}") from None
     assert query is not None
     if query == "-":
         return query_text(sys.stdin.buffer.read(), "stdin")
@@ -188,9 +182,9 @@ def _system_views(
 
 
 def _answer_without_spark(
-    invocation: Invocation, project: Project, text: QueryText, limit: str | int | None
-) -> bool:
-    """Print the result of a query of a system view, unless it takes Spark."""
+    project: Project, text: QueryText, limit: int | None, local_time: bool
+) -> QueryResult | None:
+    """Return the result of a query of a system view, None where it takes Spark."""
     from lancestat.query.sql.view_query import answer
     from lancestat.report.rows import SHAPES
     from lancestat.spark.installation import spark_defaults
@@ -200,19 +194,15 @@ def _answer_without_spark(
     has_session = "pyspark" in sys.modules and running_session() is not None
     settings = [*project.spec.target.spark_conf, *spark_defaults().splitlines()]
     if has_session or any(setting.startswith("spark.sql.") for setting in settings):
-        return False
-    result = answer(
+        return None
+    return answer(
         text.text,
         {table.value: shape.columns for table, shape in SHAPES.items()},
         project.report_tables,
         schema=VIEW_SCHEMA,
-        limit=_limit(invocation, limit),
-        local_time=invocation.is_for_people,
+        limit=limit,
+        local_time=local_time,
     )
-    if result is None:
-        return False
-    _print(invocation, result)
-    return True
 
 
 def _print(invocation: Invocation, result: QueryResult) -> None:
@@ -232,16 +222,14 @@ def _print(invocation: Invocation, result: QueryResult) -> None:
         invocation.say("what does not fit is left out; --verbose shows it")
 
 
-def _analyze(
-    context: click.Context,
+def _analysis(
     invocation: Invocation,
     project: Project,
     analyze: AnalyzeStatement,
-    *,
     explain: bool,
     spark: SparkSession | None = None,
-) -> bool:
-    """Run ANALYZE TABLE; return False for a table of Spark's own catalog.
+) -> Callable[..., RunResult] | None:
+    """Return what runs ANALYZE TABLE, None for a table of Spark's own catalog.
 
     Over Spark Connect there is no `spark`, and its catalog is not asked.
     """
@@ -260,19 +248,14 @@ def _analyze(
     table = table or find_named(analyze, project.spec.tables)
     if table is None:
         if spark is not None and spark.catalog.tableExists(analyze.quoted_name):
-            return False
+            return None
         raise not_declared(analyze, names, asked_catalog=spark is not None)
     if analyze.objection is not None:
         raise analyze.objection
-    run_nodes(
-        context,
-        invocation,
-        lambda progress: project.analyze(
-            table,
-            analyze.columns or None,
-            all_columns=analyze.all_columns,
-            is_case_sensitive=is_case_sensitive,
-            progress=progress,
-        ),
+    return partial(
+        project.analyze,
+        table,
+        analyze.columns or None,
+        all_columns=analyze.all_columns,
+        is_case_sensitive=is_case_sensitive,
     )
-    return True

@@ -1,1 +1,0 @@
-"""One module per subcommand, imported when it is called."""

@@ -1,0 +1,245 @@
+"""The commands that plan, run and show nodes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from lancestat.cli.command import (
+    ExitCode,
+    Invocation,
+    Selectors,
+    command,
+    execution_options,
+    path_option,
+    run_nodes,
+    selection_options,
+)
+from lancestat.cli.completion import complete_selector, complete_table
+from lancestat.formats import count, instant, size
+from lancestat.presentation.terminal import CONSOLE, paint
+from lancestat.presentation.views import (
+    Answer,
+    PastRunView,
+    PlanView,
+    RunsView,
+    RunView,
+    ShowView,
+    StatusView,
+    UnpublishView,
+)
+
+if TYPE_CHECKING:
+    from lancestat.runs.result import UnfinishedNodes
+
+
+@command(PlanView)
+@selection_options
+@click.option("--full-refresh", is_flag=True, help="Plan as if nothing were known yet.")
+@click.option("--check", is_flag=True, help="Exit with 3 if there is anything to do.")
+@path_option("--out", help="Also write the plan to a file, for 'run --plan-file FILE'.")
+def plan(
+    invocation: Invocation,
+    select: Selectors,
+    exclude: Selectors,
+    full_refresh: bool,
+    check: bool,
+    out: Path | None,
+) -> ExitCode | None:
+    """Show what a run would do, and why. Opens datasets, starts no Spark."""
+    from lancestat.presentation.plan_view import plan_view
+
+    project = invocation.project()
+    if out is None:
+        made = project.plan(select, exclude, full_refresh=full_refresh)
+    else:
+        made = project.save_plan(out, select, exclude, full_refresh=full_refresh)
+    policies = {table.name: table.policy for table in project.spec.tables}
+    view = plan_view(made, policies)
+    invocation.show(view)
+    if out is not None:
+        invocation.say(f"the plan is in {out}, for 'lancestat run --plan-file'")
+    if view.is_blocked:
+        return ExitCode.FAILURE
+    return ExitCode.CHANGES_PENDING if check and view.pending else None
+
+
+@command(RunView)
+@selection_options
+@click.option("--full-refresh", is_flag=True, help="Compute everything from scratch.")
+@path_option(
+    "--plan-file",
+    help="Run exactly what 'plan --out FILE' wrote, with the options given there; refused if "
+    "the project, a dataset or the state has changed since.",
+)
+@execution_options
+def run(
+    invocation: Invocation,
+    select: Selectors,
+    exclude: Selectors,
+    full_refresh: bool,
+    plan_file: Path | None,
+    **options: object,
+) -> ExitCode | None:
+    """Bring statistics and joins up to date."""
+    if plan_file is not None and (select or exclude or full_refresh):
+        raise click.UsageError(
+            "--plan-file cannot be combined with --select, --exclude and --full-refresh; pass "
+            "them to 'plan --out'."
+        )
+    project = invocation.project()
+    if plan_file is not None:
+        plan = project.load_plan(plan_file)
+    else:
+        plan = project.plan(select, exclude, full_refresh=full_refresh)
+    return run_nodes(invocation, project.run, plan, ends_process=invocation.ends_process, **options)
+
+
+@command(RunView)
+@execution_options
+def retry(invocation: Invocation, **options: object) -> ExitCode | None:
+    """Run again what failed or was interrupted last time.
+
+    Runs the nodes that failed in the newest run of this target, and those that did not run because
+    of a failure, or because the run was interrupted or killed; after 'run --full-refresh', in full
+    again. What was read before is not read again. If nothing failed, or no run is recorded, there
+    is nothing to do, and the command succeeds.
+    """
+    project = invocation.project()
+    left = project.unfinished()
+    for name in left.gone:
+        invocation.say(f"'{name}' is no longer declared, and is not retried")
+    if not left.nodes:
+        invocation.say(_nothing(left, project.spec.target.name))
+    return run_nodes(
+        invocation, project.retry, left, ends_process=invocation.ends_process, **options
+    )
+
+
+def _nothing(left: UnfinishedNodes, target: str) -> str:
+    if left.run is None:
+        return f"no run of target {target} is recorded"
+    ended = instant(left.run.finished_at, with_seconds=True)
+    what = "nothing else failed" if left.gone else "nothing failed"
+    return f"{what} in the last run of target {target}, which ended at {ended}"
+
+
+@command(RunsView, PastRunView)
+@click.argument("run", required=False)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    metavar="N",
+    help="How many runs to list.",
+)
+def runs(invocation: Invocation, run: str | None, limit: int) -> None:
+    """List past runs of the target, the newest first, or the nodes of one RUN.
+
+    RUN is an id, of which the beginning is enough. Runs that found nothing to do are not recorded.
+    Spark is not started.
+    """
+    from lancestat.presentation.report_views import past_run_view, runs_view
+    from lancestat.runs.past_runs import past_run
+
+    project = invocation.project()
+    if run is None:
+        invocation.show(runs_view(project.spec, project.runs(limit=limit)))
+    else:
+        invocation.show(past_run_view(project.spec, past_run(project.runs(), run)))
+
+
+@command(StatusView)
+@selection_options
+def status(invocation: Invocation, select: Selectors, exclude: Selectors) -> ExitCode | None:
+    """Show all tables and joins at a glance, and what is wrong with them.
+
+    A table has an error if it cannot be opened, its policy refuses the statistics, its last run
+    failed, or its rows are older than freshness.error_after. A join has an error if it is blocked,
+    has no result or failed. Warnings are rows older than freshness.warn_after, declared columns
+    without statistics, and a join whose result is out of date. Exits with 1 if any node has an
+    error. Starts no Spark.
+    """
+    from lancestat.presentation.report_views import status_view
+    from lancestat.report.gather import redacted_report
+    from lancestat.report.values import Health
+
+    project = invocation.project()
+    report = project.report(select, exclude, runs=1)
+    invocation.show(status_view(redacted_report(report, project.spec, CONSOLE.audience)))
+    return ExitCode.FAILURE if report.health is Health.ERROR else None
+
+
+@command(ShowView)
+@click.argument("table", shell_complete=complete_table)
+def show(invocation: Invocation, table: str) -> None:
+    """Show a table's published statistics, and whether its policy lets readers use them.
+
+    CSV has a line per column with all figures, like lancestat.statistics in SQL.
+    """
+    from lancestat.presentation.report_views import show_view
+
+    invocation.show(show_view(invocation.project().show(table)))
+
+
+@command(Answer, is_published=True)
+@selection_options
+@path_option(
+    "--out", metavar="DIR", help="Where to write them (default: .lancestat/docs in the project)."
+)
+def docs(invocation: Invocation, select: Selectors, exclude: Selectors, out: Path | None) -> None:
+    """Write HTML pages about all tables and joins."""
+    from lancestat.presentation.site.build import build_site, check_folder
+    from lancestat.spec import PAGES
+
+    project = invocation.project()
+    folder = out or project.spec.root / PAGES
+    check_folder(folder)
+    report = project.report(select, exclude, with_fragments=True, with_histograms=True)
+    site = build_site(report, project.spec, folder)
+    nodes = [{"name": node.spec.name, "health": node.health.value} for node in site.report.nodes]
+    members = {"page": str(site.page), "pages": site.pages, "nodes": nodes}
+    wrote = f"wrote {count(site.pages, 'page')}, {size(site.size_bytes)}"
+    lines = [paint(f"{wrote}; open this one in a browser:", "note"), site.page.as_uri()]
+    invocation.show(Answer("docs", members, lambda page: lines))
+
+
+@command(Answer)
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+def gc(invocation: Invocation, dry_run: bool) -> None:
+    """Remove state and scratch that are no longer needed."""
+    from lancestat.presentation.report_views import garbage_answer
+
+    project = invocation.project()
+    report = project.collect_garbage(dry_run=dry_run)
+    invocation.show(garbage_answer(report, project.spec.name, project.spec.target.name))
+
+
+@command(UnpublishView)
+@click.argument("selection", nargs=-1, shell_complete=complete_selector)
+@selection_options
+@click.option("--dry-run", is_flag=True, help="Only print what would be removed.")
+def unpublish(
+    invocation: Invocation,
+    selection: tuple[str, ...],
+    select: Selectors,
+    exclude: Selectors,
+    dry_run: bool,
+) -> ExitCode | None:
+    """Remove published statistics from tables.
+
+    SELECTION is what --select takes: a name, tag:x and so on; without any, all tables. Every table
+    gets one commit, which removes the entries that lancestat wrote and changes nothing else.
+    Statistics of other writers, the state and the results of joins stay as they are.
+
+    The next run publishes the statistics of tables with 'publish: manifest' again, without reading
+    what the state has stored. To keep them out, declare 'publish: none'.
+    """
+    project = invocation.project()
+    chosen = [*selection, *(select or ())] or None
+    view = UnpublishView(project.unpublish(chosen, exclude, dry_run=dry_run))
+    invocation.show(view)
+    return ExitCode.FAILURE if view.is_failed else None
