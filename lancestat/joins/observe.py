@@ -22,9 +22,9 @@ from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord
 from lancestat.joins.right_content import keeps_index, side_index_key
 from lancestat.joins.scratch.kept_indexes import IndexStore
-from lancestat.joins.search.ivf_index import KeptIndex, RightContent
+from lancestat.joins.search.cost_model import KeptIndex
 from lancestat.joins.search.request import output_names
-from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable
+from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable, RightContent
 from lancestat.joins.sides import (
     JoinInput,
     JoinSide,

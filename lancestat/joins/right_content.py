@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 
-from lancestat.joins.search.ivf_index import RightContent, RightFragment, index_key
+from lancestat.joins.scratch.kept_indexes import index_key
 from lancestat.joins.search.request import Mode
+from lancestat.joins.search.work import RightContent, RightFragment
 from lancestat.lake.fingerprint import stored_contents
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.spec.knn_join import ALL

@@ -24,10 +24,9 @@ from lancestat.joins.search.ivf import (
     search_lists,
     write_lists,
 )
-from lancestat.joins.search.ivf_index import RightContent
 from lancestat.joins.search.neighbours import Neighbours, merge, share_found
 from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.work import FragmentRows, Rows, VectorSide
+from lancestat.joins.search.work import FragmentRows, RightContent, Rows, VectorSide
 from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows
 from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
 from lancestat.joins.spark.tasks import cut, worker_task

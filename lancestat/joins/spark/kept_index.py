@@ -15,12 +15,19 @@ from numpy.typing import NDArray
 from lancestat.errors import LancestatError
 from lancestat.joins.scratch.kept_indexes import (
     ARRAYS,
+    Coverage,
+    IndexArrays,
+    IndexedFragment,
     IndexManifest,
+    IndexRecord,
     IndexStore,
     KeptDataset,
+    Quality,
     StoredIndex,
     building_index,
+    data_files,
 )
+from lancestat.joins.search.cost_model import KeptIndex
 from lancestat.joins.search.ivf import (
     OFFSET_BITS,
     OFFSET_MASK,
@@ -32,17 +39,7 @@ from lancestat.joins.search.ivf import (
     is_among,
     lists_schema,
 )
-from lancestat.joins.search.ivf_index import (
-    Coverage,
-    IndexArrays,
-    IndexedFragment,
-    IndexRecord,
-    KeptIndex,
-    Quality,
-    RightContent,
-    data_files,
-)
-from lancestat.joins.search.work import Rows, VectorSide
+from lancestat.joins.search.work import RightContent, Rows, VectorSide
 from lancestat.joins.spark.ivf import IvfIndex, IvfWriter, RowPlaces
 from lancestat.lake.open import open_pinned
 from lancestat.redact import redact_line, secret_values
