@@ -21,7 +21,7 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 if TYPE_CHECKING:

@@ -28,8 +28,7 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import processes, timed
 
 import lancestat
-from lancestat.spark.run_session import RunSession
-from lancestat.spark.start import start_session
+from lancestat.spark.session import RunSession, start_session
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableAction

@@ -28,7 +28,8 @@ from plan import publish, write_project
 
 if TYPE_CHECKING:
     from lancestat.report.tables import TableReport
-    from lancestat.report.values import NodeRunReport, ProjectReport
+    from lancestat.report.values import ProjectReport
+    from lancestat.runs.result import PastRun
     from lancestat.tables.statistics.column_statistics import Histogram
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
@@ -173,10 +174,9 @@ def histogram(chance: random.Random) -> Histogram:
     return Histogram(4000.0, tuple(HistogramBin(low, high, 9) for low, high in pairwise(ends)))
 
 
-def node_run(name: str, night: int) -> NodeRunReport:
+def node_run(name: str, night: int) -> PastRun:
     """Return the result of a run for a node."""
-    from lancestat.report.values import NodeRunReport
-    from lancestat.runs.node_result import NodeResult, Status
+    from lancestat.runs.result import NodeResult, PastRun, Status
 
     result = NodeResult(
         name,
@@ -193,7 +193,8 @@ def node_run(name: str, night: int) -> NodeRunReport:
         40 - night,
         1.5,
     )
-    return NodeRunReport(f"run-{night}", "run", "dev", NOW - timedelta(days=night), result)
+    at = NOW - timedelta(days=night)
+    return PastRun(f"run-{night}", "run", "dev", "success", at, at, (result,))
 
 
 if __name__ == "__main__":

@@ -173,7 +173,7 @@ def table_of(fragments: int, columns: int) -> Snapshot:
 def summary_of(now: Snapshot) -> TableSummary:
     """The summary that a run would make of the table."""
     from lancestat.lake.fingerprint import column_groups
-    from lancestat.state.summaries import (
+    from lancestat.state.partials import (
         MOST_GROUPS,
         contents,
         count_blocks,
@@ -192,7 +192,7 @@ def summary_of(now: Snapshot) -> TableSummary:
 
 def blocks_of(summary: TableSummary, now: Snapshot) -> Iterator[SummaryBlock]:
     """Blocks of partials whose bounds are the ids of their fragments."""
-    from lancestat.state.summaries import block_digest, slices
+    from lancestat.state.partials import block_digest, slices
     from lancestat.state.values import BlockKey, SummaryBlock
 
     partials = full_partials(61)

@@ -21,8 +21,8 @@ from lineitem import generate, parse_arguments, write_lance
 from measure import timed
 
 import lancestat
-from lancestat.runs.node_result import NodeResult
-from lancestat.spark.start import start_session
+from lancestat.runs.result import NodeResult
+from lancestat.spark.session import start_session
 
 FRAGMENTS = 16
 WARM_UPS = 2

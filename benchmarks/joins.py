@@ -33,7 +33,7 @@ from lineitem import TINY, generate, make_parser, write_lance
 from measure import timed
 
 import lancestat
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,7 +25,7 @@ import lance
 import pyarrow as pa
 from lineitem import TINY, generate, write_lance
 
-from lancestat.spark.arrow_types import BATCH_ROWS
+from lancestat.spark.fragment_reader import BATCH_ROWS
 from lancestat.tables.statistics.column_statistics import HISTOGRAM_KINDS
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze

@@ -41,9 +41,9 @@ from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.runs.stages import StageProgress
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

@@ -35,8 +35,8 @@ from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
-from lancestat.lake.observe import snapshot
-from lancestat.spark.start import start_session
+from lancestat.lake.open import snapshot
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 DIMENSION = 128

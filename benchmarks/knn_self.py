@@ -32,7 +32,7 @@ from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.request import JoinRequest, SelfPairs
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.model import Target
 

@@ -147,7 +147,7 @@ def steps(folder: Path, tiny: bool) -> Measures:
     project = step.take("load the YAML", lambda: load(folder))
     step.take("import lance and pyarrow", libraries)
     step.take("import what plans", lambda: import_module("lancestat.runs.observe"))
-    from lancestat.lake.observe import observe_snapshots
+    from lancestat.lake.open import observe_snapshots
     from lancestat.presentation.plan_view import plan_view
     from lancestat.presentation.registry import Page, load_format
     from lancestat.runs.actions import Plan

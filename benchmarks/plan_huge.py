@@ -265,8 +265,7 @@ def metadata(fragment: Fragment) -> object:
 
 def seen(folder: Path) -> tuple[Project, Snapshot]:
     """The project, and its table as it is."""
-    from lancestat.lake.observe import snapshot
-    from lancestat.lake.open import observe_dataset
+    from lancestat.lake.open import observe_dataset, snapshot
     from lancestat.project import Project
 
     project = Project.load(folder)
@@ -279,8 +278,8 @@ def remember_partials(project: Project, now: Snapshot) -> None:
     import pyarrow as pa
 
     from lancestat.lake.fingerprint import column_groups
-    from lancestat.state.identity import table_identity
     from lancestat.state.partials import join_fields, partial_schema
+    from lancestat.state.values import table_identity
 
     def batches() -> Iterator[pa.RecordBatch]:
         groups = column_groups(now, now.fields)
@@ -304,8 +303,7 @@ def remember_partials(project: Project, now: Snapshot) -> None:
 def remember_run(project: Project, now: Snapshot, entries: dict[str, str]) -> None:
     """The record of the run that published."""
     from lancestat.lake.fingerprint import column_groups, schema_hash, table_digest
-    from lancestat.state.identity import table_identity
-    from lancestat.state.values import NodeRun, RunRecord
+    from lancestat.state.values import NodeRun, RunRecord, table_identity
     from lancestat.tables.stored import TableRecord, stored_record
 
     record = TableRecord(

@@ -76,7 +76,7 @@ def plans(folder: Path, tiny: bool) -> Measures:
 
 def begin(folder: Path) -> tuple[SparkSession, lancestat.Project]:
     """A warm session, and the project."""
-    from lancestat.spark.start import start_session
+    from lancestat.spark.session import start_session
     from lancestat.spec.model import Target
 
     conf = {"spark.sql.warehouse.dir": str(folder / "spark-warehouse")}

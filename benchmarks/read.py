@@ -23,7 +23,7 @@ from measure import timed
 
 import lancestat
 from lancestat.query.read.arrow_columns import for_spark
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 if TYPE_CHECKING:

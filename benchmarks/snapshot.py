@@ -49,7 +49,7 @@ def make(folder: Path, tiny: bool) -> Measures:
 
 def many(folder: Path, tiny: bool) -> Measures:
     """Open many small tables."""
-    from lancestat.lake.observe import observe_snapshots
+    from lancestat.lake.open import observe_snapshots
     from lancestat.lake.snapshot import Snapshot
 
     tables, _, _ = sizes(tiny)
@@ -67,8 +67,7 @@ def many(folder: Path, tiny: bool) -> Measures:
 def huge(folder: Path, tiny: bool) -> Measures:
     """Look at one table of very many fragments."""
     from lancestat.lake.fingerprint import ByteEstimator, column_groups, content_digest
-    from lancestat.lake.observe import snapshot
-    from lancestat.lake.open import observe_dataset
+    from lancestat.lake.open import observe_dataset, snapshot
 
     _, fragments, columns = sizes(tiny)
     name = f"{fragments:,} fragments x {columns} columns"

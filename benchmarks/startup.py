@@ -23,8 +23,7 @@ import lance
 from lineitem import generate, make_parser, write_lance
 from measure import LANCESTAT, process
 
-from lancestat.spark.class_archive import find_archive
-from lancestat.spark.installation import find_java
+from lancestat.spark.jvm import find_archive, find_java
 
 PROJECT = """
 name: benchmark

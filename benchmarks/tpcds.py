@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING
 from joins import SIDES, declare, session
 from measure import spark_parser, timed
 
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 
 if TYPE_CHECKING:
     import duckdb

@@ -49,10 +49,9 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import Plan
     from lancestat.runs.execute import Execution
     from lancestat.runs.observe import Observer
-    from lancestat.runs.past_runs import PastRun
     from lancestat.runs.plan_store import PlanStore
-    from lancestat.runs.result import Progress, RunResult, UnfinishedNodes
-    from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.runs.result import PastRun, Progress, RunResult, UnfinishedNodes
+    from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult
@@ -338,7 +337,7 @@ class Project:
             InvalidArgument: `limit` is negative, or no whole number.
         """
         from lancestat.nodes import NODE_TYPES
-        from lancestat.runs.past_runs import past_runs
+        from lancestat.runs.result import past_runs
 
         check_whole("limit", limit, 0)
         return past_runs(self.state, self.spec.target.name, limit, NODE_TYPES)
@@ -457,7 +456,7 @@ class Project:
             SparkConnectSession: The target or the process has a Spark Connect session.
             RunError: Spark does not start.
         """
-        from lancestat.spark.start import classic_session, optimizer_settings
+        from lancestat.spark.session import classic_session, optimizer_settings
 
         session = classic_session(self.spec.target, "lancestat")
         for key, value in optimizer_settings(self.spec.target.spark_conf).items():
@@ -721,7 +720,7 @@ class Project:
     def _observer_for(self, session: SparkSession | None) -> Observer:
         from lancestat.nodes import node_types
         from lancestat.runs.observe import Observer
-        from lancestat.spark.start import start_seconds
+        from lancestat.spark.session import start_seconds
 
         target = self.spec.target
         return Observer(
@@ -747,12 +746,12 @@ class Project:
         ends_process: bool,
     ) -> Execution:
         from lancestat.runs.execute import Execution
-        from lancestat.runs.result import SilentProgress
+        from lancestat.runs.result import Progress
 
         check_whole("threads", threads, 1)
         if session is not None:
             check_session("session", session)
-        receiver = progress or SilentProgress()
+        receiver = progress or Progress()
         observer = self._observer_for(session)
         return Execution(
             observer, self.state, self._digests, receiver, threads, fail_fast, session, ends_process

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from lancestat.errors import LakeError, NotWritten, PlaceOccupied
+from lancestat.lake.files import new_draft, remove, remove_drafts, write_new
 from lancestat.lake.open import observe_dataset, readable
-from lancestat.lake.temporary_files import new_draft, remove, remove_drafts, write_new
 from lancestat.redact import redact_line
 from lancestat.spec.schema import (
     PROJECT_FILE,

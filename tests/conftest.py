@@ -55,7 +55,7 @@ def _no_spark_of_other_tests(
 ) -> None:
     """Hide the Spark that earlier tests have left in this process from those that need none."""
     if "pyspark" in sys.modules and request.node.get_closest_marker("spark") is None:
-        monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
+        monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
 
 
 @pytest.fixture

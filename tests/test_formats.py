@@ -19,7 +19,7 @@ from lancestat.formats import (
 )
 from lancestat.report.values import Health
 from lancestat.runs.actions import Reason
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.declaration import Risk
 from lancestat.spec.model import Policy, StaleBounds
 from lancestat.tables.wire import GuardReason

@@ -37,7 +37,7 @@ BUDGETS = (
     (["unpublish"], 190, LANCE),
 )
 # Tasks set variables of the environment before these libraries are loaded.
-OF_WORKERS = ("lancestat.tables.analyze", "lancestat.spark.python")
+OF_WORKERS = ("lancestat.tables.analyze", "lancestat.spark.versions")
 
 COMMAND = """
 import json, sys

@@ -36,7 +36,7 @@ def main() -> None:
 def check() -> None:
     """Check the requirements of the demo before it starts."""
     from lancestat.errors import LancestatError
-    from lancestat.spark.installation import find_java
+    from lancestat.spark.jvm import find_java
 
     generator()
     lancestat()

@@ -23,16 +23,10 @@ from lancestat.presentation.views import Answer
 from lancestat.query import warm_up
 from lancestat.redact import redact_line, secret_values
 from lancestat.runs.locate import located
-from lancestat.spark.class_archive import find_archive, user_sharing_option
-from lancestat.spark.installation import find_java
+from lancestat.spark.jvm import find_archive, find_java, user_sharing_option
 from lancestat.spark.package import require_same_versions
-from lancestat.spark.start import (
-    is_connect,
-    remote_of,
-    running_session,
-    start_session,
-    uses_package,
-)
+from lancestat.spark.session import remote_of, running_session, start_session, uses_package
+from lancestat.spark.versions import is_connect
 from lancestat.spec.model import tables_of
 from lancestat.spec.source import is_stand_in
 from lancestat.version import __version__

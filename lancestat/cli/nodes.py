@@ -143,7 +143,7 @@ def runs(invocation: Invocation, run: str | None, limit: int) -> None:
     Spark is not started.
     """
     from lancestat.presentation.report_views import past_run_view, runs_view
-    from lancestat.runs.past_runs import past_run
+    from lancestat.runs.result import past_run
 
     project = invocation.project()
     if run is None:

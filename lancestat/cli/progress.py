@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from lancestat.formats import count, instant, large, size, visible
 from lancestat.presentation.terminal import CONSOLE
 from lancestat.report.node_facts import NodeRunFigures, node_run
-from lancestat.runs.node_result import NodeResult, Status
-from lancestat.runs.result import Progress, SilentProgress, TableProgress
+from lancestat.runs.result import NodeResult, Progress, Status, TableProgress
 from lancestat.runs.stages import StageProgress
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ _BARS_SHOWN = 10
 def progress_display(*, quiet: bool) -> Iterator[Progress]:
     """Yield bars if stderr is a terminal, else lines with the time; nothing if `quiet`."""
     if quiet:
-        yield SilentProgress()
+        yield Progress()
         return
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         with LineProgress().shown() as lines:
@@ -53,7 +52,7 @@ _BETWEEN_LINES_SECONDS = 60.0
 _LEVELS = {Status.ERROR: "ERROR", Status.SKIPPED: "WARNING", Status.INTERRUPTED: "WARNING"}
 
 
-class LineProgress(SilentProgress):
+class LineProgress(Progress):
     """A line with time and level for each node that ends, and one a minute for each that goes on.
 
     Nodes that are left as they were have no lines.
@@ -131,7 +130,7 @@ def _done(facts: NodeRunFigures) -> Iterator[str]:
         yield facts.result.text.splitlines()[0]
 
 
-class TerminalProgress:
+class TerminalProgress(Progress):
     """A line for all tables, then one for each node that is being worked on.
 
     Those of tables show fragments and bytes while these are read, and then the stage; those of

@@ -140,7 +140,7 @@ def schema(invocation: Invocation, kind: str | None, out: Path | None) -> None:
 
 
 def _write(folder: Path) -> list[str]:
-    from lancestat.lake.temporary_files import write_whole
+    from lancestat.lake.files import write_whole
     from lancestat.spec.schema import editor_schemas, json_text
 
     schemas = editor_schemas()

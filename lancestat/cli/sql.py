@@ -88,7 +88,7 @@ def sql(
     """
     from lancestat.query.sql.query import query_session, run_query
     from lancestat.query.sql.statement import parse, parse_analyze, require_query
-    from lancestat.spark.start import remote_of
+    from lancestat.spark.session import remote_of
 
     if explain:
         invocation.require(ExplanationView, "--explain")
@@ -187,8 +187,8 @@ def _answer_without_spark(
     """Return the result of a query of a system view, None where it takes Spark."""
     from lancestat.query.sql.view_query import answer
     from lancestat.report.rows import SHAPES
-    from lancestat.spark.installation import spark_defaults
-    from lancestat.spark.start import VIEW_SCHEMA, running_session
+    from lancestat.spark.jvm import spark_defaults
+    from lancestat.spark.session import VIEW_SCHEMA, running_session
 
     # Settings of a session decide what a query means.
     has_session = "pyspark" in sys.modules and running_session() is not None

@@ -8,13 +8,19 @@ from typing import ClassVar
 
 from lancestat import codec
 from lancestat.formats import count, duration, large, spoken
-from lancestat.joins.measures import JOIN_MEASURES, UNCOUNTED, UNMEASURED, Accuracy, JoinCounts
-from lancestat.joins.record import InputRecord
+from lancestat.joins.record import (
+    JOIN_MEASURES,
+    UNCOUNTED,
+    UNMEASURED,
+    Accuracy,
+    InputRecord,
+    JoinCounts,
+)
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy
 from lancestat.joins.search.work import JoinWork, OutputFormat, Scope
 from lancestat.redact import redact_line
 from lancestat.runs.actions import NodeAction, Reason, Verb, action_summary
-from lancestat.runs.node_result import NodeResult
+from lancestat.runs.result import NodeResult
 from lancestat.runs.stages import Stage
 from lancestat.spec.catalog import shown_uri
 from lancestat.spec.model import NodeKind

@@ -18,7 +18,7 @@ from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.joins.planner import plan_join
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.scratch.folder import scratch as scratch_folder
-from lancestat.joins.scratch.folder import scratch_root
+from lancestat.joins.scratch.root import scratch_root
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
@@ -34,18 +34,13 @@ from lancestat.joins.search.request import (
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.written_side import column_index
-from lancestat.lake.observe import snapshot
-from lancestat.lake.open import observe_dataset
-from lancestat.lake.row_ranges import RowRange, ScanPartition
-from lancestat.lake.snapshot import Snapshot
+from lancestat.lake.open import observe_dataset, snapshot
+from lancestat.lake.snapshot import RowRange, ScanPartition, Snapshot
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.read.relation import read_table
 from lancestat.query.table import QueryScan
-from lancestat.spark.arrow_types import spark_schema
 from lancestat.spark.jobs import jobs_of
-from lancestat.spark.python import own_python
-from lancestat.spark.start import is_connect
-from lancestat.spark.versions import arrow_frame
+from lancestat.spark.versions import arrow_frame, is_connect, own_python, spark_schema
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.knn_join import ALL, MOST_PAIRS, MetricName, Pairs, distance_objection
 
@@ -376,7 +371,7 @@ def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
             atexit.register(_stack.close)
         key = (root, application)
         if key not in _folders:
-            _folders[key] = _stack.enter_context(scratch_folder(root, application, options))
+            _folders[key] = _stack.enter_context(scratch_folder(root, application, options)).uri
         return _folders[key]
 
 

@@ -1,4 +1,4 @@
-"""KNN joins as a kind of node."""
+"""KNN joins as a kind of node: how they are observed, planned, run and cleaned up."""
 
 from __future__ import annotations
 
@@ -7,26 +7,53 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, ClassVar
 
-from lancestat.errors import LancestatError
+from lancestat.errors import (
+    DatasetMissing,
+    KeysDiffer,
+    LancestatError,
+    OverlappingOutputs,
+    ScratchUnusable,
+    SidesDiffer,
+    VectorLengthMismatch,
+)
 from lancestat.formats import count
-from lancestat.joins.action import JoinFigures
-from lancestat.joins.observe import JoinObserver, declared_indexes, lance_uris
+from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, JoinFigures
 from lancestat.joins.output import result as output
+from lancestat.joins.output.result import current
+from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, decode_record
-from lancestat.joins.scratch.folder import known_roots
-from lancestat.joins.scratch.garbage import ScratchGarbage
-from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
-from lancestat.joins.search.work import OutputFormat
-from lancestat.runs.locate import located
+from lancestat.joins.scratch.folder import collect_scratch_garbage
+from lancestat.joins.scratch.kept_indexes import IndexStore, collect_index_garbage
+from lancestat.joins.scratch.root import known_roots
+from lancestat.joins.search.ivf_index import KeptIndex, RightContent, owner_prefix
+from lancestat.joins.search.request import output_names
+from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable
+from lancestat.joins.sides import (
+    JoinInput,
+    JoinSide,
+    SideReader,
+    datasets_of,
+    keeps_index,
+    lance_uris,
+    side_index_key,
+    side_of,
+)
+from lancestat.lake.files import store_of
+from lancestat.lake.open import observe_snapshots, probe
+from lancestat.runs.actions import Action, Blocked, is_pending
+from lancestat.runs.locate import located, require_sole_writer
 from lancestat.runs.node import Observed
-from lancestat.spark.start import joins_by_nearest_by
+from lancestat.runs.observe import named_uris
+from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
+from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of
-from lancestat.state.garbage_collection import GarbageReport
-from lancestat.state.identity import canonical_uri, join_identity
-from lancestat.state.values import StateReader
+from lancestat.spec.spark_master import local_cores
+from lancestat.state.retention import GarbageReport
+from lancestat.state.values import StateReader, canonical_uri, join_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +62,204 @@ if TYPE_CHECKING:
     from lancestat.joins.run import JoinRunner
     from lancestat.review.values import PropertyChange
     from lancestat.runs.evaluator import RunContext
+
+
+_plan_log = logging.getLogger("lancestat.plan")
+
+SIDES = ("left", "right")
+
+
+def side_uris(spec: ProjectSpec, join: KnnJoin, name: str) -> tuple[str, ...]:
+    """Return the URIs of what a side of a join reads."""
+    side = side_of(join, name)
+    return named_uris(spec, side.refs, () if side.uri is None else (side.uri,))
+
+
+def check_output(spec: ProjectSpec, join: KnnJoin) -> None:
+    """Check that a join does not write to what it reads.
+
+    Raises:
+        OverlappingOutputs: the result would lie in, on or around an input.
+    """
+    output = canonical_uri(join.output_uri)
+    for name in SIDES:
+        for uri in side_uris(spec, join, name):
+            read = canonical_uri(uri)
+            nested = f"{output}/".startswith(f"{read}/") or f"{read}/".startswith(f"{output}/")
+            if nested or fnmatchcase(join.output_uri, uri):
+                side = JoinSide(join, name)
+                raise OverlappingOutputs(
+                    f"the result of knn join '{join.name}' would be written to what {side} reads",
+                    location=join.location,
+                    hint="give the output a place of its own",
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class JoinObserver:
+    """Plans joins by what was observed of the datasets that they read.
+
+    `has_nearest_by_join` says whether Spark can join vectors. `indexes` are those that earlier runs
+    have kept in scratch, None where that is not known.
+    """
+
+    observed: Observed
+    has_nearest_by_join: bool = True
+    indexes: IndexStore | None = None
+
+    def plan(self, join: KnnJoin) -> Action:
+        """Plan one join; one that cannot run is blocked."""
+        try:
+            action = decide_join(self._assess(join), full_refresh=self.observed.full_refresh)
+            if is_pending(action) and join.output_format == OutputFormat.LANCE.value:
+                require_sole_writer(self.observed.spec, join)
+            return action
+        except LancestatError as error:
+            placed = error.placed(join.location)
+            return Blocked(join.name, join.kind.value, placed, JoinFigures())
+
+    def _assess(self, join: KnnJoin) -> JoinAssessment:
+        spec = self.observed.spec
+        check_output(spec, join)
+        reader = SideReader(spec, self.observed.snapshots)
+        left, right = (reader.observe(JoinSide(join, name)) for name in SIDES)
+        _check_together(join, left, right)
+        record, digest = record_of(self.observed, join), node_digest(join)
+        return JoinAssessment(
+            spec=join,
+            digest=digest,
+            left=left,
+            right=right,
+            record=record,
+            output=self._output(join),
+            cores=planned_cores(spec.target),
+            has_nearest_by_join=self.has_nearest_by_join,
+            kept=self._kept(join, right),
+        )
+
+    def _kept(self, join: KnnJoin, right: JoinInput) -> KeptIndex | None:
+        """Return the index of the right side that is kept; a run looks again."""
+        content = right.work.content
+        if content is None or self.indexes is None:
+            return None
+        try:
+            kept = self.indexes.find(content.key)
+        except ScratchUnusable as error:
+            _plan_log.warning("'%s' is planned without a kept index: %s", join.name, error.message)
+            return None
+        if kept is None:
+            return None
+        record = kept.manifest.record
+        return record.kept(record.cover(content))
+
+    def _output(self, join: KnnJoin) -> OutputState | None:
+        if table_name_of(join.output_uri) is not None:
+            # A table that its catalog does not have yet.
+            return None
+        options, store = self.observed.spec.options.of(join.output_uri), store_of(join.output_uri)
+        format = OutputFormat(join.output_format)
+        if store is not None and format is OutputFormat.LANCE:
+            probe(store, options)
+        return current(format, join.output_uri, options)
+
+    def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
+        """Return actions with notes on joins that use an index which another of them writes."""
+        writers: dict[str, str] = {}
+        noted: dict[str, Action] = {}
+        for name, action in planned.items():
+            noted[name] = action
+            if not isinstance(action, JoinAction) or action.work.right.content is None:
+                continue
+            if any(isinstance(stage, BuildIndex | ExtendIndex) for stage in action.stages):
+                writer = writers.setdefault(action.work.right.content.key, name)
+                if writer != name:
+                    note = f"'{writer}' has the same right side, whose index is written once"
+                    noted[name] = replace(action, notes=(*action.notes, note))
+        return noted
+
+
+def record_of(observed: Observed, join: KnnJoin) -> JoinRecord | None:
+    """Return what the state remembers of a join."""
+    record = observed.records[join.kind.value].get(join_identity(join.name))
+    assert record is None or isinstance(record, JoinRecord)
+    return record
+
+
+def declared_indexes(spec: ProjectSpec) -> Mapping[str, RightContent | None]:
+    """Return what indexes the declared joins can use: the content of right sides by key.
+
+    A table that is not there any more has none. None stands for content that cannot be known,
+    since a table cannot be read.
+    """
+    usable: dict[str, RightContent | None] = {}
+    for join in joins_of(spec.nodes):
+        datasets = datasets_of(spec, join.right)
+        if join.right.sql is not None or not datasets or not keeps_index(join):
+            continue
+        [dataset] = datasets
+        key = side_index_key(spec, join, dataset.uri)
+        observed = observe_snapshots([(dataset.uri, dataset.uri)], spec.options)
+        if isinstance(observed[dataset.uri], DatasetMissing):
+            continue
+        try:
+            side = SideReader(spec, observed).observe(JoinSide(join, "right"))
+        except LancestatError as error:
+            _plan_log.warning("indexes for '%s' are left alone: %s", join.name, error.message)
+            usable[key] = None
+        else:
+            usable[key] = side.work.content
+    return usable
+
+
+def _check_together(join: KnnJoin, left: JoinInput, right: JoinInput) -> None:
+    """Check that the sides fit each other, as far as is known before they are read.
+
+    Raises:
+        UsageError: names of columns clash, as `output_names`.
+        VectorLengthMismatch: the sides have vectors of different lengths.
+        KeysDiffer: keys cannot be compared.
+        SidesDiffer: the sides are different rows, though each row is to be told from itself.
+    """
+    output_names(left.columns or (), right.columns or (), with_rank=join.rank)
+    tables = (left.work.table, right.work.table)
+    if join.self_location is not None and not are_same_table(*tables):
+        key = "exclude_self" if join.exclude_self else "pairs: unordered"
+        raise JoinSide(join, "left").error(
+            SidesDiffer,
+            f"'{key}' of knn join '{join.name}' needs one Lance table on both sides",
+            "declare the same 'table' or 'lance' dataset for both",
+            join.self_location,
+        )
+    if left.key_types is not None and right.key_types is not None:
+        from lancestat.joins.search.groups import compared_key_types
+
+        try:
+            keys = JoinSide(join, "left").keys, JoinSide(join, "right").keys
+            compared_key_types(*keys, left.key_types, right.key_types)
+        except KeysDiffer as error:
+            raise error.placed(join.on_location) from None
+    lengths = (left.dimension, right.dimension)
+    if None not in lengths and lengths[0] != lengths[1]:
+        raise JoinSide(join, "left").error(
+            VectorLengthMismatch,
+            f"the vectors of knn join '{join.name}' have {lengths[0]} elements on the left "
+            f"and {lengths[1]} on the right",
+        )
+
+
+def are_same_table(left: PinnedTable | None, right: PinnedTable | None) -> bool:
+    """Whether two sides are one table at one version."""
+    return left is not None and right is not None and left.pin == right.pin
+
+
+def planned_cores(target: Target) -> int:
+    """Return how many tasks run at once on a local target, 0 where only the cluster knows."""
+    cores = local_cores(target.master or "")
+    if cores is None:
+        return 0
+    per_task = target.spark_conf.get("spark.task.cpus", "1")
+    return max(1, cores // int(per_task)) if per_task.isdecimal() and int(per_task) else cores
+
 
 _log = logging.getLogger("lancestat.run")
 
@@ -156,14 +381,22 @@ def _with_scratch(report: GarbageReport, spec: ProjectSpec, now: datetime) -> Ga
     owner, usable = owner_prefix(canonical_uri(target.state)), declared_indexes(spec)
     for root in known_roots(target.scratch, target.spark_conf):
         store = IndexStore(root, target.storage_options)
-        garbage = ScratchGarbage(store, now, dry_run).collect(owner, usable)
-        for uri, reason in garbage.left:
+        indexes = collect_index_garbage(store, owner, usable, now=now, dry_run=dry_run)
+        for uri, reason in indexes.left:
+            _log.warning("the index %s was left: %s", uri, reason)
+        report = replace(
+            report,
+            indexes_dropped=report.indexes_dropped + indexes.collected,
+            scratch_left=report.scratch_left + len(indexes.left),
+            bytes=report.bytes + indexes.size_bytes,
+        )
+        scratch = collect_scratch_garbage(root, target.storage_options, now=now, dry_run=dry_run)
+        for uri, reason in scratch.left:
             _log.warning("scratch %s was left: %s", uri, reason)
         report = replace(
             report,
-            indexes_dropped=report.indexes_dropped + garbage.indexes,
-            scratch_dropped=report.scratch_dropped + len(garbage.folders),
-            scratch_left=report.scratch_left + len(garbage.left),
-            bytes=report.bytes + garbage.size_bytes,
+            scratch_dropped=report.scratch_dropped + len(scratch.collected),
+            scratch_left=report.scratch_left + len(scratch.left),
+            bytes=report.bytes + sum(folder.size_bytes for folder in scratch.collected),
         )
     return report

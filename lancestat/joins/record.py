@@ -1,23 +1,115 @@
-"""What the state stores of joins."""
+"""What the state stores of joins: what they measure, and the identities of sides and results."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isfinite
+from typing import Generic, TypeVar
 
 from lancestat import codec
 from lancestat.codec import Instant
-from lancestat.joins.measures import (
-    JOIN_MEASURES,
-    UNMEASURED,
-    Accuracy,
-    JoinCounts,
-    JoinDistances,
-    JoinGroups,
-)
 from lancestat.spec.model import NodeKind
-from lancestat.state.identity import join_identity
-from lancestat.state.values import StateReader, StoredRecord
+from lancestat.state.values import StateReader, StoredRecord, join_identity
+
+Rows = TypeVar("Rows", bound="int | None", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class JoinCounts(Generic[Rows]):
+    """Rows of a join, of both sides as a whole, whatever a run compared.
+
+    `unmatched_left_rows` have a vector that cannot match, or there was nothing to match;
+    `excluded_right_rows` have a vector that cannot match. A plan has None where they are not known.
+    """
+
+    left_rows: Rows
+    right_rows: Rows
+    unmatched_left_rows: Rows
+    excluded_right_rows: Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Accuracy:
+    """The accuracy of an approximate search: its recall on a sample, by so many probes.
+
+    The recall is 1.0 where every pair was compared though that was not asked for.
+    """
+
+    recall: float | None = None
+    nprobes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JoinGroups:
+    """The groups of rows with equal keys, and the pairs in all of them together.
+
+    They are of a run that joined all of its `left_rows` with all of its `right_rows`.
+    """
+
+    groups: int
+    pairs: int
+    left_rows: int
+    right_rows: int
+
+
+UNCOUNTED: JoinCounts[int | None] = JoinCounts(None, None, None, None)
+UNMEASURED = Accuracy()
+
+# The members of a join's record, and of its figures, whose own members are stored in their place.
+JOIN_MEASURES = ("counts", "accuracy")
+
+
+# The shares of a rank's rows that `RankDistances.quantiles` are of.
+QUANTILES = (0.5, 0.95, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class RankDistances:
+    """The distances of the neighbours of one rank; of all together where `rank` is None.
+
+    `counts` are those in the intervals of `JoinDistances`, `below` and `above` those before the
+    first and behind the last. `quantiles` belong to `QUANTILES`: distances rounded down by less
+    than a hundredth, None where one is infinite.
+    """
+
+    rank: int | None
+    counts: tuple[int, ...]
+    below: int
+    above: int
+    quantiles: tuple[float | None, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many neighbours there are."""
+        return self.below + sum(self.counts) + self.above
+
+
+@dataclass(frozen=True, slots=True)
+class JoinDistances:
+    """The distances that a run wrote, of `left_rows` left rows.
+
+    Interval `i` is from `start + i * width` up to and without `start + (i + 1) * width`, the same
+    for all ranks. `ranks` are those that some left row has a neighbour of.
+
+    Raises:
+        ValueError: there are no intervals, or a rank is not counted in each of them.
+    """
+
+    left_rows: int
+    start: float
+    width: float
+    ranks: tuple[RankDistances, ...]
+
+    def __post_init__(self) -> None:
+        # Pages draw what is stored, and a record may be damaged.
+        intervals = {len(rank.counts) for rank in self.ranks}
+        if len(intervals) != 1 or 0 in intervals:
+            raise ValueError("the ranks have not the same intervals")
+        if any(len(rank.quantiles) != len(QUANTILES) for rank in self.ranks):
+            raise ValueError(f"a rank has not {len(QUANTILES)} quantiles")
+        if not (isfinite(self.start) and isfinite(self.width) and self.width > 0):
+            raise ValueError(f"no intervals start at {self.start} with a width of {self.width}")
 
 
 @dataclass(frozen=True, slots=True)

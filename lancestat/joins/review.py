@@ -6,9 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from lancestat.formats import size
-from lancestat.joins.observe import lance_uris
 from lancestat.joins.record import JoinRecord
-from lancestat.joins.sides import datasets_of
+from lancestat.joins.sides import datasets_of, lance_uris
 from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ByteEstimator, field_key
 from lancestat.lake.snapshot import Snapshot
@@ -18,7 +17,7 @@ from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote
 from lancestat.runs.observe import read_uris
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
-from lancestat.state.identity import canonical_uri, join_identity
+from lancestat.state.values import canonical_uri, join_identity
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,21 +25,19 @@ from lancestat.joins.action import (
     ReuseIndex,
     SearchStage,
 )
-from lancestat.joins.measures import Accuracy, JoinGroups
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
-from lancestat.joins.record import JoinRecord, ResultRecord, stored_record
-from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
+from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, ResultRecord, stored_record
+from lancestat.joins.scratch.root import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.catalogs import declare
 from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action
 from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.node_result import Status, planned
+from lancestat.runs.result import Status, planned
 from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import SessionLostError
-from lancestat.spark.run_session import RunSession
-from lancestat.spark.start import remote_of
+from lancestat.spark.session import RunSession, remote_of
 from lancestat.spec.catalog import UriOptions, table_name_of
 from lancestat.spec.model import Target
 

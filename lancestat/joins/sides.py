@@ -23,8 +23,9 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.record import InputRecord
-from lancestat.joins.right_content import keeps_index, right_content, side_index_key
+from lancestat.joins.search.ivf_index import RightContent, RightFragment, index_key
 from lancestat.joins.search.metrics import metric_named
+from lancestat.joins.search.request import Mode
 from lancestat.joins.search.work import PinnedTable, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import (
@@ -32,6 +33,7 @@ from lancestat.lake.fingerprint import (
     fragment_contents,
     leaves,
     rows_digest,
+    stored_contents,
 )
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.lake.snapshot import Field, Snapshot, index_metric
@@ -43,11 +45,56 @@ from lancestat.query.predicates.parse import (
     parse_filter,
 )
 from lancestat.redact import redact_line, secret_values
+from lancestat.spec.knn_join import ALL
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec
+from lancestat.state.values import canonical_uri
 
 if TYPE_CHECKING:
     import lance
     import pyarrow as pa
+
+
+def keeps_index(join: KnnJoin) -> bool:
+    """Whether a join may search an index of its right side that is kept from run to run.
+
+    Only the right side's rows of a Lance table keep their places.
+    """
+    is_exact = join.mode == Mode.EXACT.value or join.recall == 1.0
+    compares_all = bool(join.on) or join.k == ALL or join.self_location is not None
+    return not is_exact and not compares_all
+
+
+def side_index_key(spec: ProjectSpec, join: KnnJoin, uri: str) -> str:
+    """Return the key of the indexes of a join's right side, the dataset at a URI."""
+    state, table = canonical_uri(spec.target.state), canonical_uri(uri)
+    return index_key(state, table, join.right.vector, join.metric, join.right.where)
+
+
+def right_content(
+    snapshot: Snapshot, columns: Sequence[Field], key: str, filter: str | None = None
+) -> RightContent:
+    """Return the content of a right side that is a Lance table.
+
+    Args:
+        snapshot: The table.
+        columns: The leaves of the vectors, and of what the filter reads.
+        key: Names its indexes.
+        filter: In Lance's SQL; rows that it does not pass are no rows of the side.
+    """
+    rows = {fragment.id: fragment.rows for fragment in snapshot.fragments}
+    means = (filter or "").encode()
+    return RightContent(
+        key,
+        tuple(
+            RightFragment(
+                stored.id,
+                hashlib.blake2b(stored.digest + means, digest_size=16).hexdigest(),
+                stored.rows,
+                rows[stored.id],
+            )
+            for stored in stored_contents(snapshot, columns)
+        ),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,6 +366,13 @@ def datasets_of(spec: ProjectSpec, side: KnnSide) -> tuple[Dataset, ...]:
         )
     is_lance = side.format == "lance" and side.uri is not None and not side.options
     return (Dataset(side.uri, side.uri),) if is_lance and side.uri is not None else ()
+
+
+def lance_uris(spec: ProjectSpec, join: KnnJoin) -> tuple[str, ...]:
+    """The URIs of the Lance datasets that a join reads."""
+    return tuple(
+        dataset.uri for side in (join.left, join.right) for dataset in datasets_of(spec, side)
+    )
 
 
 def _sql_settings(conf: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from lancestat.errors import DatasetReplaced, LakeError, UnannouncedVersion
 from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.error_mapping import Cause, cause_of
-from lancestat.lake.open import by_catalog, observe_dataset, open_pinned, replacement, store_options
+from lancestat.lake.files import store_options
+from lancestat.lake.open import by_catalog, observe_dataset, open_pinned, replacement
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
 

@@ -27,9 +27,8 @@ from lancestat.report.rows import (
 from lancestat.report.values import ProjectReport
 from lancestat.review.values import Diff
 from lancestat.runs.actions import Plan
-from lancestat.runs.node_result import planned
-from lancestat.runs.result import RunResult
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.runs.result import RunResult, planned
+from lancestat.state.retention import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.unpublish import UnpublishResult
 

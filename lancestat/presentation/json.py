@@ -34,7 +34,6 @@ from lancestat.version import __version__
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.report.node_facts import NodeStatus
-    from lancestat.report.values import NodeRunReport
     from lancestat.review.values import (
         ColumnsChange,
         NodeDiff,
@@ -42,7 +41,7 @@ if TYPE_CHECKING:
         TablesChange,
     )
     from lancestat.runs.actions import SourceFindings
-    from lancestat.runs.past_runs import PastRun
+    from lancestat.runs.result import PastRun
     from lancestat.spec.model import Node
 
 FORMAT_VERSION = 1
@@ -239,11 +238,11 @@ def _node_status(status: NodeStatus, now: datetime) -> Payload:
     }
 
 
-def _last_run(run: NodeRunReport) -> Payload:
+def _last_run(run: PastRun) -> Payload:
     result = run.result.to_json()
     del result["name"], result["kind"]
     head = {"run_id": run.run_id, "command": run.command}
-    return {**head, "finished_at": format_instant(run.finished_at), **result}
+    return {**head, "finished_at": format_instant(run.ended_at), **result}
 
 
 def _instant(instant: datetime | None) -> str | None:

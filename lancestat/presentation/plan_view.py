@@ -15,7 +15,7 @@ from lancestat.runs.actions import (
     own_figures,
     table_figures,
 )
-from lancestat.runs.node_result import planned
+from lancestat.runs.result import planned
 from lancestat.spec.model import Policy
 
 

@@ -27,14 +27,13 @@ from lancestat.report.node_facts import (
 from lancestat.report.rows import STATISTICS, statistics_rows
 from lancestat.report.tables import status_figures
 from lancestat.runs.actions import gone_words
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 
 if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
-    from lancestat.runs.past_runs import PastRun
-    from lancestat.runs.result import RunResult
+    from lancestat.runs.result import PastRun, RunResult
     from lancestat.spec.model import ProjectSpec
-    from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.state.retention import GarbageReport
     from lancestat.tables.table_status import TableStatus
 
 

@@ -30,7 +30,7 @@ from lancestat.presentation.views import (
 
 if TYPE_CHECKING:
     from lancestat.report.node_facts import NodeRunFigures, NodeStatus
-    from lancestat.runs.past_runs import PastRun
+    from lancestat.runs.result import PastRun
     from lancestat.tables.unpublish import UnpublishedNode
 
 # The most unchanged nodes that are listed one by one.

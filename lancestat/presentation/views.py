@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
     from lancestat.runs.actions import SourceFindings
-    from lancestat.runs.node_result import NodeResult
-    from lancestat.runs.past_runs import PastRun
+    from lancestat.runs.result import NodeResult, PastRun
     from lancestat.spec.model import Node, Source
     from lancestat.tables.table_status import TableStatus
     from lancestat.tables.unpublish import UnpublishResult

@@ -17,9 +17,8 @@ from lancestat.query.pruning import (
     Mask,
     NoFragmentStatistics,
 )
-from lancestat.state.identity import quantile_key
-from lancestat.state.summaries import block_digest, contents, group_digest, slices
-from lancestat.state.values import BlockKey, StateReader, TableSummary
+from lancestat.state.partials import block_digest, contents, group_digest, slices
+from lancestat.state.values import BlockKey, StateReader, TableSummary, quantile_key
 from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.statistics.partial import ColumnPartial
 from lancestat.tables.stored import read_blocks

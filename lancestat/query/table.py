@@ -25,10 +25,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.observe import observe_at, observe_snapshots, snapshot
-from lancestat.lake.open import open_pinned, portable
-from lancestat.lake.row_ranges import count_rows
-from lancestat.lake.snapshot import Field, Pin, Snapshot
+from lancestat.lake.open import observe_at, observe_snapshots, open_pinned, portable, snapshot
+from lancestat.lake.snapshot import Field, Pin, Snapshot, count_rows
 from lancestat.query.groups import load_groups
 from lancestat.query.predicates.filter import (
     And,
@@ -49,8 +47,7 @@ from lancestat.query.pruning import FragmentStatistics, NoFragmentStatistics
 from lancestat.query.zone_maps import load_zone_maps
 from lancestat.runs.locate import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
-from lancestat.state.identity import table_identity
-from lancestat.state.values import StateReader
+from lancestat.state.values import StateReader, table_identity
 from lancestat.tables.judgement import TableStatistics, Verdict
 from lancestat.tables.node import look_back
 from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, column_type

@@ -13,11 +13,10 @@ import sys
 from pathlib import Path
 
 from lancestat.errors import ClassArchiveNotMade
-from lancestat.lake.temporary_files import remove, temporary_folder
+from lancestat.lake.files import remove, temporary_folder
 from lancestat.query.read.relation import read_table
-from lancestat.spark.class_archive import keep_archive, new_archive, user_sharing_option
-from lancestat.spark.installation import find_java
-from lancestat.spark.start import cause_in, start_session
+from lancestat.spark.jvm import cause_in, find_java, keep_archive, new_archive, user_sharing_option
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 
 _SECONDS = 1800

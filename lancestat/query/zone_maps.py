@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lancestat.lake.open import portable, store_options
+from lancestat.lake.files import store_options
+from lancestat.lake.open import portable
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.query.pruning import (
     Bounds,

@@ -15,7 +15,6 @@ from lancestat.report.rows import NodeRuns, runs_by_node
 from lancestat.report.tables import TableReporter
 from lancestat.report.values import (
     NodeReport,
-    NodeRunReport,
     ProjectReport,
     Reporter,
     ReportOptions,
@@ -23,6 +22,7 @@ from lancestat.report.values import (
 from lancestat.runs.actions import Plan
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer, result_dependencies
+from lancestat.runs.result import PastRun
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.spec.redaction import redacted_node
@@ -97,7 +97,7 @@ def gather(
 
 def _former_runs(
     spec: ProjectSpec, nodes: Sequence[Node], outcomes: NodeRuns
-) -> tuple[NodeRunReport, ...]:
+) -> tuple[PastRun, ...]:
     """Return the runs of nodes that a project no longer has, none if only some nodes are wanted."""
     names = {node.name for node in spec.nodes}
     if len(nodes) < len(names):

@@ -12,14 +12,12 @@ from typing_extensions import assert_never
 from lancestat.errors import LancestatError
 from lancestat.formats import count, format_instant
 from lancestat.joins.action import join_figures
-from lancestat.joins.measures import UNMEASURED, Accuracy
-from lancestat.joins.observe import record_of
-from lancestat.joins.record import JoinRecord
+from lancestat.joins.node import record_of
+from lancestat.joins.record import UNMEASURED, Accuracy, JoinRecord
 from lancestat.nodes import NODE_TYPES
 from lancestat.report.rows import NodeRuns, results_by_node
 from lancestat.report.values import (
     Health,
-    NodeRunReport,
     Problem,
     ReportOptions,
     failed,
@@ -31,6 +29,7 @@ from lancestat.report.values import (
 )
 from lancestat.runs.actions import Action, Plan, Reason
 from lancestat.runs.node import Observed
+from lancestat.runs.result import PastRun
 from lancestat.spec.model import KnnJoin, Node, NodeKind, joins_of
 
 
@@ -50,8 +49,8 @@ class JoinReport:
     reasons: tuple[str, ...]
     record: JoinRecord | None
     error: LancestatError | None = None
-    runs: tuple[NodeRunReport, ...] = ()
-    results: tuple[NodeRunReport, ...] = ()
+    runs: tuple[PastRun, ...] = ()
+    results: tuple[PastRun, ...] = ()
 
     __repr__ = node_summary
 
@@ -126,7 +125,7 @@ class JoinReporter:
                 state, NodeKind.KNN_JOIN.value, target, RESULTS, NODE_TYPES
             )
 
-    def report(self, join: KnnJoin, runs: tuple[NodeRunReport, ...]) -> JoinReport:
+    def report(self, join: KnnJoin, runs: tuple[PastRun, ...]) -> JoinReport:
         record = record_of(self.observed, join)
         results = (self.results or {}).get(join.name, ())
         return join_report(join, self.actions[join.name], record, runs, results, self.now)
@@ -136,8 +135,8 @@ def join_report(
     join: KnnJoin,
     action: Action,
     record: JoinRecord | None,
-    runs: tuple[NodeRunReport, ...],
-    results: tuple[NodeRunReport, ...],
+    runs: tuple[PastRun, ...],
+    results: tuple[PastRun, ...],
     now: datetime,
 ) -> JoinReport:
     """The report of a join, from what a run would do to it now and what the last ones did."""
@@ -203,7 +202,7 @@ def unsatisfying(join: KnnJoin, accuracy: Accuracy) -> list[Problem]:
 _GROWN = 10
 
 
-def unmatched(results: Sequence[NodeRunReport]) -> list[Problem]:
+def unmatched(results: Sequence[PastRun]) -> list[Problem]:
     """Ten times as many left rows without neighbours as in the result before."""
     known = [join_figures(run.result).counts.unmatched_left_rows for run in results]
     counted = [number for number in known if number is not None]

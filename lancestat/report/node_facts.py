@@ -9,8 +9,8 @@ from datetime import datetime
 
 from lancestat.formats import count, duration, roughly, spoken, visible
 from lancestat.redact import redact_line
-from lancestat.report.values import Health, NodeReport, NodeRunReport
-from lancestat.runs.node_result import ENDED_AS, NOT_BEGUN, NodeResult, Status
+from lancestat.report.values import Health, NodeReport
+from lancestat.runs.result import ENDED_AS, NOT_BEGUN, NodeResult, PastRun, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,10 +143,10 @@ def _since(moment: datetime | None, now: datetime) -> str:
     return "" if moment is None else roughly(now - moment)
 
 
-def _last_run(run: NodeRunReport, now: datetime) -> str:
+def _last_run(run: PastRun, now: datetime) -> str:
     """Return what it did, when, and how long it took: `refresh 2 h ago, 250,000 rows, 1.2 s`."""
     facts = node_run(run.result)
-    parts = [f"{visible(facts.action)} {_since(run.finished_at, now)} ago"]
+    parts = [f"{visible(facts.action)} {_since(run.ended_at, now)} ago"]
     figures = run.result.figures
     if facts.is_done and figures is None:
         parts.append(facts.rows if run.result.rows_scanned else "nothing read")

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.report.tables import TableReport
-from lancestat.report.values import NodeRunReport, ProjectReport
+from lancestat.report.values import ProjectReport
 from lancestat.runs.node import NodeTypes
-from lancestat.runs.node_result import NodeResult
-from lancestat.state.values import NodeOutcome, StateReader
+from lancestat.runs.result import NodeResult, PastRun
+from lancestat.state.values import RunRecord, StateReader
 from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
 from lancestat.tables.table_status import TableStatus
 
@@ -26,7 +26,7 @@ _log = logging.getLogger("lancestat.report")
 # More than the state keeps.
 ALL = 1_000_000
 
-NodeRuns = Mapping[str, tuple[NodeRunReport, ...]]
+NodeRuns = Mapping[str, tuple[PastRun, ...]]
 
 
 def runs_by_node(state: StateReader, target: str, limit: int, types: NodeTypes) -> NodeRuns:
@@ -39,31 +39,19 @@ def runs_by_node(state: StateReader, target: str, limit: int, types: NodeTypes) 
         types: Decode the figures of nodes.
     """
     outcomes_by_node = state.outcomes(target, limit)
-    return {node: _reports(outcomes, types) for node, outcomes in outcomes_by_node.items()}
+    return _decoded(outcomes_by_node, types)
 
 
 def results_by_node(
     state: StateReader, kind: str, target: str, limit: int, types: NodeTypes
 ) -> NodeRuns:
     """By node of a kind, as `runs_by_node`, of the runs alone that wrote a result."""
-    results = state.recorded(kind, target, limit)
-    return {join: _reports(outcomes, types) for join, outcomes in results.items()}
+    return _decoded(state.recorded(kind, target, limit), types)
 
 
-def _reports(outcomes: tuple[NodeOutcome, ...], types: NodeTypes) -> tuple[NodeRunReport, ...]:
-    reports = []
-    for outcome in outcomes:
-        try:
-            result = NodeResult.from_json(outcome.result, types)
-        except ValueError as error:
-            _log.debug("an outcome of run %s is skipped: %s", outcome.run_id, error)
-            continue
-        reports.append(
-            NodeRunReport(
-                outcome.run_id, outcome.command, outcome.target, outcome.finished_at, result
-            )
-        )
-    return tuple(reports)
+def _decoded(recorded: Mapping[str, tuple[RunRecord, ...]], types: NodeTypes) -> NodeRuns:
+    runs = {node: [PastRun.of(run, types) for run in some] for node, some in recorded.items()}
+    return {node: tuple(run for run in some if run.nodes) for node, some in runs.items()}
 
 
 Row = dict[str, object]
@@ -236,7 +224,7 @@ def result_row(result: NodeResult) -> Row:
     }
 
 
-def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
+def run_rows(runs: Iterable[PastRun]) -> Iterator[Row]:
     """A row per run of a node."""
     for run in runs:
         yield {
@@ -244,7 +232,7 @@ def run_rows(runs: Iterable[NodeRunReport]) -> Iterator[Row]:
             "run_id": run.run_id,
             "command": run.command,
             "target": run.target,
-            "finished_at": run.finished_at,
+            "finished_at": run.ended_at,
         }
 
 
@@ -259,7 +247,7 @@ def status_rows(report: ProjectReport) -> Iterator[Row]:
             "problems": list(node.problems),
             "verdict": node.verdict,
             **node.cells(),
-            "last_run_at": last.finished_at if last else None,
+            "last_run_at": last.ended_at if last else None,
             "last_run": last.result.status.value if last else None,
         }
 
@@ -311,7 +299,7 @@ def report_tables(
     by_name: dict[str, pa.Table] = {}
     if ReportTable.RUNS in requested:
         ended = [run for node_runs in runs().values() for run in node_runs]
-        ended.sort(key=lambda run: run.finished_at, reverse=True)
+        ended.sort(key=lambda run: run.ended_at, reverse=True)
         by_name[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
     if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(requested):
         return by_name

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from lancestat.lake.temporary_files import (
+from lancestat.lake.files import (
     abandoned_drafts,
     is_draft,
     new_draft,

@@ -17,7 +17,6 @@ from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.groups import load_groups
 from lancestat.report.values import (
     Health,
-    NodeRunReport,
     Problem,
     ReportOptions,
     failed,
@@ -29,9 +28,9 @@ from lancestat.report.values import (
 )
 from lancestat.runs.actions import STATE_LACKS, Plan
 from lancestat.runs.node import Observed
+from lancestat.runs.result import PastRun
 from lancestat.spec.model import Freshness, Node, Table, tables_of
-from lancestat.state.identity import plain_key, table_identity
-from lancestat.state.values import PartialIndex
+from lancestat.state.values import PartialIndex, plain_key, table_identity
 from lancestat.tables.coverage import cover
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.node import TableObserver, stored_groups
@@ -79,7 +78,7 @@ class TableReport:
     freshness: Health | None = None
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     fragments: tuple[FragmentReport, ...] = ()
-    runs: tuple[NodeRunReport, ...] = ()
+    runs: tuple[PastRun, ...] = ()
 
     __repr__ = node_summary
 
@@ -252,7 +251,7 @@ class TableReporter:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
 
-    def report(self, table: Table, runs: tuple[NodeRunReport, ...]) -> TableReport:
+    def report(self, table: Table, runs: tuple[PastRun, ...]) -> TableReport:
         """The report of one table, also of one that cannot be opened."""
         index = self.indexes.get(table_identity(table.uri))
         try:
@@ -271,7 +270,7 @@ class TableReporter:
             )
 
     def _report(
-        self, table: Table, runs: tuple[NodeRunReport, ...], index: PartialIndex | None
+        self, table: Table, runs: tuple[PastRun, ...], index: PartialIndex | None
     ) -> TableReport:
         assessment = TableObserver(self.observed).assess(table)
         coverage = None if index is None else fragment_coverage(assessment, index)

@@ -13,7 +13,7 @@ from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum, age
 from lancestat.redact import EMPTY_REDACTOR, Redactor
 from lancestat.runs.actions import SourceFindings
-from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import PastRun, Status
 from lancestat.spec.model import Node
 
 
@@ -23,21 +23,6 @@ class Health(StringEnum):
     OK = "ok"
     WARN = "warn"
     ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class NodeRunReport:
-    """One run of a node."""
-
-    run_id: str
-    command: str
-    target: str
-    finished_at: datetime
-    result: NodeResult
-
-    def __repr__(self) -> str:
-        done = f"{self.result.name}: {self.result.action}, {self.result.status.value}"
-        return display.summary(self, f"{self.command} {self.run_id}, {done}")
 
 
 class NodeReport(Protocol):
@@ -63,7 +48,7 @@ class NodeReport(Protocol):
         ...
 
     @property
-    def runs(self) -> tuple[NodeRunReport, ...]:
+    def runs(self) -> tuple[PastRun, ...]:
         """The runs of the node, the newest first."""
         ...
 
@@ -106,7 +91,7 @@ class Reporter(Protocol):
         """Read at once what the reports of some nodes need; called before they are made."""
         ...
 
-    def report(self, node: Any, runs: tuple[NodeRunReport, ...]) -> NodeReport:
+    def report(self, node: Any, runs: tuple[PastRun, ...]) -> NodeReport:
         """Return the report of a node, with its runs, also of one that cannot be observed."""
         ...
 
@@ -132,7 +117,7 @@ class ProjectReport:
     nodes: tuple[NodeReport, ...]
     reads: Mapping[str, tuple[str, ...]]
     redactor: Redactor = field(default=EMPTY_REDACTOR, repr=False, compare=False)
-    former_runs: tuple[NodeRunReport, ...] = ()
+    former_runs: tuple[PastRun, ...] = ()
     sources: SourceFindings | None = None
 
     def __repr__(self) -> str:
@@ -183,21 +168,21 @@ def unreadable(error: LancestatError) -> Problem:
 
 
 def failed(
-    runs: Sequence[NodeRunReport], now: datetime, error: LancestatError | None = None
+    runs: Sequence[PastRun], now: datetime, error: LancestatError | None = None
 ) -> list[Problem]:
     """A last run that failed, unless it failed of what is still wrong: `error`.
 
     One that was interrupted is a warning: nothing says that the node is wrong.
     """
     if runs and runs[0].result.status is Status.INTERRUPTED:
-        ago = age(max(now - runs[0].finished_at, timedelta()))
+        ago = age(max(now - runs[0].ended_at, timedelta()))
         text = f"its last run was interrupted {ago} ago: {runs[0].result.message}"
         return [problem(Health.WARN, text)]
     if not runs or runs[0].result.status is not Status.ERROR:
         return []
     if error is not None and error.message in (runs[0].result.message or ""):
         return []
-    ago = age(max(now - runs[0].finished_at, timedelta()))
+    ago = age(max(now - runs[0].ended_at, timedelta()))
     lines = runs[0].result.text.splitlines() or ["it did not say why"]
     return [problem(Health.ERROR, f"its last run failed {ago} ago: {lines[0]}")]
 

@@ -46,9 +46,8 @@ from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
 from lancestat.spec.selection import select_on_either
-from lancestat.state.identity import canonical_uri
 from lancestat.state.store import open_state
-from lancestat.state.values import StateReader
+from lancestat.state.values import StateReader, canonical_uri
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from lancestat.errors import LakeError, LancestatError
-from lancestat.lake.observe import observe_snapshots
+from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
 from lancestat.review.mask import Mask
 from lancestat.review.values import Findings, PropertyChange

@@ -25,7 +25,7 @@ from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import TableName
 from lancestat.spec.model import Node, ProjectSpec, Source, Table
 from lancestat.spec.source import DEFAULT_NAME, is_source
-from lancestat.state.identity import canonical_uri
+from lancestat.state.values import canonical_uri
 
 _NAMED = 8
 _MEANING = ("catalog", "uri", "include", "exclude", "name")

@@ -21,14 +21,13 @@ from lancestat.redact import Audience, redact_line
 from lancestat.runs.actions import SourceFindings
 from lancestat.runs.locate import located_uris
 from lancestat.runs.node import NodeRecord
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
 from lancestat.spec.model import Node, NodeKind, ProjectSpec, Source, Table, tables_of
 from lancestat.spec.names import folded
 from lancestat.spec.source import SCHEME, is_source, is_stand_in
-from lancestat.state.identity import canonical_uri, table_identity
-from lancestat.state.values import StateReader
+from lancestat.state.values import StateReader, canonical_uri, table_identity
 
 _MOST_NAMED = 10
 
@@ -186,15 +185,13 @@ def source_findings(
     found = [table for table in spec.tables if table.source is not None and not is_stand_in(table)]
     planned = {table.name: table for table in tables_of(nodes)}
     last = {
-        name: outcomes[0]
+        name: outcomes[0].nodes[0]
         for name, outcomes in state.outcomes(spec.target.name, 1).items()
-        if outcomes[0].kind == NodeKind.TABLE.value
+        if outcomes[0].nodes[0].kind == NodeKind.TABLE.value
     }
     # A run that finds a table up to date leaves no record of it where the state had been lost.
     known = {
-        name
-        for name, outcome in last.items()
-        if outcome.result.get("status") == Status.SUCCESS.value
+        name for name, node in last.items() if node.result.get("status") == Status.SUCCESS.value
     }
     new = tuple(
         table.name

@@ -11,10 +11,9 @@ from threading import Event
 from lancestat.errors import Cancelled, Location
 from lancestat.runs.actions import Action, Blocked, Deferred, Skip
 from lancestat.runs.node import NodeEnded, NodeRunner
-from lancestat.runs.node_result import Status, planned
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress
-from lancestat.spark.run_session import RunSession
+from lancestat.runs.result import Progress, Status, planned
+from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import ProjectSpec
 from lancestat.state.values import StateWriter

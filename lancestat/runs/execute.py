@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from lancestat.runs.actions import Plan, is_pending
 from lancestat.runs.evaluator import Evaluator, RunContext
-from lancestat.runs.node_result import Status
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress, RunResult
+from lancestat.runs.result import Progress, RunResult, Status
 from lancestat.runs.scheduler import THREADS, NodeMessages, RunRecorder, Scheduler
 from lancestat.spark.package import require_package
-from lancestat.spark.run_session import RunSession
-from lancestat.spark.start import uses_package
+from lancestat.spark.session import RunSession, uses_package
 from lancestat.state.values import StateWriter
 
 if TYPE_CHECKING:

@@ -6,11 +6,11 @@ from contextlib import suppress
 from datetime import datetime
 
 from lancestat.errors import CatalogTableMissing
-from lancestat.lake.temporary_files import collect_temporary_garbage
+from lancestat.lake.files import collect_temporary_garbage
 from lancestat.runs.locate import located
 from lancestat.runs.node import NodeTypes
 from lancestat.spec.model import ProjectSpec
-from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
+from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState
 
 

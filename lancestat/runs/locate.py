@@ -11,7 +11,7 @@ from lancestat.redact import redact_line
 from lancestat.spec.catalog import TableName, table_name_of
 from lancestat.spec.graph import shared_output_error
 from lancestat.spec.model import KnnJoin, KnnSide, Node, NodeKind, ProjectSpec, Table, joins_of
-from lancestat.state.identity import canonical_uri
+from lancestat.state.values import canonical_uri
 
 
 def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tuple[Node, ...]]:

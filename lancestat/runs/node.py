@@ -16,7 +16,7 @@ from lancestat.errors import LakeError
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.snapshot import Snapshot
 from lancestat.runs.actions import Action, NodeFigures
-from lancestat.runs.node_result import NodeResult
+from lancestat.runs.result import NodeResult
 from lancestat.spec.model import Node, ProjectSpec, Target
 from lancestat.state.values import StateReader, StoredRecord
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.runs.evaluator import RunContext
-    from lancestat.state.garbage_collection import GarbageReport
+    from lancestat.state.retention import GarbageReport
 
 N_contra = TypeVar("N_contra", bound=Node, contravariant=True)
 

@@ -7,8 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from lancestat.lake.observe import observe_snapshots
-from lancestat.lake.open import REPLACED
+from lancestat.lake.open import REPLACED, observe_snapshots
 from lancestat.redact import Audience
 from lancestat.runs.actions import (
     Action,
@@ -24,8 +23,7 @@ from lancestat.runs.discover import source_findings
 from lancestat.runs.locate import located, shared_outputs
 from lancestat.runs.node import NodePlanner, NodeTypes, Observed
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
-from lancestat.state.identity import canonical_uri
-from lancestat.state.values import StateReader
+from lancestat.state.values import StateReader, canonical_uri
 
 # How often a node is observed at most whose datasets are replaced while it is planned.
 _MOST_OBSERVATIONS = 3

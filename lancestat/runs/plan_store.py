@@ -20,7 +20,7 @@ from lancestat.errors import (
     UsageError,
 )
 from lancestat.formats import quoted, visible
-from lancestat.lake.temporary_files import write_whole
+from lancestat.lake.files import write_whole
 from lancestat.runs.actions import Plan
 from lancestat.runs.drift import drift
 from lancestat.runs.observe import Observer

@@ -1,21 +1,210 @@
-"""The result of a run, its progress, and what the newest run left undone."""
+"""The result of a run and of its nodes, past runs as the state remembers them, and progress."""
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from lancestat import display
-from lancestat.errors import InternalError, Location, NodesFailed
-from lancestat.formats import count
-from lancestat.redact import EMPTY_REDACTOR, Redactor
-from lancestat.runs.actions import SourceFindings
-from lancestat.runs.node_result import ENDED_AS, NodeResult, Status
+from lancestat import codec, display
+from lancestat.errors import (
+    InternalError,
+    LancestatError,
+    Location,
+    NodesFailed,
+    UnknownRun,
+    error_text,
+)
+from lancestat.formats import StringEnum, count, instant
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
+from lancestat.runs.actions import (
+    STATE_LACKS,
+    Action,
+    NodeFigures,
+    SourceFindings,
+    own_figures,
+    table_figures,
+)
 from lancestat.runs.stages import StageProgress
 from lancestat.state.values import RunRecord, StateReader
+
+if TYPE_CHECKING:
+    from lancestat.runs.node import NodeTypes
+
+
+class Status(StringEnum):
+    """The outcome of a node."""
+
+    PLANNED = "planned"
+    SUCCESS = "success"
+    ERROR = "error"
+    SKIPPED = "skipped"
+    INTERRUPTED = "interrupted"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResult:
+    """One node of a plan or a run, field by field as the JSON shows it.
+
+    `message` is what there is to say of a node that failed or was not run, in a sentence. A failure
+    also has the error's `code` and `hint`, and as `location` that of the error or else of the
+    node's declaration; `text` has all of it.
+    `still_published` is set where a table holds statistics of earlier runs, though its declaration
+    says `publish: none`. `runs_on` is where a table is read, `process` or `spark`. `notes` are
+    sentences of the plan on what was declared. `figures` are set for nodes of kinds that have their
+    own, such as joins, whose objects have the fields of these too.
+    """
+
+    name: str
+    kind: str
+    action: str
+    reasons: tuple[str, ...]
+    status: Status
+    fragments_total: int | None = None
+    fragments_scanned: int | None = None
+    columns: int | None = None
+    rows_total: int | None = None
+    rows_scanned: int | None = None
+    version_read: int | None = None
+    version_published: int | None = None
+    still_published: bool | None = None
+    elapsed_seconds: float | None = None
+    message: str | None = None
+    code: str | None = None
+    hint: str | None = None
+    location: Location | None = None
+    runs_on: str | None = None
+    notes: tuple[str, ...] = ()
+    figures: NodeFigures | None = None
+
+    def __repr__(self) -> str:
+        return display.summary(self, f"{self.name}: {self.action}, {self.status.value}")
+
+    @property
+    def is_lacking(self) -> bool:
+        """Whether the state lacks what only it has of a table that was left as it is."""
+        return STATE_LACKS in self.notes
+
+    @property
+    def text(self) -> str:
+        """All that there is to say of a node that failed or was not run, as people read it."""
+        message = self.message or ""
+        if self.code is None:
+            return message
+        return error_text(self.code, message, self.location, self.hint)
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, object], types: NodeTypes) -> NodeResult:
+        """Return the result that a node's object shows; unknown keys are ignored.
+
+        Args:
+            stored: The object.
+            types: Decode the figures of their kinds.
+
+        Raises:
+            ValueError: it is not such an object.
+        """
+        try:
+            result = codec.convert({**stored, "figures": None}, cls)
+            type = types.get(result.kind)
+            return result if type is None else replace(result, figures=type.figures_of(stored))
+        except ValueError as error:
+            raise ValueError(f"not the result of a node: {error}") from None
+
+    def redacted(self, redactor: Redactor, audience: Audience) -> NodeResult:
+        """The same result with what an audience may see of its message, hint and location."""
+        message, hint, location = self.message, self.hint, self.location
+        if location is not None:
+            location = replace(location, file=redactor.text(location.file, audience))
+        return replace(
+            self,
+            message=None if message is None else redactor.text(message, audience),
+            hint=None if hint is None else redactor.text(hint, audience),
+            location=location,
+            notes=tuple(redactor.text(note, audience) for note in self.notes),
+        )
+
+    def to_json(self) -> dict[str, object]:
+        """Return the node's object in the JSON of `plan` and `run`."""
+        members = {
+            **asdict(self),
+            "reasons": list(self.reasons),
+            "status": self.status.value,
+            "notes": list(self.notes),
+        }
+        del members["figures"]
+        return {**members, **(self.figures.to_json() if self.figures else {})}
+
+
+# What is said of a node that an interrupted run did not come to.
+NOT_BEGUN = "the run was interrupted before it began"
+# The word for nodes that did not end well.
+ENDED_AS = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTED: "stopped"}
+
+
+def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
+    """Return the result of a node that its run did not end.
+
+    Args:
+        result: Of the node as it was planned.
+        why: What ended the run.
+        fragments_stored: How many fragments of a table have been read and are in the state, and
+            need not be read again; None where that is not known.
+    """
+    to_read = result.fragments_scanned
+    if fragments_stored and to_read:
+        why += f"; {count(fragments_stored)} of {count(to_read, 'fragment')} to read are stored"
+    return replace(
+        result,
+        status=Status.INTERRUPTED,
+        message=why,
+        fragments_scanned=None if to_read is None else fragments_stored,
+        rows_scanned=None,
+    )
+
+
+def failed(result: NodeResult, error: LancestatError) -> NodeResult:
+    """Return the result of a node that failed."""
+    return replace(
+        result,
+        status=Status.ERROR,
+        message=error.message,
+        code=error.code,
+        hint=error.hint,
+        location=error.location,
+    )
+
+
+def planned(action: Action) -> NodeResult:
+    """Return the node of a plan that an action stands for, before it is run."""
+    result = NodeResult(
+        name=action.node,
+        kind=action.kind,
+        action=action.verb,
+        reasons=tuple(reason.value for reason in action.reasons),
+        status=Status.PLANNED,
+        runs_on=action.runs_on.value if action.runs_on else None,
+        notes=action.notes,
+        figures=own_figures(action),
+    )
+    if action.error is not None:
+        result = failed(result, action.error)
+    figures = table_figures(action)
+    if figures is None:
+        return result
+    return replace(
+        result,
+        fragments_total=figures.fragments_total,
+        fragments_scanned=figures.fragments_scanned,
+        columns=figures.columns,
+        rows_total=figures.rows_total,
+        rows_scanned=figures.rows_scanned,
+        version_read=figures.version_read,
+        still_published=figures.still_published,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,47 +216,23 @@ class TableProgress:
     size_bytes: int
 
 
-class Progress(Protocol):
-    """Receives progress; calls may come from several threads."""
+class Progress:
+    """Receives progress, from several threads; what is not overridden is not shown."""
 
     def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
         """Tables are about to be read, and joins to be run."""
-        ...
 
     def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
         """Totals read so far of one table."""
-        ...
 
     def at_stage(self, node: str, progress: StageProgress) -> None:
         """A node has reached a stage of its action, or is further in it."""
-        ...
 
     def finished(self, result: NodeResult) -> None:
         """A node ended, well or not."""
-        ...
 
     def cancelling(self) -> None:
         """The run was interrupted, and stops what goes on."""
-        ...
-
-
-class SilentProgress:
-    """Progress that is not shown."""
-
-    def started(self, tables: Sequence[TableProgress], joins: Sequence[str]) -> None:
-        pass
-
-    def advanced(self, node: str, fragments_done: int, bytes_done: int) -> None:
-        pass
-
-    def at_stage(self, node: str, progress: StageProgress) -> None:
-        pass
-
-    def finished(self, result: NodeResult) -> None:
-        pass
-
-    def cancelling(self) -> None:
-        pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +422,128 @@ def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> Unf
 def _newest(state: StateReader, target: str) -> RunRecord | None:
     for limit in _LIMITS:
         runs = state.runs(limit)
-        newest = next((run for run in runs if run.target == target), None)
+        newest = next(_under(target, runs), None)
         if newest is not None or len(runs) < limit:
             return newest
     return None
+
+
+RUNNING = "running"
+
+_log = logging.getLogger("lancestat.runs")
+
+
+@dataclass(frozen=True, slots=True)
+class PastRun:
+    """A run of a target, or one that goes on.
+
+    `status` is `success`, `error`, `interrupted` or `running`. Of a run that goes on, and of one
+    whose process was killed, `finished_at` is None, and `nodes` are those it was to do something
+    with.
+    """
+
+    run_id: str
+    command: str
+    target: str
+    status: str
+    started_at: datetime
+    finished_at: datetime | None
+    nodes: tuple[NodeResult, ...]
+
+    def __repr__(self) -> str:
+        counts = [f"{number} {outcome}" for outcome, number in self.counts.items()]
+        what = ", ".join([self.status, *counts])
+        return display.summary(
+            self, f"{self.command} {self.run_id} of {instant(self.started_at)}: {what}"
+        )
+
+    @classmethod
+    def of(cls, run: RunRecord, types: NodeTypes, *, is_running: bool = False) -> PastRun:
+        """Return a run of its record, less the nodes whose results do not decode."""
+        nodes = []
+        for node in run.nodes:
+            try:
+                result = NodeResult.from_json(node.result, types)
+            except ValueError as error:
+                _log.debug("a node of run %s is left out: %s", run.run_id, error)
+                continue
+            if is_running and result.status is Status.INTERRUPTED:
+                # The mark of a run tells what there is to say once its process has been killed.
+                result = replace(result, status=Status.PLANNED, message=None)
+            nodes.append(result)
+        was_killed = run.status == Status.INTERRUPTED.value and run.finished_at == run.started_at
+        return cls(
+            run.run_id,
+            run.command,
+            run.target,
+            RUNNING if is_running else run.status,
+            run.started_at,
+            None if is_running or was_killed else run.finished_at,
+            tuple(nodes),
+        )
+
+    @property
+    def result(self) -> NodeResult:
+        """The result of the node, of a run that is looked at for one node alone."""
+        [result] = self.nodes
+        return result
+
+    @property
+    def ended_at(self) -> datetime:
+        """When it ended; when it started if its process was killed, or if it goes on."""
+        return self.finished_at or self.started_at
+
+    @property
+    def elapsed(self) -> timedelta | None:
+        """How long it took."""
+        return None if self.finished_at is None else self.finished_at - self.started_at
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many nodes there are by what was done: an action, `error`, `skipped` and so on."""
+        as_planned = (Status.SUCCESS, Status.PLANNED)
+        done = (n.action if n.status in as_planned else n.status.value for n in self.nodes)
+        return dict(Counter(done).most_common())
+
+
+def past_runs(
+    state: StateReader, target: str, limit: int | None, types: NodeTypes
+) -> tuple[PastRun, ...]:
+    """Return the newest runs of a target, newest first; at most `limit`, all when None.
+
+    `types` decode the figures of nodes.
+
+    Raises:
+        StateError: the state cannot be reached.
+    """
+    running = [PastRun.of(run, types, is_running=True) for run in _under(target, state.running())]
+    ended = [PastRun.of(run, types) for run in _under(target, state.runs(_ALL))]
+    return tuple([*running, *ended][:limit])
+
+
+def _under(target: str, runs: Iterable[RunRecord]) -> Iterator[RunRecord]:
+    # Targets may share a state.
+    return (run for run in runs if run.target == target)
+
+
+def past_run(runs: Sequence[PastRun], run_id: str) -> PastRun:
+    """Return the run whose id begins so.
+
+    Raises:
+        UnknownRun: there is none, or several.
+    """
+    if not run_id:
+        raise UnknownRun("the ID of a run is empty", hint="lancestat runs lists them")
+    named = [run for run in runs if run.run_id.startswith(run_id)]
+    if len(named) == 1:
+        return named[0]
+    if not named:
+        raise UnknownRun(f"no run '{run_id}' is recorded", hint="lancestat runs lists them")
+    ids = ", ".join(run.run_id[:_ID_SHOWN] for run in named[:_IDS_LISTED])
+    raise UnknownRun(f"{count(len(named), 'run')} begin with '{run_id}'", hint=f"they are {ids}")
+
+
+# More than the state keeps.
+_ALL = 1_000_000
+_ID_SHOWN = 12
+_IDS_LISTED = 5

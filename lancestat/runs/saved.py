@@ -18,10 +18,10 @@ from lancestat.lake.snapshot import DataFile, Fragment, Snapshot
 from lancestat.redact import Audience, Redactor, redact_line
 from lancestat.runs.actions import Action, Plan
 from lancestat.runs.node import NodeType, NodeTypes, Observed
-from lancestat.runs.node_result import planned
+from lancestat.runs.result import planned
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import Node, ProjectSpec
-from lancestat.state.identity import canonical_uri, table_identity
+from lancestat.state.values import canonical_uri, table_identity
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

@@ -29,15 +29,18 @@ from lancestat.runs.actions import (
 )
 from lancestat.runs.evaluator import Evaluator
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.node_result import (
+from lancestat.runs.result import (
     NOT_BEGUN,
     NodeResult,
+    Progress,
+    RunInterrupted,
+    RunResult,
     Status,
+    TableProgress,
     failed,
     interrupted,
     planned,
 )
-from lancestat.runs.result import Progress, RunInterrupted, RunResult, TableProgress
 from lancestat.spec.redaction import Origins, query_variables
 from lancestat.state.values import NodeRun, RunRecord, StateWriter
 
@@ -162,8 +165,8 @@ class RunRecorder:
             return False
         # The failure of a node stays its newest outcome until a later run records another.
         ended = self.state.outcomes(plan.target, 1)
-        newest = [outcome for action in actions for outcome in ended.get(action.node, ())]
-        return all(outcome.result.get("status") == Status.SUCCESS.value for outcome in newest)
+        newest = [run.nodes[0] for action in actions for run in ended.get(action.node, ())]
+        return all(node.result.get("status") == Status.SUCCESS.value for node in newest)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.errors import JarNotWritten, JavaClassNotLoaded, JavaSourcesRefused
-from lancestat.lake.temporary_files import make_temporary_folder, temporary_folder, write_whole
+from lancestat.lake.files import make_temporary_folder, temporary_folder, write_whole
 from lancestat.spark.package import require_free_place
-from lancestat.spark.start import (
+from lancestat.spark.session import (
     require_classic,
     running_session,
     start_session,

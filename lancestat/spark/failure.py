@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lancestat.errors import Cancelled, JobFailed, LancestatError, SparkNotStarted, error_class
 from lancestat.formats import duration
 from lancestat.redact import redact_line
-from lancestat.spark.python import python_error
+from lancestat.spark.versions import python_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

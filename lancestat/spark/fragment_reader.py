@@ -14,15 +14,7 @@ from lancestat.errors import DatasetDamaged, UnsupportedDataset
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.fingerprint import fixed_width
 from lancestat.lake.open import REPLACED, open_pinned, read_failure
-from lancestat.lake.row_ranges import RowRange, count_rows
-from lancestat.lake.snapshot import Pin, is_readable_name, pin_of
-from lancestat.spark.arrow_types import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    PROBE_ROWS,
-    SCAN_OPTIONS,
-    fitting_rows,
-)
+from lancestat.lake.snapshot import Pin, RowRange, count_rows, is_readable_name, pin_of
 
 METADATA_CACHE_BYTES = 32 << 20
 # Pages of an index that filters are looked up in; analyses use none.
@@ -31,6 +23,25 @@ INDEX_CACHE_BYTES = 64 << 20
 LARGEST_COUNT = 1 << 30
 # Jobs over several tables take turns on a worker.
 OPEN_DATASETS = 4
+
+# At this many the fixed cost of each call is small, and a column of a batch still fits a core's
+# cache.
+BATCH_ROWS = 65_536
+
+
+BATCH_BYTES = 16 << 20
+
+
+# Of the first batch, which tells how wide rows are.
+PROBE_ROWS = 256
+
+
+# Of every scanner: little ahead of the reader, and blobs as their bytes.
+SCAN_OPTIONS = {
+    "batch_readahead": 2,
+    "io_buffer_size": 64 << 20,
+    "blob_handling": "all_binary",
+}
 
 _Key = tuple[Pin, tuple[tuple[str, str], ...]]
 _opened: dict[_Key, lance.LanceDataset] = {}
@@ -359,3 +370,9 @@ def _runs(start: int, stop: int) -> bytes:
         for index, container in enumerate(containers):
             head += struct.pack("<I", body + index * len(container))
     return head + b"".join(containers)
+
+
+def fitting_rows(batch: pa.RecordBatch) -> int:
+    """Return how many rows like those of `batch` fill a batch."""
+    width = max(1, batch.nbytes // max(1, batch.num_rows))
+    return int(max(1, min(BATCH_ROWS, BATCH_BYTES // width)))

@@ -12,9 +12,13 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
 from pyspark.accumulators import AccumulatorParam
 
-from lancestat.spark.python import own_python
-from lancestat.spark.start import is_connect
-from lancestat.spark.versions import cancel_jobs, cancel_until, thread_target
+from lancestat.spark.versions import (
+    cancel_jobs,
+    cancel_until,
+    is_connect,
+    own_python,
+    thread_target,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -23,7 +23,7 @@ from lancestat.errors import (
     PackageUnreadable,
     UsageError,
 )
-from lancestat.lake.temporary_files import new_draft, remove_drafts
+from lancestat.lake.files import new_draft, remove_drafts
 
 FORMAT_VERSION = 1
 # Spark unpacks the archive into a folder of this name, in the working directory of each executor.

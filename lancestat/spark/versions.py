@@ -1,28 +1,37 @@
-"""What differs between the versions of PySpark, chosen by what the installed one has.
+"""What differs between installations: versions of PySpark, their types, the Python of workers.
 
-The Java side of it is SparkApi.java.
+What PySpark has is asked of the installed one. The Java side of it is SparkApi.java.
 """
 
 from __future__ import annotations
 
+import gc
 import inspect
+import os
+import re
+import shlex
+import shutil
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 
-from lancestat.lake.temporary_files import temporary_folder
-from lancestat.spark.python import own_python
+from lancestat.errors import LancestatError, OtherPython, WorkersLackPackage
+from lancestat.lake.files import temporary_folder
+from lancestat.lake.snapshot import BLOB, UNREADABLE_NAME, Field, is_readable_name, spark_type
+from lancestat.spec.spark_master import is_local
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
 
 P = ParamSpec("P")
@@ -256,3 +265,215 @@ def query_contexts(error: Any) -> list[Any]:
     if java is None or condition(error) is None:
         return []
     return list(java.getQueryContext())
+
+
+def is_connect(session: object) -> bool:
+    """Whether a session is one of Spark Connect, without a JVM of its own."""
+    return not hasattr(session, "_jsc")
+
+
+SETTING = "spark.pyspark.python"
+VARIABLE = "PYSPARK_PYTHON"
+# What PySpark has workers run where nobody says otherwise: the first on the PATH.
+_DEFAULT = "python3"
+# Of lancestat's own; a query may call functions that lack others.
+_MISSING_MODULE = re.compile(
+    r"ModuleNotFoundError: No module named "
+    r"'(lancestat|lance|pyarrow|polars|polars_hash|numpy|datasketches|faiss|msgspec)\b"
+)
+# Spark 3.5 has it as `(3, 12)`.
+_OTHER_MINOR = re.compile(r"different version:? \(?(\d+)(?:\.|, )(\d+)")
+_MEND = f"before Spark starts: export {VARIABLE}={shlex.quote(sys.executable)}"
+
+_choosing = threading.RLock()
+
+
+@contextmanager
+def own_python(spark: SparkSession) -> Iterator[None]:
+    """Make functions within the block that workers run in the Python of this process.
+
+    That is so on a local master where neither `PYSPARK_PYTHON` nor `spark.pyspark.python` names
+    another. PySpark asks its context for the Python when it makes a function; those of the caller
+    are left to it.
+    """
+    if not hasattr(spark, "_jsc"):
+        yield
+        return
+    context = spark.sparkContext
+    with _choosing:
+        before, context.pythonExec = context.pythonExec, _preferred(context)
+        try:
+            yield
+        finally:
+            context.pythonExec = before
+
+
+def _preferred(context: SparkContext) -> str:
+    is_chosen = context.pythonExec != _DEFAULT or VARIABLE in os.environ
+    if is_chosen or not is_local(context.master):
+        return str(context.pythonExec)
+    # PySpark reads it only where spark-submit starts the program.
+    return str(context.getConf().get(SETTING) or sys.executable)
+
+
+def python_error(what: str, reason: str, text: str) -> LancestatError | None:
+    """Return the error of a job whose workers run an unsuitable Python, None for other failures.
+
+    Args:
+        what: What failed.
+        reason: What a worker raised, or the driver.
+        text: All that Spark says of the failure.
+    """
+    missing = _MISSING_MODULE.search(reason)
+    other = _OTHER_MINOR.search(text) if "PYTHON_VERSION_MISMATCH" in text else None
+    workers = _local_workers()
+    if other is not None:
+        ours = f"{sys.version_info.major}.{sys.version_info.minor}"
+        named = f" ({workers})" if workers is not None else ""
+        return OtherPython(
+            f"{what} failed: Spark's workers run Python {'.'.join(other.groups())}{named}, "
+            f"lancestat runs in Python {ours} ({sys.executable})",
+            hint=_MEND
+            if workers is not None
+            else f"set {SETTING} to a Python {ours} that every worker has, or write an archive for "
+            "workers with `lancestat package`; see docs/how-to/deploy.md",
+        )
+    if missing is None or workers == sys.executable:
+        return None
+    if workers is not None:
+        return WorkersLackPackage(
+            f"{what} failed: Spark's workers run {workers}, which has no module "
+            f"'{missing.group(1)}'; lancestat runs in {sys.executable}",
+            hint=_MEND,
+        )
+    return WorkersLackPackage(
+        f"{what} failed: {reason}",
+        hint="`lancestat package` writes an archive for workers; see docs/how-to/deploy.md",
+    )
+
+
+def _local_workers() -> str | None:
+    """Return the Python that workers on this machine run; None where they run elsewhere.
+
+    Of several Sparks in one process there is one at a time.
+    """
+    from pyspark import SparkContext
+
+    context = SparkContext._active_spark_context
+    if context is None or not is_local(context.master):
+        return None
+    chosen = _preferred(context)
+    return shutil.which(chosen) or chosen
+
+
+THREAD_VARIABLES = ("POLARS_MAX_THREADS", "LANCE_CPU_THREADS", "OMP_NUM_THREADS")
+
+
+@cache
+def prepare_worker(threads: int, *modules: str) -> None:
+    """Give this process as many threads as its task has cores, and cheap garbage collections.
+
+    The libraries read their variables when they are imported; a worker that did so before, for
+    other jobs of its session, keeps what it has. `modules` are those that its tasks will import.
+    """
+    for variable in THREAD_VARIABLES:
+        os.environ.setdefault(variable, str(threads))
+    import pyarrow as pa
+
+    for module in ("lancestat.spark.fragment_reader", *modules):
+        import_module(module)
+    pa.set_cpu_count(threads)
+    # After each task Spark collects garbage, which visits every object of the libraries, for 30 ms.
+    # Frozen ones are passed over.
+    gc.collect()
+    gc.freeze()
+
+
+_TIME = re.compile(r"\btime\(")
+
+
+def unreadable(fields: Iterable[Field]) -> dict[str, str]:
+    """Return the reasons why Spark cannot read columns, by the names of those columns."""
+    reasons = {}
+    for field in fields:
+        if (
+            field.spark_type is None
+            or not _are_decimals_sparks(field.spark_type)
+            or (has_times(field) and not has_time_type())
+        ):
+            reasons[field.name] = f"Spark has no type for {field.type}"
+        elif not is_readable_name(field.name):
+            reasons[field.name] = UNREADABLE_NAME
+    return reasons
+
+
+def has_times(field: Field) -> bool:
+    """Whether a column has times of day, at any depth."""
+    return field.spark_type is not None and _TIME.search(field.spark_type) is not None
+
+
+def _are_decimals_sparks(spark_type: str) -> bool:
+    decimals = re.findall(r"decimal\((\d+),(-?\d+)\)", spark_type)
+    return all(0 <= int(scale) <= int(precision) for precision, scale in decimals)
+
+
+def spark_schema(fields: Iterable[Field]) -> StructType:
+    """Return the Spark schema of the columns that Spark can read, in their order."""
+    from pyspark.sql.types import StructField, StructType
+
+    fields = tuple(fields)
+    without = unreadable(fields)
+    return StructType(
+        [
+            StructField(field.name, data_type(field.type), field.nullable)
+            for field in fields
+            if field.name not in without
+        ]
+    )
+
+
+def data_type(arrow_type: pa.DataType) -> DataType:
+    """Return the Spark type that `spark_type` names for an Arrow type that has one."""
+    import pyarrow as pa
+    from pyspark.sql import types as spark
+
+    types = pa.types
+    if isinstance(arrow_type, pa.BaseExtensionType):
+        if arrow_type.extension_name == BLOB:
+            return spark.BinaryType()
+        return data_type(arrow_type.storage_type)
+    if types.is_dictionary(arrow_type):
+        return data_type(arrow_type.value_type)
+    if types.is_struct(arrow_type):
+        members = [arrow_type.field(index) for index in range(arrow_type.num_fields)]
+        return spark.StructType(
+            [
+                spark.StructField(member.name, data_type(member.type), member.nullable)
+                for member in members
+            ]
+        )
+    if types.is_map(arrow_type):
+        item = arrow_type.item_field
+        return spark.MapType(data_type(arrow_type.key_type), data_type(item.type), item.nullable)
+    if hasattr(arrow_type, "value_field"):
+        element = arrow_type.value_field
+        return spark.ArrayType(data_type(element.type), element.nullable)
+    if types.is_decimal(arrow_type):
+        return spark.DecimalType(arrow_type.precision, arrow_type.scale)
+    if types.is_timestamp(arrow_type):
+        return spark.TimestampType() if arrow_type.tz else spark.TimestampNTZType()
+    if types.is_time(arrow_type):
+        return spark.TimeType(6)
+    return _scalar(arrow_type)
+
+
+def _scalar(arrow_type: pa.DataType) -> DataType:
+    from pyspark.sql import types as spark
+
+    kinds = (
+        spark.BooleanType, spark.ByteType, spark.ShortType, spark.IntegerType, spark.LongType,
+        spark.FloatType, spark.DoubleType, spark.StringType, spark.BinaryType, spark.DateType,
+        spark.DayTimeIntervalType, spark.NullType,
+    )  # fmt: skip
+    name = spark_type(arrow_type)
+    return next(made for kind in kinds if (made := kind()).simpleString() == name)

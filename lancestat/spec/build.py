@@ -52,12 +52,11 @@ from lancestat.spec.model import (
     Table,
     Target,
 )
-from lancestat.spec.names import Item, Namespace
+from lancestat.spec.names import Item, Namespace, render
 from lancestat.spec.redaction import named
 from lancestat.spec.source import WORDS, Source, SourceDefaults
 from lancestat.spec.table import ColumnChoice
-from lancestat.spec.template import render
-from lancestat.spec.template_scope import TemplateScope
+from lancestat.spec.template import TemplateScope
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +130,9 @@ class Builder:
         except SpecError as error:
             self.errors.append(error)
         else:
-            if sample.origin is not None and sample.origin.is_of_environment:
-                message = (
-                    f"the names of tables come from the environment, from {sample.origin.names}"
-                )
+            origin = sample.origin()
+            if origin is not None and origin.is_of_environment:
+                message = f"the names of tables come from the environment, from {origin.names}"
                 hint = "write the name itself; names are shown, stored and published"
                 self.errors.append(item.error(WrongValue, message, "name", hint=hint))
         location = item.at("catalog" if catalog is not None else "uri")

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
-import re
-import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,48 +13,42 @@ from lancestat.errors import (
     InvalidProject,
     LancestatError,
     Location,
+    MissingKey,
     SpecError,
     UnknownKey,
+    UnknownReference,
+    UnknownTarget,
     UnreadableFile,
+    WrongValue,
     did_you_mean,
+    nearest,
 )
-from lancestat.formats import quoted, visible
+from lancestat.formats import quoted
 from lancestat.redact import (
     Audience,
     KnownValue,
     Origin,
     Redactor,
+    Variable,
     is_secret_name,
-    redact_line,
     secret_environment,
+    secret_options,
 )
 from lancestat.spec.build import Builder
-from lancestat.spec.declaration import default_of
+from lancestat.spec.catalog import hidden_properties
+from lancestat.spec.declaration import default_of, key_fields
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
-from lancestat.spec.graph import cycle_errors, dependencies, output_errors
-from lancestat.spec.model import (
-    RESOURCES,
-    ColumnSet,
-    KnnJoin,
-    Node,
-    Policy,
-    ProjectFile,
-    ProjectSpec,
-    Source,
-)
-from lancestat.spec.names import Item, Namespace
-from lancestat.spec.project_file import Arguments, read_header
-from lancestat.spec.redaction import hidden_locations
-from lancestat.spec.schema import PROJECT_FILE, SPECS_SCHEMA, keywords
-from lancestat.spec.schema_check import SECRET_KEYS, check, subject
-from lancestat.spec.syntax import lines_of
-from lancestat.spec.template import Rendering
-from lancestat.spec.template_scope import TemplateScope
+from lancestat.spec.graph import cycle_errors, output_errors
+from lancestat.spec.model import RESOURCES, KnnJoin, Node, ProjectFile, ProjectSpec, Source, Target
+from lancestat.spec.names import Item, Namespace, Rendering
+from lancestat.spec.redaction import excerpts, hidden_locations
+from lancestat.spec.schema import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA, keywords
+from lancestat.spec.schema_check import check, subject
+from lancestat.spec.spark_master import remote_secrets
+from lancestat.spec.template import TemplateScope, is_template
 
 _log = logging.getLogger("lancestat.spec")
-
-__all__ = ["dependencies", "load_project"]
 
 
 def load_project(
@@ -84,63 +74,43 @@ def load_project(
         UsageError: when `target` does not exist.
     """
     root = project_dir.resolve()
-    files_given, files = files, files or Folder(root)
-    if not files.has(PROJECT_FILE):
+    source = files or Folder(root)
+    if not source.has(PROJECT_FILE):
         raise _missing(root)
-    errors: list[LancestatError] = []
-    arguments = Arguments(target, vars or {}, os.environ if environment is None else environment)
+    environment = os.environ if environment is None else environment
     try:
-        project = read_file(files, PROJECT_FILE)
+        document = read_file(source, PROJECT_FILE)
     except InvalidProject as invalid:
-        environment = arguments.environment
-        raise _unreadable(invalid.errors, files, root, environment) from None
-    header = read_header(project, root, arguments, errors)
+        raise _unreadable(invalid.errors, source, root, environment) from None
+    errors: list[LancestatError] = []
+    header = _Header(document, root, target, vars or {}, environment, errors)
+    header.read()
     catalogs = None if errors else header.target.catalogs
-    specs = spec_files(files, root, header.folders, errors)
-    names = [name for name in specs if name != PROJECT_FILE]
-    declarations = _Declarations(files, root, known=dict.fromkeys(header.known))
-    declarations.known |= dict.fromkeys(_file_names(root, header.folders, names))
+    specs = _Specs(source, header, Builder(root, errors, catalogs))
+    folders = header.folders()
+    names = [name for name in spec_files(source, root, folders, errors) if name != PROJECT_FILE]
+    specs.known |= dict.fromkeys((*header.known(), *_file_names(root, folders, names)))
     for name in names:
-        declarations.read(name, header.scope, errors)
-    nodes = declarations.build(errors, catalogs)
-    sources = declarations.sources(errors, catalogs, header.scope)
-    if files_given is None and not errors:
-        _warn_of_unknown_variables(project, header.scope, arguments)
-    origins = declarations.node_origins()
-    redactor = declarations.redactor(nodes, sources, origins, header.public)
+        specs.read(name)
+    nodes, sources = specs.nodes(), specs.sources()
+    if files is None and not errors:
+        header.warn_of_unknown_variables()
+    origins = specs.node_origins()
+    redactor = specs.redactor(nodes, sources, origins)
     if errors:
         ordered = _in_order(errors, [PROJECT_FILE, *names])
-        raise redactor.error(_with_excerpts(ordered, files, redactor), Audience.PUBLIC)
+        raise redactor.error(_with_excerpts(ordered, source, redactor), Audience.PUBLIC)
     return ProjectSpec(
         header.name,
         root,
         header.target,
         nodes,
-        {name: policy for name, policy in declarations.policies.values.items() if policy},
+        {name: policy for name, policy in specs.builder.policies.values.items() if policy},
         origins,
         header.origins,
         redactor,
         sources=sources,
     )
-
-
-def _warn_of_unknown_variables(
-    project: Document, scope: TemplateScope, arguments: Arguments
-) -> None:
-    """Log the given variables that the project neither declares nor names in a template.
-
-    Templates of other targets are not rendered, so that it is no error.
-    """
-    value = project.value if isinstance(project.value, dict) else {}
-    declared = value.get("vars")
-    known = {*scope.asked, *(declared if isinstance(declared, dict) else ())}
-    for name in sorted(set(arguments.vars) - known, key=str):
-        hint = did_you_mean(name, known)
-        _log.warning(
-            "variable %s is neither declared under 'vars' nor used by a template%s",
-            quoted(name),
-            f"; {hint}" if hint else "",
-        )
 
 
 def _missing(root: Path) -> InvalidProject:
@@ -184,27 +154,262 @@ def _in_order(errors: Iterable[LancestatError], files: Sequence[str]) -> list[La
     return sorted(errors, key=position)
 
 
+def _mapping(value: object, *steps: str) -> Mapping[str, Any]:
+    """The mapping at some steps, an empty one where there is none: nothing was checked yet."""
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value if isinstance(value, dict) else {}
+
+
 @dataclass(slots=True)
-class _Declarations:
+class _Header:
+    """The project file under one target. Only when it has no errors is all of it meaningful.
+
+    `asked` and `given` are the target and the variables of the caller, which win over the file's.
+    `value` is what the file holds, rendered, but for other targets: what they need may be missing.
+    """
+
+    document: Document
+    root: Path
+    asked: str | None
+    given: Mapping[str, object]
+    environment: Mapping[str, str]
+    errors: list[LancestatError]
+    rendering: Rendering = field(default_factory=Rendering)
+    value: dict[str, Any] = field(default_factory=dict)
+    scope: TemplateScope = field(default_factory=TemplateScope)
+    target: Target = field(default_factory=lambda: Target("", ""))
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+
+    def read(self) -> None:
+        """Render and check the file, and build its target.
+
+        Raises:
+            UsageError: for a requested target that does not exist.
+        """
+        target = self._render()
+        failures, document = self.rendering.failures, self.document
+        own = [*document.errors, *failures.values()]
+        failures.update(document.unread)
+        own += (
+            error
+            for path, error in check(PROJECT_SCHEMA, document, self.rendering)
+            if error is not None and not self._is_unrendered(path, target)
+        )
+        origin = self.rendering.origins.get(("name",))
+        if origin is not None and origin.is_of_environment:
+            own.append(_name_of_environment("the project", origin, document.at(("name",))))
+        self.errors += own
+        if own or target is None:
+            self.target = replace(self.target, name=target or "")
+            return
+        path = ("targets", target)
+        item = Item(document, path, self.value["targets"][target], {}, self.rendering.origins)
+        self.target = Builder(self.root, self.errors).target(item, target)
+        self.origins = item.origins_below()
+
+    @property
+    def name(self) -> str:
+        return str(self.value.get("name", ""))
+
+    @property
+    def public(self) -> frozenset[str]:
+        """The names that the file holds as they are."""
+        return frozenset((self.name, *_mapping(self.value, "targets")))
+
+    def folders(self) -> tuple[SpecFolder, ...]:
+        texts = self.value.get("spec_paths", default_of(ProjectFile, "spec_paths"))
+        keyed = enumerate(texts if isinstance(texts, list | tuple) else ())
+        paths = ((text, ("spec_paths", index)) for index, text in keyed)
+        return tuple(
+            SpecFolder(text, self.document.at(path), self.rendering.origins.get(path))
+            for text, path in paths
+            if isinstance(text, str) and text
+        )
+
+    def known(self) -> Iterator[KnownValue]:
+        """Yield the values that must not be shown to everybody."""
+        yield from self.rendering.known
+        for key, uri in (("state", self.target.state), ("scratch", self.target.scratch)):
+            origin = self.origins.get(key)
+            if origin is not None and origin.is_set and uri is not None:
+                yield KnownValue(uri, origin.template, origin.is_secret)
+        yield from secret_options({text: text for text in self._settings()})
+        for name, value in (self.scope.vars or {}).items():
+            if is_secret_name(name) and isinstance(value, str):
+                template = f"{{{{ {Variable(name, 'var')} }}}}"
+                yield KnownValue(value, template, is_secret=True, is_whole=True)
+        yield from secret_environment(self.environment)
+
+    def _settings(self) -> Iterator[str]:
+        """Yield storage options, servers, and settings with secret names, of all targets."""
+        for target in _mapping(self.value, "targets").values():
+            for catalog in _mapping(target, "catalogs").values():
+                yield from map(str, hidden_properties(_mapping(catalog, "properties")).values())
+            conf = _mapping(target, "spark", "conf")
+            yield from (str(conf[name]) for name in conf if is_secret_name(name))
+            remote = _mapping(target, "spark").get("remote")
+            if isinstance(remote, str):
+                yield from remote_secrets(remote)
+            yield from map(str, _mapping(target, "storage_options").values())
+
+    def warn_of_unknown_variables(self) -> None:
+        """Log the given variables that the project neither declares nor names in a template.
+
+        Templates of other targets are not rendered, so that it is no error.
+        """
+        known = {*self.scope.asked, *_mapping(self.value, "vars")}
+        for name in sorted(set(self.given) - known, key=str):
+            hint = did_you_mean(name, known)
+            _log.warning(
+                "variable %s is neither declared under 'vars' nor used by a template%s",
+                quoted(name),
+                f"; {hint}" if hint else "",
+            )
+
+    def _render(self) -> str | None:
+        """Render the file, in parts that may use those before, and return the target's name."""
+        value = self.value = {**_mapping(self.document.value)}
+        self.scope = TemplateScope(self.environment)
+        self._render_key("default_target")
+        origin = self.rendering.origins.get(("default_target",))
+        target = None
+        if self.asked is not None or ("default_target",) not in self.rendering.failures:
+            target = self._target_name(origin)
+        # A target that could not be chosen is one error already, and not one per template.
+        origin = None if self.asked else origin
+        self.scope = replace(self.scope, target=target or "", target_origin=origin)
+        self._render_vars()
+        for key in ("name", "description", "spec_paths"):
+            self._render_key(key)
+        targets = _mapping(value, "targets")
+        if target is not None and target in targets:
+            path = ("targets", target)
+            chosen = self.rendering.render(self.document, targets[target], path, self.scope)
+            value["targets"] = {**targets, target: chosen}
+        if isinstance(self.document.value, dict):
+            self.document = self.document.with_value(value)
+        return target
+
+    def _render_key(self, key: str) -> None:
+        if key in self.value:
+            written = self.value[key]
+            self.value[key] = self.rendering.render(self.document, written, (key,), self.scope)
+
+    def _render_vars(self) -> None:
+        written = _mapping(self.value, "vars")
+        rendered: dict[str, object] = {
+            name: self.rendering.render(self.document, item, ("vars", name), self.scope)
+            for name, item in written.items()
+            if name not in self.given
+        }
+        if written:
+            self.value["vars"] = {**written, **rendered}
+        values = {**rendered, **self.given}
+        self.scope = replace(self.scope, vars=values, var_origins=self._var_origins(values))
+
+    def _var_origins(self, values: Iterable[str]) -> dict[str, Origin]:
+        """The origins of the project's variables, of all their parts together.
+
+        A variable is its own origin where its name says that it is secret, and where the caller
+        gave its value, which is none of the project's and may well be made of the environment.
+        """
+        by_name: dict[str, dict[Variable, None]] = {}
+        is_set: set[str] = set()
+        for path, origin in self.rendering.origins.items():
+            if path[0] == "vars" and len(path) > 1:
+                name = str(path[1])
+                by_name.setdefault(name, {}).update(dict.fromkeys(origin.variables))
+                is_set |= {name} if origin.is_set else set()
+        for name in values:
+            if name in self.given or is_secret_name(name):
+                by_name.setdefault(name, {})[Variable(name, "var")] = None
+                is_set.add(name)
+        return {
+            name: Origin(tuple(variables), str(Variable(name, "var")), name in is_set)
+            for name, variables in by_name.items()
+        }
+
+    def _target_name(self, origin: Origin | None) -> str | None:
+        known = list(_mapping(self.value, "targets"))
+        names: Namespace[Target] = Namespace("target")
+        for name in known:
+            names.declare(name, self.document.key_at(("targets", name)), self.errors)
+        if self.asked is not None and known:
+            if self.asked not in known:
+                message, hint = _unknown_target(self.asked, known)
+                raise UnknownTarget(message, hint=hint)
+            return self.asked
+        default = self.value.get("default_target")
+        if isinstance(default, str) and known and default not in known:
+            location = self.document.at(("default_target",))
+            message, hint = _unknown_target(default, known, origin)
+            self.errors.append(UnknownReference(message, location=location, hint=hint))
+            return None
+        if isinstance(default, str):
+            return default if known else None
+        if len(known) > 1 and not any(map(_means_default_target, self.value)):
+            location = self.document.key_at(("targets",))
+            message = f"no target is chosen; valid targets: {', '.join(known)}"
+            hint = "add 'default_target', or give --target"
+            self.errors.append(MissingKey(message, location=location, hint=hint))
+        return known[0] if len(known) == 1 else None
+
+    def _is_unrendered(self, path: KeyPath, target: str | None) -> bool:
+        """Whether a template stands there unrendered, in a target that was not chosen."""
+        if len(path) != 3 or path[0] != "targets" or path[1] == target:
+            return False
+        text = self.value["targets"][path[1]].get(path[2])
+        return isinstance(text, str) and is_template(text)
+
+
+def _means_default_target(key: str) -> bool:
+    """Return whether a key is `default_target`, or a misspelling, which is an error already."""
+    return nearest(key, [declared.name for declared in key_fields(ProjectFile)]) == "default_target"
+
+
+def _unknown_target(
+    name: str, known: list[str], origin: Origin | None = None
+) -> tuple[str, str | None]:
+    shown_name = quoted(name if origin is None else origin.brief)
+    message = f"unknown target {shown_name}; valid targets: {', '.join(known)}"
+    return message, None if origin is not None else did_you_mean(name, known)
+
+
+def _name_of_environment(noun: str, origin: Origin, location: Location) -> SpecError:
+    """Return the error of a name that the environment gave.
+
+    Names are public: they appear in the state, in pages, plans and queries.
+    """
+    return WrongValue(
+        f"the name of {noun} comes from the environment, from {origin.names}",
+        location=location,
+        hint="write the name itself; names are shown, stored and published",
+    )
+
+
+@dataclass(slots=True)
+class _Specs:
     """Items of all spec files by kind; those that a schema or a template refused are not kept."""
 
     files: Files
-    root: Path
+    header: _Header
+    builder: Builder
     items: list[tuple[str, Item]] = field(default_factory=list)
-    sets: Namespace[ColumnSet] = field(default_factory=lambda: Namespace("column set"))
-    policies: Namespace[Policy] = field(default_factory=lambda: Namespace("policy"))
     origins: dict[tuple[str, str], dict[str, Origin]] = field(default_factory=dict)
     known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
-    nodes: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
+    names: Namespace[Node] = field(default_factory=lambda: Namespace("table or knn join"))
 
-    def read(self, file: str, scope: TemplateScope, errors: list[LancestatError]) -> None:
+    def read(self, file: str) -> None:
+        errors = self.builder.errors
         try:
             document = read_file(self.files, file)
         except InvalidProject as invalid:
             errors.extend(invalid.errors)
             return
-        rendering, written = Rendering(), document.value
-        document = document.with_value(rendering.render(document, written, (), scope))
+        rendering = Rendering()
+        value = rendering.render(document, document.value, (), self.header.scope)
+        document = document.with_value(value)
         self.known |= rendering.known
         errors.extend((*document.errors, *rendering.failures.values()))
         rendering.failures.update(document.unread)
@@ -216,61 +421,52 @@ class _Declarations:
             if not isinstance(error, UnknownKey):
                 broken.add(path[:2])
         for kind, item in _items(document, rendering):
-            if kind == "sources":
-                if item.path not in broken:
-                    self.items.append((kind, item))
-                continue
-            namespace: Namespace[Any] = self._namespace(kind)
-            name = item.value.get("name")
-            usable = (*item.path, "name") not in rendering.failures
-            if not isinstance(name, str) or not usable:
-                continue
-            origin = item.origin("name")
-            if origin is not None and origin.is_of_environment:
-                noun = subject(item.path, document.value, rendering.origins)
-                refusal = namespace.refuse(name, noun, item, origin)
-                errors += [] if (*item.path, "name") in judged else [refusal]
-                continue
-            fresh = namespace.declare(name, item.location, errors)
-            if fresh and item.path not in broken:
+            is_named = kind == "sources" or self._declare(kind, item, rendering, judged)
+            if is_named and item.path not in broken:
                 self.items.append((kind, item))
-                if own := item.origins_below():
-                    self.origins[kind, name] = own
+                if kind != "sources" and (own := item.origins_below()):
+                    self.origins[kind, item.value["name"]] = own
 
-    def build(
-        self, errors: list[LancestatError], catalogs: Collection[str] | None
-    ) -> tuple[Node, ...]:
-        """The nodes, in the order of their files and lines; errors are appended."""
-        builder = Builder(self.root, errors, catalogs, self.sets, self.policies)
+    def _declare(self, kind: str, item: Item, rendering: Rendering, judged: set[KeyPath]) -> bool:
+        """Take the name of an item; False where it has none that can be taken."""
+        name, path = item.value.get("name"), (*item.path, "name")
+        if not isinstance(name, str) or path in rendering.failures:
+            return False
+        namespace, origin = self._namespace(kind), item.origin("name")
+        if origin is None or not origin.is_of_environment:
+            return namespace.declare(name, item.location, self.builder.errors)
+        namespace.values.setdefault(name, None)
+        if path not in judged:
+            noun = subject(item.path, item.document.value, rendering.origins)
+            self.builder.errors.append(_name_of_environment(noun, origin, item.location))
+        return False
+
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes, in the order of their files and lines."""
+        builder = self.builder
         for kind, item in self.items:
             if kind == "column_sets":
-                self.sets.values[item.value["name"]] = builder.column_set(item)
+                builder.sets.values[item.value["name"]] = builder.column_set(item)
             elif kind == "policies":
-                self.policies.values[item.value["name"]] = builder.policy(item)
+                builder.policies.values[item.value["name"]] = builder.policy(item)
         nodes: list[Node] = []
+        has_sources = any(kind == "sources" for kind, _ in self.items)
         for kind, item in self.items:
             if kind == "tables":
                 nodes.append(builder.table(item))
             elif kind == "knn_joins":
                 join = builder.knn_join(item)
-                if not any(kind == "sources" for kind, _ in self.items):
+                if not has_sources:
                     # Otherwise the names are known once the sources were looked up.
-                    errors.extend(self._unknown_refs(join, item))
+                    builder.errors.extend(self._unknown_refs(join, item))
                 nodes.append(join)
-        errors.extend(cycle_errors(nodes))
-        errors.extend(output_errors(nodes))
+        builder.errors.extend((*cycle_errors(nodes), *output_errors(nodes)))
         return tuple(nodes)
 
-    def sources(
-        self,
-        errors: list[LancestatError],
-        catalogs: Collection[str] | None,
-        scope: TemplateScope,
-    ) -> tuple[Source, ...]:
-        """The sources, after the sets and policies that they name; errors are appended."""
-        builder = Builder(self.root, errors, catalogs, self.sets, self.policies)
+    def sources(self) -> tuple[Source, ...]:
+        """The sources, after the sets and policies that they name."""
         return tuple(
-            builder.source(item, scope, self._origins_of_found(item))
+            self.builder.source(item, self.header.scope, self._origins_of_found(item))
             for kind, item in self.items
             if kind == "sources"
         )
@@ -284,21 +480,26 @@ class _Declarations:
         return own | self._shared_origins(item.value.get("defaults", {}))
 
     def _shared_origins(self, value: Mapping[str, Any]) -> dict[str, Origin]:
-        shared: dict[str, Origin] = {}
-        for key, name, kind in _shared_parts(value):
-            parts = self.origins.get((kind, name), {})
-            shared |= {f"{key}.{path}": origin for path, origin in parts.items()}
-        return shared
+        """The origins of what a mapping names: a column set and a policy."""
+        columns, policy = value.get("columns"), value.get("policy")
+        named = [("policy", "policies", policy)] if isinstance(policy, str) else []
+        if isinstance(columns, dict) and "set" in columns:
+            named.insert(0, ("columns", "column_sets", columns["set"]))
+        return {
+            f"{key}.{path}": origin
+            for key, kind, name in named
+            for path, origin in self.origins.get((kind, name), {}).items()
+        }
 
     def node_origins(self) -> dict[str, dict[str, Origin]]:
         """By node, the origins of its values, of the policy and the column set it names too."""
         by_node: dict[str, dict[str, Origin]] = {}
         for kind, item in self.items if self.origins else ():
             if kind in ("tables", "knn_joins"):
-                own = dict(self.origins.get((kind, item.value["name"]), {}))
-                own |= self._shared_origins(item.value)
+                name = item.value["name"]
+                own = self.origins.get((kind, name), {}) | self._shared_origins(item.value)
                 if own:
-                    by_node[item.value["name"]] = own
+                    by_node[name] = own
         return by_node
 
     def redactor(
@@ -306,10 +507,9 @@ class _Declarations:
         nodes: Iterable[Node],
         sources: Iterable[Source],
         origins: Mapping[str, Mapping[str, Origin]],
-        public: frozenset[str],
     ) -> Redactor:
         """Finds what must not be shown to everybody; names and words of the language are public."""
-        spaces: tuple[Namespace[Any], ...] = (self.nodes, self.sets, self.policies)
+        spaces: tuple[Namespace[Any], ...] = (self.names, self.builder.sets, self.builder.policies)
         named = {spelled for space in spaces for spelled, _ in space.declared.values()}
         known = list(self.known)
         for node in nodes:
@@ -318,29 +518,20 @@ class _Declarations:
             origin = source.origins.get("uri")
             if source.uri is not None and origin is not None and origin.is_set:
                 known.append(KnownValue(source.uri, origin.template, origin.is_secret))
-        return Redactor(known, public | named | keywords())
+        return Redactor(known, self.header.public | named | keywords())
 
     def _namespace(self, kind: str) -> Namespace[Any]:
         if kind == "column_sets":
-            return self.sets
-        return self.policies if kind == "policies" else self.nodes
+            return self.builder.sets
+        return self.builder.policies if kind == "policies" else self.names
 
     def _unknown_refs(self, join: KnnJoin, item: Item) -> Iterator[LancestatError]:
         for name, side in (("left", join.left), ("right", join.right)):
             key = "sql" if side.table is None else "table"
             for ref in side.refs:
-                error = self.nodes.unknown(ref, item, name, key)
+                error = self.names.unknown(ref, item, name, key)
                 if error is not None:
                     yield error
-
-
-def _shared_parts(value: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
-    """The key under which a mapping names something shared, its name and its kind."""
-    columns, policy = value.get("columns"), value.get("policy")
-    if isinstance(columns, dict) and "set" in columns:
-        yield "columns", columns["set"], "column_sets"
-    if isinstance(policy, str):
-        yield "policy", policy, "policies"
 
 
 def _file_names(
@@ -358,141 +549,12 @@ def _file_names(
 
 
 def _items(document: Document, rendering: Rendering) -> Iterator[tuple[str, Item]]:
-    if not isinstance(document.value, dict):
-        return
     # Grouped by item, so that each of a thousand items does not scan all origins.
     origins: dict[KeyPath, dict[KeyPath, Origin]] = {}
     for path, origin in rendering.origins.items():
         origins.setdefault(path[:2], {})[path] = origin
-    for kind in document.value:
-        values = document.value[kind]
-        if kind not in RESOURCES:
-            continue
+    for kind, values in _mapping(document.value).items():
         for index, value in enumerate(values if isinstance(values, list) else ()):
-            if isinstance(value, dict):
+            if kind in RESOURCES and isinstance(value, dict):
                 path = (kind, index)
                 yield kind, Item(document, path, value, rendering.refs, origins.get(path, {}))
-
-
-_INDENT = " " * 6
-_WIDTH = 88
-_CUT = "..."
-_DEEPEST = 1_000_000
-
-# Catalogs' properties, and the address of a server, may hold secrets too.
-_HIDDEN_KEYS = sorted({*SECRET_KEYS, "properties", "remote"})
-_HIDDEN_WORDS = ("password", "secret", "token", "credential", "credentials", "passphrase")
-_KEY = re.compile(r"""(?<![^\s{\[,\-?])["']?([\w.\-]+)["']?\s*:""")
-_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
-
-
-def excerpts(
-    errors: Iterable[LancestatError], files: Files, redactor: Redactor
-) -> Iterator[str | None]:
-    """Yield two lines for each error: the source line and a caret, indented by six.
-
-    None where the error has no location in a file, or where the line may hold a secret: below
-    settings such as `storage_options` nothing is shown, nor a line that is redacted in any part.
-    """
-    known: dict[str, list[str | None]] = {}
-    for error in errors:
-        location = error.location
-        if location is None or isinstance(error, UnreadableFile):
-            yield None
-            continue
-        if location.file not in known:
-            known[location.file] = _visible_lines(files, location.file)
-        lines = known[location.file]
-        line = lines[location.line - 1] if location.line <= len(lines) else None
-        is_shown = line is not None and _is_harmless(line, redactor)
-        yield _excerpt(line, location) if line is not None and is_shown else None
-
-
-def _visible_lines(files: Files, name: str) -> list[str | None]:
-    """Return the lines of a file, None for those that may hold secrets."""
-    try:
-        text = files.read(name).decode("utf-8-sig", "replace")
-    except (OSError, SpecError):
-        return []
-    lines = lines_of(text)
-    hidden = frozenset(hidden_lines(lines))
-    return [None if number in hidden else line for number, line in enumerate(lines)]
-
-
-def _is_harmless(line: str, redactor: Redactor) -> bool:
-    if not line.strip():
-        return False
-    plain = " ".join(line.split())[:_WIDTH]
-    return redact_line(line)[: len(plain)] == plain and redactor.text(line, Audience.PUBLIC) == line
-
-
-def hidden_lines(lines: Sequence[str]) -> Iterator[int]:
-    """Yield the indexes of lines that may hold secrets, by their keys, also in what is not YAML.
-
-    Such a key hides what follows up to a line that is indented like one before the key, no deeper
-    than the key, once brackets and quotes that open in between are closed; and the first line below
-    it in any case, if it has no value in its own.
-    """
-    column: int | None = None
-    indents: set[int] = set()
-    depth, is_quoted, is_bare = 0, False, False
-    for number, line in enumerate(lines):
-        content = line.strip()
-        indent = _indent(line)
-        if column is not None and content:
-            is_open = depth > 0 or is_quoted or indent > column or indent not in indents
-            if not is_open and not is_bare:
-                column = None
-            elif is_bare:
-                column, is_bare = min(column, indent - 1), False
-        if column is None:
-            indents |= {indent, indent + 2} if content.startswith("- ") else {indent}
-            column, depth, is_quoted = _secret_column(line), 0, False
-            is_bare = column is not None and content.endswith(":")
-        if column is not None:
-            yield number
-            unquoted = _QUOTED.sub("", line)
-            depth += sum(unquoted.count(sign) for sign in "[{")
-            depth -= sum(unquoted.count(sign) for sign in "]}")
-            is_quoted ^= (unquoted.count('"') + unquoted.count("'")) % 2 == 1
-
-
-def _indent(line: str) -> int:
-    """Return how deep a line is indented; a tab, which YAML refuses, is as deep as can be."""
-    leading = line[: len(line) - len(line.lstrip())]
-    return _DEEPEST if "\t" in leading else len(leading)
-
-
-def _secret_column(line: str) -> int | None:
-    """Return where a line has a key of secrets, None where it has none."""
-    keys = _KEY.finditer(line)
-    return next((match.start() for match in keys if _may_be_secret(match[1])), None)
-
-
-@lru_cache(maxsize=1000)
-def _may_be_secret(key: str) -> bool:
-    # Misspelled, it hides what is below it all the same.
-    spelled = key.replace("-", "_").lower()
-    near = difflib.get_close_matches(spelled, [*_HIDDEN_KEYS, *_HIDDEN_WORDS], 1, 0.75)
-    return bool(near) or is_secret_name(key)
-
-
-def _excerpt(line: str, location: Location) -> str:
-    """Return a line and a caret below a column of it; a long line is cut around that."""
-    line = line.replace("\t", " ")
-    column = min(location.column - 1, len(line))
-    start = max(0, column - _WIDTH // 2) if len(line) > _WIDTH else 0
-    start = min(start, max(0, len(line) - _WIDTH))
-    shown = line[start : start + _WIDTH]
-    before = (_CUT if start else "") + visible(line[start:column])
-    text = (_CUT if start else "") + visible(shown) + (_CUT if start + _WIDTH < len(line) else "")
-    gutter = str(location.line)
-    return (
-        f"{_INDENT}{gutter} | {text.rstrip()}\n"
-        f"{_INDENT}{' ' * len(gutter)} | {' ' * _columns(before)}^"
-    )
-
-
-def _columns(text: str) -> int:
-    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
-    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)

@@ -200,7 +200,7 @@ class Target:
 
 @dataclass(init=False, eq=False, repr=False)
 class ProjectFile:
-    """The keys of `lancestat_project.yml`; `project_file` reads the values one by one."""
+    """The keys of `lancestat_project.yml`; `load` reads the values one by one."""
 
     name: str = key(NAME, "The name of the project, as plans and run records show it.")
     description: str | None = key(TEXT, "What the project is for.", default=None)

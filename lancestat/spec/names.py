@@ -1,4 +1,4 @@
-"""Items of spec files, which their schema has accepted, and the namespaces of their names."""
+"""Documents rendered, their items, which a schema has accepted, and the namespaces of names."""
 
 from __future__ import annotations
 
@@ -10,16 +10,100 @@ from typing import Any, Generic, TypeVar
 
 from lancestat.errors import (
     DuplicateName,
+    InvalidTemplate,
     LancestatError,
     Location,
     SpecError,
     UnknownReference,
-    WrongValue,
     did_you_mean,
 )
 from lancestat.formats import quoted
-from lancestat.redact import Origin
+from lancestat.redact import KnownValue, Origin
 from lancestat.spec.document import Document, KeyPath
+from lancestat.spec.template import (
+    MAX_CHARACTERS,
+    BadTemplateError,
+    TemplateNames,
+    TemplateScope,
+    is_template,
+    scalar_result,
+)
+
+
+def render(
+    text: str, scope: TemplateScope, location: Location, *, allow_ref: bool = False
+) -> TemplateNames:
+    """Render one scalar; SpecError at `location` when that cannot be done."""
+    names = TemplateNames(scope, allow_ref, text)
+    try:
+        if len(text) > MAX_CHARACTERS:
+            raise BadTemplateError(f"a template of more than {MAX_CHARACTERS:,} characters")
+        from lancestat.spec.sandbox import evaluate
+
+        names.value = scalar_result(evaluate(text, names))
+        if isinstance(names.value, str) and len(names.value) > MAX_CHARACTERS:
+            raise BadTemplateError(f"the rendered text has more than {MAX_CHARACTERS:,} characters")
+    except BadTemplateError as problem:
+        raise _failure(problem, names.origin(), location) from None
+    return names
+
+
+def _failure(problem: BadTemplateError, origin: Origin | None, location: Location) -> SpecError:
+    message, hint = problem.message, problem.hint
+    if origin is not None and problem.quotes:
+        # Whatever is quoted may be made of the environment's values, in whichever way.
+        message, hint = f"{quoted(origin.brief)} fails on what {origin.names} holds", None
+    return InvalidTemplate(f"template: {message}", location=location, hint=hint)
+
+
+@dataclass(slots=True)
+class Rendering:
+    """The results of rendering besides values: inputs named by `ref`, origins, failures by path.
+
+    `origins` are of values that came from the environment, `known` are the parts of those values.
+    """
+
+    refs: dict[KeyPath, tuple[str, ...]] = field(default_factory=dict)
+    origins: dict[KeyPath, Origin] = field(default_factory=dict)
+    known: dict[KnownValue, None] = field(default_factory=dict, repr=False)
+    failures: dict[KeyPath, SpecError] = field(default_factory=dict)
+
+    def render(
+        self, document: Document, value: object, path: KeyPath, scope: TemplateScope
+    ) -> object:
+        """`value`, found at `path` of `document`, with the templates in it rendered.
+
+        A template that fails is left as it is.
+        """
+        if isinstance(value, str):
+            # The names of a source's tables are rendered for each of them.
+            is_later = path[:1] == ("sources",) and path[2:] == ("name",)
+            is_rendered = is_template(value) and not is_later
+            return self._scalar(document, value, path, scope) if is_rendered else value
+        if isinstance(value, dict):
+            return {
+                key: self.render(document, item, (*path, key), scope) for key, item in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self.render(document, item, (*path, index), scope)
+                for index, item in enumerate(value)
+            ]
+        return value
+
+    def _scalar(self, document: Document, text: str, path: KeyPath, scope: TemplateScope) -> object:
+        allow_ref = path[:1] == ("knn_joins",) and path[-1:] == ("sql",)
+        try:
+            rendered = render(text, scope, document.at(path), allow_ref=allow_ref)
+        except SpecError as error:
+            self.failures[path] = error
+            return text
+        if rendered.refs:
+            self.refs[path] = tuple(rendered.refs)
+        if (origin := rendered.origin()) is not None:
+            self.origins[path] = origin
+            self.known |= dict.fromkeys(rendered.known())
+        return rendered.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,19 +238,6 @@ class Namespace(Generic[T]):
         message = f"{self.noun} {quoted(name)} is declared twice, first{spelled} at {first[1]}"
         errors.append(DuplicateName(message, location=location))
         return False
-
-    def refuse(self, name: str, noun: str, item: Item, origin: Origin) -> SpecError:
-        """Declare a name that the environment gave, and return the error that refuses it.
-
-        Names are public: they appear in the state, in pages, plans and queries.
-        """
-        self.values.setdefault(name, None)
-        return item.error(
-            WrongValue,
-            f"the name of {noun} comes from the environment, from {origin.names}",
-            "name",
-            hint="write the name itself; names are shown, stored and published",
-        )
 
     def unknown(self, name: str, item: Item, *steps: str | int) -> SpecError | None:
         """The error of a reference to `name`, or None when it is declared."""

@@ -1,13 +1,27 @@
-"""Nodes as an audience may see them: with templates in place of hidden values."""
+"""What may be shown: nodes, with templates for hidden values, and lines of files in errors."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+import difflib
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, TypeVar
 
-from lancestat.redact import MASK, Audience, KnownValue, Origin
+from lancestat.errors import LancestatError, Location, SpecError, UnreadableFile
+from lancestat.formats import visible
+from lancestat.redact import (
+    MASK,
+    Audience,
+    KnownValue,
+    Origin,
+    Redactor,
+    is_secret_name,
+    redact_line,
+)
 from lancestat.spec.declaration import (
     Declared,
     Listed,
@@ -18,7 +32,10 @@ from lancestat.spec.declaration import (
     Text,
     key_fields,
 )
+from lancestat.spec.files import Files
 from lancestat.spec.model import Node, ProjectSpec
+from lancestat.spec.schema_check import SECRET_KEYS
+from lancestat.spec.syntax import lines_of
 
 Origins = Mapping[str, Origin]
 AnyNode = TypeVar("AnyNode", bound=Node)
@@ -111,3 +128,127 @@ def _locations(resource: Declared) -> Iterator[str | None]:
                 yield value
             case Nested() if value is not None:
                 yield from _locations(value)
+
+
+_INDENT = " " * 6
+_WIDTH = 88
+_CUT = "..."
+_DEEPEST = 1_000_000
+
+# Catalogs' properties, and the address of a server, may hold secrets too.
+_HIDDEN_KEYS = sorted({*SECRET_KEYS, "properties", "remote"})
+_HIDDEN_WORDS = ("password", "secret", "token", "credential", "credentials", "passphrase")
+_KEY = re.compile(r"""(?<![^\s{\[,\-?])["']?([\w.\-]+)["']?\s*:""")
+_QUOTED = re.compile(r'"(?:\\.|[^"\\])*"|\'[^\']*\'')
+
+
+def excerpts(
+    errors: Iterable[LancestatError], files: Files, redactor: Redactor
+) -> Iterator[str | None]:
+    """Yield two lines for each error: the source line and a caret, indented by six.
+
+    None where the error has no location in a file, or where the line may hold a secret: below
+    settings such as `storage_options` nothing is shown, nor a line that is redacted in any part.
+    """
+    known: dict[str, list[str | None]] = {}
+    for error in errors:
+        location = error.location
+        if location is None or isinstance(error, UnreadableFile):
+            yield None
+            continue
+        if location.file not in known:
+            known[location.file] = _visible_lines(files, location.file)
+        lines = known[location.file]
+        line = lines[location.line - 1] if location.line <= len(lines) else None
+        is_shown = line is not None and _is_harmless(line, redactor)
+        yield _excerpt(line, location) if line is not None and is_shown else None
+
+
+def _visible_lines(files: Files, name: str) -> list[str | None]:
+    """Return the lines of a file, None for those that may hold secrets."""
+    try:
+        text = files.read(name).decode("utf-8-sig", "replace")
+    except (OSError, SpecError):
+        return []
+    lines = lines_of(text)
+    hidden = frozenset(hidden_lines(lines))
+    return [None if number in hidden else line for number, line in enumerate(lines)]
+
+
+def _is_harmless(line: str, redactor: Redactor) -> bool:
+    if not line.strip():
+        return False
+    plain = " ".join(line.split())[:_WIDTH]
+    return redact_line(line)[: len(plain)] == plain and redactor.text(line, Audience.PUBLIC) == line
+
+
+def hidden_lines(lines: Sequence[str]) -> Iterator[int]:
+    """Yield the indexes of lines that may hold secrets, by their keys, also in what is not YAML.
+
+    Such a key hides what follows up to a line that is indented like one before the key, no deeper
+    than the key, once brackets and quotes that open in between are closed; and the first line below
+    it in any case, if it has no value in its own.
+    """
+    column: int | None = None
+    indents: set[int] = set()
+    depth, is_quoted, is_bare = 0, False, False
+    for number, line in enumerate(lines):
+        content = line.strip()
+        indent = _indent(line)
+        if column is not None and content:
+            is_open = depth > 0 or is_quoted or indent > column or indent not in indents
+            if not is_open and not is_bare:
+                column = None
+            elif is_bare:
+                column, is_bare = min(column, indent - 1), False
+        if column is None:
+            indents |= {indent, indent + 2} if content.startswith("- ") else {indent}
+            column, depth, is_quoted = _secret_column(line), 0, False
+            is_bare = column is not None and content.endswith(":")
+        if column is not None:
+            yield number
+            unquoted = _QUOTED.sub("", line)
+            depth += sum(unquoted.count(sign) for sign in "[{")
+            depth -= sum(unquoted.count(sign) for sign in "]}")
+            is_quoted ^= (unquoted.count('"') + unquoted.count("'")) % 2 == 1
+
+
+def _indent(line: str) -> int:
+    """Return how deep a line is indented; a tab, which YAML refuses, is as deep as can be."""
+    leading = line[: len(line) - len(line.lstrip())]
+    return _DEEPEST if "\t" in leading else len(leading)
+
+
+def _secret_column(line: str) -> int | None:
+    """Return where a line has a key of secrets, None where it has none."""
+    keys = _KEY.finditer(line)
+    return next((match.start() for match in keys if _may_be_secret(match[1])), None)
+
+
+@lru_cache(maxsize=1000)
+def _may_be_secret(key: str) -> bool:
+    # Misspelled, it hides what is below it all the same.
+    spelled = key.replace("-", "_").lower()
+    near = difflib.get_close_matches(spelled, [*_HIDDEN_KEYS, *_HIDDEN_WORDS], 1, 0.75)
+    return bool(near) or is_secret_name(key)
+
+
+def _excerpt(line: str, location: Location) -> str:
+    """Return a line and a caret below a column of it; a long line is cut around that."""
+    line = line.replace("\t", " ")
+    column = min(location.column - 1, len(line))
+    start = max(0, column - _WIDTH // 2) if len(line) > _WIDTH else 0
+    start = min(start, max(0, len(line) - _WIDTH))
+    shown = line[start : start + _WIDTH]
+    before = (_CUT if start else "") + visible(line[start:column])
+    text = (_CUT if start else "") + visible(shown) + (_CUT if start + _WIDTH < len(line) else "")
+    gutter = str(location.line)
+    return (
+        f"{_INDENT}{gutter} | {text.rstrip()}\n"
+        f"{_INDENT}{' ' * len(gutter)} | {' ' * _columns(before)}^"
+    )
+
+
+def _columns(text: str) -> int:
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)

@@ -28,7 +28,7 @@ from jinja2.visitor import NodeTransformer
 
 from lancestat.errors import did_you_mean
 from lancestat.redact import KnownValue
-from lancestat.spec.template_scope import (
+from lancestat.spec.template import (
     MAX_BITS,
     MAX_CHARACTERS,
     BadTemplateError,

@@ -22,9 +22,8 @@ from lancestat.redact import Origin
 from lancestat.spec.declaration import Settings, key_fields
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.model import RESOURCES, KnnSide, Target
-from lancestat.spec.names import PUNCTUATION, composed, is_name
+from lancestat.spec.names import PUNCTUATION, Rendering, composed, is_name
 from lancestat.spec.schema import schema
-from lancestat.spec.template import Rendering
 
 if TYPE_CHECKING:
     from jsonschema import Draft202012Validator, FormatChecker, ValidationError

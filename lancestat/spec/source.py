@@ -28,10 +28,9 @@ from lancestat.spec.declaration import (
     keys,
     resource,
 )
-from lancestat.spec.names import PUNCTUATION, is_name
+from lancestat.spec.names import PUNCTUATION, is_name, render
 from lancestat.spec.table import ColumnSelection, Freshness, Policy, Publish, Table
-from lancestat.spec.template import render
-from lancestat.spec.template_scope import TemplateScope
+from lancestat.spec.template import TemplateScope
 
 SCHEME = "source://"
 """The scheme of what stands for a source, or for a table that it should have."""

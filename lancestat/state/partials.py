@@ -1,21 +1,36 @@
-"""Stored partials: rows by (table, fingerprints, set of fields), their index, and reading them."""
+"""Stored partials: of fragments, and merged ones of groups of fragments with their summaries."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
+import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from lancestat.formats import string_literal
-from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import covered_keys, plain_key, weight
-from lancestat.state.stored_table import StoredTable
-from lancestat.state.values import Decoded, PartialIndex, StoredPartials
+from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
+from lancestat.state.stored_table import StoredTable, commit_order
+from lancestat.state.values import (
+    BlockKey,
+    Decoded,
+    PartialIndex,
+    StoredPartials,
+    SummaryBlock,
+    TableSummary,
+    covered_keys,
+    plain_key,
+    weight,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from lance import LanceDataset
+
 
 FINGERPRINT_BYTES = 16
 # Field keys hold Spark types, which may hold commas but no line breaks.
@@ -69,30 +84,36 @@ def partial_batches(
     table: str, stored: Iterable[StoredPartials[bytes]], written_at: datetime, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     """Rows for `stored`, in batches of a few megabytes; entries without partials make no row."""
+    rows = (
+        {
+            "table": table,
+            "fingerprints": join_fingerprints(entry.fingerprints),
+            "fields": join_fields(entry.partials),
+            "partials": [entry.partials[field] for field in sorted(entry.partials)],
+            "written_at": written_at,
+        }
+        for entry in stored
+        if entry.partials and entry.fingerprints
+    )
+    return _row_batches(rows, "partials", schema)
+
+
+def _row_batches(
+    rows: Iterable[Mapping[str, Any]], sized: str, schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """Yield rows a few megabytes at a time, by the encoded values in their column `sized`."""
     import pyarrow as pa
 
-    rows: list[dict[str, object]] = []
+    waiting: list[Mapping[str, Any]] = []
     size = 0
-    for entry in stored:
-        if not entry.partials or not entry.fingerprints:
-            continue
-        fields = sorted(entry.partials)
-        encoded = [entry.partials[field] for field in fields]
-        rows.append(
-            {
-                "table": table,
-                "fingerprints": join_fingerprints(entry.fingerprints),
-                "fields": join_fields(fields),
-                "partials": encoded,
-                "written_at": written_at,
-            }
-        )
-        size += sum(map(len, encoded))
-        if size >= _BATCH_BYTES or len(rows) >= _BATCH_ROWS:
-            yield pa.RecordBatch.from_pylist(rows, schema)
-            rows, size = [], 0
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, schema)
+    for row in rows:
+        waiting.append(row)
+        size += sum(map(len, row[sized]))
+        if size >= _BATCH_BYTES or len(waiting) >= _BATCH_ROWS:
+            yield pa.RecordBatch.from_pylist(waiting, schema)
+            waiting, size = [], 0
+    if waiting:
+        yield pa.RecordBatch.from_pylist(waiting, schema)
 
 
 _INDEX_BATCH_ROWS = 4096
@@ -284,3 +305,362 @@ def _rows(
                 if name in asked
             ],
         )
+
+
+Group = tuple[int, ...]
+
+# A query reads every group, so these bound its cost; a table of no more fragments than that has
+# one group for each.
+MOST_GROUPS = 512
+# Groups are stored some at a time, so that an append writes the last block anew and no other.
+_BLOCK_RANGES = 16
+_BLOCK_GROUPS = 64
+
+_DIGEST_SIZE = 16
+
+
+def group_fragments(
+    ids: Iterable[int], joint: Iterable[Collection[int]], most: int
+) -> tuple[Group, ...]:
+    """Cut fragments into at most `most` groups, each of one range of ids.
+
+    Ranges are aligned to a power of two, so that appends and dropped fragments leave all other
+    groups as they are. Groups that share a set of `joint`, of which only the sum is known, are one.
+    """
+    ordered = sorted(ids)
+    width = _width(ordered, most)
+    groups: dict[int, list[int]] = {}
+    for fragment in ordered:
+        groups.setdefault(fragment // width, []).append(fragment)
+    for members in joint:
+        first, *others = sorted({fragment // width for fragment in members})
+        home = _home(groups, first, min(members))
+        for other in others:
+            other_home = _home(groups, other, max(members))
+            if other_home != home:
+                groups[home] = sorted(groups[home] + groups.pop(other_home))
+    return tuple(tuple(groups[key]) for key in sorted(groups, key=lambda key: groups[key][0]))
+
+
+def _home(groups: Mapping[int, Collection[int]], key: int, member: int) -> int:
+    """Return the key of a fragment's group after others were joined to it."""
+    if key in groups:
+        return key
+    return next(home for home, ids in groups.items() if member in ids)
+
+
+def count_blocks(groups: Sequence[Group]) -> tuple[int, ...]:
+    """Count the groups of each block: consecutive, of one range of ids, and at most 64."""
+    firsts = [group[0] for group in groups]
+    width = _width(firsts, _BLOCK_RANGES)
+    counts: list[int] = []
+    last = None
+    for first in firsts:
+        if first // width == last and counts[-1] < _BLOCK_GROUPS:
+            counts[-1] += 1
+        else:
+            counts.append(1)
+            last = first // width
+    return tuple(counts)
+
+
+def _width(ordered: Sequence[int], most: int) -> int:
+    """The smallest power of two that leaves at most `most` aligned ranges of ids in use."""
+    width = 1
+    ranges = list(ordered)
+    while len(ranges) > most:
+        width *= 2
+        ranges = list(dict.fromkeys(number // 2 for number in ranges))
+    return width
+
+
+def slices(counts: Iterable[int]) -> Iterator[slice]:
+    """Yield slices of consecutive lengths."""
+    start = 0
+    for count in counts:
+        yield slice(start, start + count)
+        start += count
+
+
+def contents(groups: Iterable[ColumnGroup]) -> dict[frozenset[str], dict[int, Fingerprint]]:
+    """Fingerprints by fragment id, for classes of fields whose fingerprints are the same in all."""
+    by_fields: dict[frozenset[str], dict[int, Fingerprint]] = {}
+    for group in groups:
+        by_fields.setdefault(group.fields, {})[group.fragment_id] = group.fingerprint
+    sets_of: dict[str, list[frozenset[str]]] = {}
+    for fields in by_fields:
+        for key in fields:
+            sets_of.setdefault(key, []).append(fields)
+    classes: dict[tuple[frozenset[str], ...], list[str]] = {}
+    for key, sets in sets_of.items():
+        classes.setdefault(tuple(sets), []).append(key)
+    by_keys = {}
+    for shared, keys in classes.items():
+        merged: dict[int, Fingerprint] = {}
+        for fields in shared:
+            merged.update(by_fields[fields])
+        by_keys[frozenset(keys)] = merged
+    return by_keys
+
+
+def group_digest(group: Group, fingerprints: Mapping[int, Fingerprint]) -> bytes | None:
+    """The identity of a group's content, None when one of its fragments is not there."""
+    members = [fingerprints.get(fragment) for fragment in group]
+    known = [fingerprint for fingerprint in members if fingerprint is not None]
+    return _digest(known) if len(known) == len(members) else None
+
+
+def block_digest(group_digests: Iterable[bytes]) -> bytes:
+    """The identity of the content of a block of groups."""
+    return _digest(group_digests)
+
+
+def _digest(parts: Iterable[bytes]) -> bytes:
+    return hashlib.blake2b(b"".join(parts), digest_size=_DIGEST_SIZE).digest()
+
+
+# No field key is empty.
+HEAD = ""
+
+
+def summary_schema() -> pa.Schema:
+    """Columns of the summaries dataset; a head has an empty `field` and one text as `body`."""
+    import pyarrow as pa
+
+    return pa.schema(
+        [
+            pa.field("id", pa.int64()),
+            pa.field("table", pa.string()),
+            pa.field("field", pa.string()),
+            pa.field("content", pa.binary()),
+            pa.field("body", pa.list_(pa.large_binary())),
+            pa.field("written_at", pa.timestamp("us", "UTC")),
+        ]
+    )
+
+
+def summary_batches(
+    table: str,
+    summary: TableSummary,
+    blocks: Iterable[SummaryBlock[bytes]],
+    written_at: datetime,
+    schema: pa.Schema,
+) -> Iterator[pa.RecordBatch]:
+    """Rows for the blocks, a few megabytes at a time, and then for the head."""
+    stored = ((block.key.field, block.key.content, block.partials) for block in blocks)
+    rows = (
+        {
+            "table": table,
+            "field": field,
+            "content": content,
+            "body": list(body),
+            "written_at": written_at,
+        }
+        for field, content, body in chain(stored, [(HEAD, b"", [encode_summary(summary)])])
+    )
+    return _row_batches(rows, "body", schema)
+
+
+def block_keys(summary: TableSummary) -> list[BlockKey]:
+    """The blocks that a summary names, those left out of which a group is not known."""
+    keys = []
+    for field, digests in summary.contents.items():
+        for block in slices(summary.blocks):
+            if all(digests[block]):
+                keys.append(BlockKey(field, block_digest(digests[block])))
+    return keys
+
+
+def only_stored(summary: TableSummary, stored: Collection[BlockKey]) -> TableSummary:
+    """The summary with no content where its block is not stored."""
+    contents = {}
+    for field, digests in summary.contents.items():
+        known: list[bytes] = []
+        for block in slices(summary.blocks):
+            part = digests[block]
+            is_stored = BlockKey(field, block_digest(part)) in stored
+            known += part if is_stored else [b""] * len(part)
+        contents[field] = tuple(known)
+    return replace(summary, contents=contents)
+
+
+def encode_summary(summary: TableSummary) -> bytes:
+    """The stored form of a head: compressed JSON.
+
+    Fragment ids are written as runs of consecutive ones, and digests once for all fields that have
+    the same.
+    """
+    shared: dict[tuple[bytes, ...], list[str]] = {}
+    for field, digests in summary.contents.items():
+        shared.setdefault(digests, []).append(field)
+    stored = {
+        "version": summary.version,
+        "manifest": summary.manifest,
+        "groups": [_runs(group) for group in summary.groups],
+        "blocks": summary.blocks,
+        "contents": [
+            [sorted(fields), [digest.hex() for digest in digests]]
+            for digests, fields in shared.items()
+        ],
+    }
+    return zlib.compress(json.dumps(stored, separators=(",", ":")).encode())
+
+
+def decode_summary(stored: bytes) -> TableSummary:
+    """The inverse of `encode_summary`; raises ValueError on anything else."""
+    try:
+        head = json.loads(zlib.decompress(stored))
+        # Summaries of releases that stored the commit time instead hold where digests agree.
+        manifest = head.get("manifest")
+        summary = TableSummary(
+            version=int(head["version"]),
+            manifest=None if manifest is None else str(manifest),
+            groups=tuple(_ids(runs) for runs in head["groups"]),
+            blocks=tuple(int(count) for count in head["blocks"]),
+            contents={
+                str(field): digests
+                for fields, texts in head["contents"]
+                for digests in [tuple(bytes.fromhex(text) for text in texts)]
+                for field in fields
+            },
+        )
+    except (zlib.error, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"not a summary: {error}") from None
+    _check(summary)
+    return summary
+
+
+def _check(summary: TableSummary) -> None:
+    sizes = {sum(summary.blocks), *map(len, summary.contents.values())}
+    is_whole = all(summary.groups) and min(summary.blocks, default=1) > 0
+    if sizes != {len(summary.groups)} or not is_whole:
+        raise ValueError(f"a summary has {len(summary.groups)} groups, and others elsewhere")
+
+
+def _runs(group: Group) -> list[int]:
+    """First id and length of every run of consecutive ids, in one list."""
+    runs: list[int] = []
+    following = None
+    for fragment in group:
+        if fragment == following:
+            runs[-1] += 1
+        else:
+            runs += [fragment, 1]
+        following = fragment + 1
+    return runs
+
+
+def _ids(runs: list[int]) -> Group:
+    starts, lengths = runs[::2], runs[1::2]
+    return tuple(
+        fragment
+        for start, length in zip(starts, lengths, strict=True)
+        for fragment in range(start, start + length)
+    )
+
+
+# A block holds tens of sketches of 4 kB, and up to some hundred.
+_BLOCK_BATCH_ROWS = 8
+
+
+def read_summary(dataset: LanceDataset, table: str) -> TableSummary | None:
+    """The newest head of a table that decodes, and only what is stored of it."""
+    rows = dataset.to_table(columns=["field", "content"], filter=table_filter(table))
+    stored = {
+        BlockKey(field, content)
+        for field, content in zip(
+            rows.column("field").to_pylist(), rows.column("content").to_pylist(), strict=True
+        )
+    }
+    summary = _newest(dataset, f"{table_filter(table)} AND field = '{HEAD}'").get(table)
+    return None if summary is None else only_stored(summary, stored)
+
+
+def stream_blocks(
+    stored: StoredTable,
+    table: str,
+    keys: Collection[BlockKey],
+    decode: Callable[[bytes], Decoded],
+) -> Iterator[SummaryBlock[Decoded]]:
+    """Yield every block asked for at most once, of what is stored and decodes."""
+    missing = set(keys)
+    if not missing:
+        return
+    undecodable = 0
+    for batch in stored.scan(lambda dataset: _block_batches(dataset, table, missing)):
+        for row in batch.to_pylist():
+            key = BlockKey(row["field"], row["content"])
+            if key not in missing:
+                continue
+            try:
+                partials = tuple(decode(part or b"") for part in row["body"])
+            except ValueError:
+                undecodable += 1
+                continue
+            missing.discard(key)
+            yield SummaryBlock(key, partials)
+        if not missing:
+            break
+    if undecodable:
+        _log.warning("%d stored summaries do not decode and are not used", undecodable)
+
+
+def _block_batches(
+    dataset: LanceDataset, table: str, keys: Collection[BlockKey]
+) -> Iterator[pa.RecordBatch]:
+    scanner = dataset.scanner(
+        columns=["field", "content", "body"],
+        filter=_blocks_filter(table, keys),
+        batch_size=_BLOCK_BATCH_ROWS,
+        batch_readahead=2,
+        fragment_readahead=1,
+        io_buffer_size=_IO_BUFFER_BYTES,
+    )
+    yield from scanner.to_batches()
+
+
+def past_summary_ids(dataset: LanceDataset, live: Collection[str]) -> list[int]:
+    """Rows of the tables in `live` that their newest summaries do not name."""
+    needed = {table: {BlockKey(HEAD, b"")} for table in live}
+    few = tables_filter(live)
+    heads = f"field = '{HEAD}'" + (f" AND ({few})" if few else "")
+    for table, summary in _newest(dataset, heads).items():
+        if table in needed:
+            needed[table].update(block_keys(summary))
+    columns = ["id", "table", "field", "content"]
+    past: list[int] = []
+    for row in _newest_first(dataset.to_table(columns=columns, filter=few)):
+        named = needed.get(row["table"])
+        if named is None:
+            continue
+        key = BlockKey(row["field"], row["content"])
+        if key in named:
+            named.discard(key)
+        else:
+            past.append(row["id"])
+    return past
+
+
+def _newest(dataset: LanceDataset, predicate: str) -> dict[str, TableSummary]:
+    """The newest head that decodes of every table."""
+    heads = dataset.to_table(columns=["id", "table", "body"], filter=predicate)
+    newest: dict[str, TableSummary] = {}
+    for row in _newest_first(heads):
+        if row["table"] in newest:
+            continue
+        try:
+            newest[row["table"]] = decode_summary((row["body"] or [b""])[0] or b"")
+        except ValueError:
+            _log.warning("a stored summary does not decode and is not used")
+    return newest
+
+
+def _newest_first(rows: pa.Table) -> list[dict[str, Any]]:
+    ordered: list[dict[str, Any]] = rows.take(commit_order(rows.column("id"))[::-1]).to_pylist()
+    return ordered
+
+
+def _blocks_filter(table: str, keys: Collection[BlockKey]) -> str:
+    fields = ",".join(map(string_literal, sorted({key.field for key in keys})))
+    contents = ",".join(f"X'{content.hex()}'" for content in {key.content for key in keys})
+    return f"{table_filter(table)} AND field IN ({fields}) AND content IN ({contents})"

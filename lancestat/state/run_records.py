@@ -1,16 +1,31 @@
-"""Runs as rows of the runs dataset: writing them, and reading the newest back."""
+"""Runs as rows of the runs dataset, and files that stand for running processes.
+
+The files of a commit lie in a dataset's folder before the commit names them, and those that a
+killed process has left look the same. So each writer keeps a file `writers/HOST-PID-STARTED-TIME-
+RANDOM` while it writes, and garbage collection removes files without a commit only where no writer
+may still run.
+
+A run is recorded when it ends. Until then `running/HOST-PID-STARTED-TIME-RUN` holds its record as
+it would be if it ended now, with all nodes interrupted. Where that process no longer runs, this is
+the run's record.
+"""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+import re
+import secrets
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from lancestat import codec
-from lancestat.state.stored_table import commit_order
-from lancestat.state.values import NodeOutcome, NodeRun, RunRecord
+from lancestat.lake.files import TAG, Lease, this_process
+from lancestat.state.stored_table import StateFolder, commit_order
+from lancestat.state.values import NodeRun, RunRecord
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,7 +91,7 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
     runs: dict[str, tuple[RunRecord, dict[str, NodeRun]]] = {}
     for row in rows:
         try:
-            head = codec.convert({**row, "nodes": ()}, RunRecord)
+            head = _run(row)
             node = None if row["node"] is None else _node(row)
         except ValueError:
             continue
@@ -85,6 +100,10 @@ def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[RunRecord]:
             # Two that record a killed run at the same time each append it.
             nodes.setdefault(node.node, node)
     return [replace(head, nodes=tuple(nodes.values())) for head, nodes in runs.values()]
+
+
+def _run(row: Mapping[str, Any], *nodes: NodeRun) -> RunRecord:
+    return replace(codec.convert({**row, "nodes": ()}, RunRecord), nodes=nodes)
 
 
 def _node(row: Mapping[str, Any]) -> NodeRun:
@@ -97,7 +116,6 @@ def _node(row: Mapping[str, Any]) -> NodeRun:
 
 
 Record = TypeVar("Record")
-Ended = TypeVar("Ended", RunRecord, NodeOutcome)
 
 _log = logging.getLogger("lancestat.state")
 
@@ -143,7 +161,9 @@ def read_run_ids(dataset: LanceDataset) -> frozenset[str]:
     return frozenset(pc.unique(rows.column("run_id")).to_pylist())
 
 
-def newest_first(recorded: Sequence[Ended], interrupted: Iterable[Ended]) -> list[Ended]:
+def newest_first(
+    recorded: Sequence[RunRecord], interrupted: Iterable[RunRecord]
+) -> list[RunRecord]:
     """Put interrupted runs among recorded ones, of which the newest is the first."""
     runs = list(recorded)
     for run in sorted(interrupted, key=lambda run: run.finished_at):
@@ -153,19 +173,16 @@ def newest_first(recorded: Sequence[Ended], interrupted: Iterable[Ended]) -> lis
 
 
 def with_interrupted(
-    recorded: Mapping[str, tuple[NodeOutcome, ...]],
+    recorded: Mapping[str, tuple[RunRecord, ...]],
     interrupted: Iterable[RunRecord],
     target: str,
     limit: int,
-) -> Mapping[str, tuple[NodeOutcome, ...]]:
+) -> Mapping[str, tuple[RunRecord, ...]]:
     """Add the outcomes of interrupted runs under a target to those by node, up to a limit each."""
     outcomes = dict(recorded)
     for run in interrupted:
         for node in run.nodes if run.target == target else ():
-            outcome = NodeOutcome(
-                run.run_id, run.command, target, run.finished_at, node.node, node.kind, node.result
-            )
-            runs = newest_first(outcomes.get(node.node, ()), [outcome])
+            runs = newest_first(outcomes.get(node.node, ()), [replace(run, nodes=(node,))])
             outcomes[node.node] = tuple(runs[:limit])
     return outcomes
 
@@ -220,12 +237,9 @@ def _of_newest_runs(rows: pa.Table, order: NDArray[np.int64], limit: int) -> NDA
     return np.asarray(is_newest[runs], dtype=np.bool_)
 
 
-_COLUMNS = ["run_id", "command", "target", "finished_at", "node", "kind", "result_json"]
-
-
 def read_outcomes(
     dataset: LanceDataset, target: str, limit: int, *, recorded_kind: str | None = None
-) -> dict[str, tuple[NodeOutcome, ...]]:
+) -> dict[str, tuple[RunRecord, ...]]:
     """By node, its `limit` newest outcomes under a target; only those are read and decoded.
 
     With `recorded_kind` those of nodes of that kind, in runs that recorded them.
@@ -235,15 +249,16 @@ def read_outcomes(
     positions = _newest_outcomes(rows, target, limit, recorded_kind=recorded_kind)
     if not positions:
         return {}
-    by_node: dict[str, list[NodeOutcome]] = {}
+    by_node: dict[str, list[RunRecord]] = {}
     undecodable = 0
-    for row in dataset.take(positions, columns=_COLUMNS).to_pylist():
+    columns = [name for name in run_schema().names if name != "record_json"]
+    for row in dataset.take(positions, columns=columns).to_pylist():
         try:
-            outcome = _outcome(row)
-        except (ValueError, TypeError):
+            outcome = _run(row, _node({**row, "record_json": None}))
+        except ValueError:
             undecodable += 1
         else:
-            by_node.setdefault(outcome.node, []).append(outcome)
+            by_node.setdefault(row["node"], []).append(outcome)
     if undecodable:
         _log.warning("%d outcomes of runs do not decode and are left out", undecodable)
     return {node: tuple(outcomes) for node, outcomes in by_node.items()}
@@ -275,6 +290,106 @@ def _newest_outcomes(
     return newest
 
 
-def _outcome(row: Mapping[str, Any]) -> NodeOutcome:
-    result = codec.decode(row["result_json"], dict)
-    return codec.convert({**row, "result": result}, NodeOutcome)
+@dataclass(frozen=True, slots=True)
+class LeaseFile:
+    """The file of a lease; `suffix` ends its name, `is_held` is whether its process may run."""
+
+    path: str
+    suffix: str
+    is_held: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFolder:
+    """The lease files of one kind. Methods raise StateUnreachable where the state is."""
+
+    state: StateFolder
+    name: str
+    # Also the draft of such a file, whose owner stands at its end.
+    _PATTERN = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-([0-9a-f]+)")
+
+    def add(self, started_at: float, suffix: str, text: str = "") -> str:
+        """Write the lease file of this process and return its path."""
+        # A look first: a write alone would make a bucket that is missing in some stores.
+        self.state.layouts()
+        path = f"{self.name}/{this_process().tag}-{int(started_at)}-{suffix}"
+        with self.state.reached():
+            self.state.storage.write(path, text, make_folder=True)
+        return path
+
+    def files(self) -> list[LeaseFile]:
+        """Return all lease files, also of this host's dead processes."""
+        with self.state.reached():
+            names = sorted(self.state.storage.files(self.name))
+        return [
+            LeaseFile(
+                f"{self.name}/{name}",
+                match[3],
+                Lease.of_tag(match[1], int(match[2]) if match[2] else None).is_held(),
+            )
+            for name in names
+            if (match := self._PATTERN.fullmatch(name))
+        ]
+
+    def remove(self, paths: Iterable[str]) -> None:
+        """Remove lease files, and the folder once it is empty."""
+        with self.state.reached():
+            for path in paths:
+                self.state.storage.remove_file(path)
+            self.state.storage.remove_empty(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Writers:
+    """The writers of one state."""
+
+    folder: LeaseFolder
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the lease of a writer while the block runs.
+
+        Raises:
+            StateUnreachable: the state cannot be reached.
+        """
+        path = self.folder.add(time.time(), secrets.token_hex(6))
+        try:
+            yield
+        finally:
+            self.folder.remove([path])
+
+    def may_run(self) -> bool:
+        """Return whether any writer may still run; leases that have ended are removed."""
+        self.folder.remove([file.path for file in self.folder.files() if not file.is_held])
+        with self.folder.state.reached():
+            return bool(self.folder.state.storage.files(self.folder.name))
+
+
+@dataclass(frozen=True, slots=True)
+class RunMarks:
+    """The runs of one state that have begun and are not recorded."""
+
+    folder: LeaseFolder
+
+    def add(self, run: RunRecord) -> None:
+        """Mark a run of this process as begun.
+
+        Raises:
+            StateUnreachable: the state cannot be reached.
+        """
+        [*rows] = run_batch(run, run_schema()).to_pylist()
+        self.folder.add(run.started_at.timestamp(), run.run_id, codec.encode(rows))
+
+    def read(self, marks: Iterable[LeaseFile]) -> list[RunRecord]:
+        """Return the runs of some marks; one that is gone or does not decode is left out."""
+        with self.folder.state.reached():
+            texts = [self.folder.state.storage.read(mark.path) for mark in marks]
+        return [run for text in texts if text is not None for run in _decoded(text)]
+
+
+def _decoded(text: str) -> list[RunRecord]:
+    try:
+        rows: list[Mapping[str, object]] = json.loads(text)
+        return runs_of(rows)
+    except (ValueError, TypeError, KeyError):
+        return []

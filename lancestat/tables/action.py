@@ -14,7 +14,7 @@ from lancestat.lake.snapshot import Field, Pin
 from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Verb, action_summary
 from lancestat.runs.stages import Stage
 from lancestat.spec.model import NodeKind, Publish
-from lancestat.state.identity import quantile_key
+from lancestat.state.values import quantile_key
 from lancestat.tables.carriers import CARRIERS
 
 if TYPE_CHECKING:

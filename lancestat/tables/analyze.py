@@ -13,17 +13,16 @@ from typing import TYPE_CHECKING
 
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
 from lancestat.lake.open import portable
-from lancestat.lake.row_ranges import ANALYSIS, RowRange, Span, TaskSizes
-from lancestat.lake.row_ranges import split as split_spans
-from lancestat.lake.snapshot import Pin
+from lancestat.lake.snapshot import ANALYSIS, Pin, RowRange, Span, TaskSizes
+from lancestat.lake.snapshot import split as split_spans
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError, job_error
-from lancestat.spark.python import prepare_worker
-from lancestat.spark.start import task_threads
+from lancestat.spark.session import task_threads
+from lancestat.spark.versions import prepare_worker
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
-from lancestat.state.identity import has_quantiles, weight
+from lancestat.state.values import has_quantiles, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
 

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint
 from lancestat.lake.snapshot import Pin
-from lancestat.state.summaries import (
+from lancestat.state.partials import (
     MOST_GROUPS,
     Group,
     block_digest,

@@ -12,19 +12,17 @@ from lancestat.errors import DatasetMissing, LakeError, LancestatError
 from lancestat.formats import instant
 from lancestat.lake.fingerprint import ColumnGroup, column_groups, field_key, table_digest
 from lancestat.lake.history import History, commits_since
-from lancestat.lake.observe import snapshot_at
-from lancestat.lake.open import pinned_history
+from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.locate import require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
-from lancestat.spark.start import in_process_bytes
+from lancestat.spark.session import in_process_bytes
 from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target
 from lancestat.spec.source import is_source
-from lancestat.state.garbage_collection import GarbageReport
-from lancestat.state.identity import quantile_key, table_identity
-from lancestat.state.values import StateReader
+from lancestat.state.retention import GarbageReport
+from lancestat.state.values import StateReader, quantile_key, table_identity
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import TableAssessment, TableChanges, assess, no_history
 from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current

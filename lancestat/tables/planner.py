@@ -9,8 +9,7 @@ from lancestat.lake.fingerprint import ByteEstimator
 from lancestat.lake.history import Effect
 from lancestat.runs.actions import STATE_LACKS, Action, Figures, Reason, RunsOn, Skip
 from lancestat.spec.model import Refresh as RefreshWhen
-from lancestat.state.identity import plain_keys
-from lancestat.state.values import PartialIndex
+from lancestat.state.values import PartialIndex, plain_keys
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,

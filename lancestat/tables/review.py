@@ -26,7 +26,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
-from lancestat.state.identity import (
+from lancestat.state.values import (
     canonical_uri,
     covered_keys,
     plain_keys,

@@ -17,13 +17,12 @@ from lancestat.lake.open import REPLACED
 from lancestat.runs.actions import Action, Blocked, Figures, Reason, RunsOn, Skip
 from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.node_result import NodeResult, Status, planned
+from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.runs.stages import StageProgress
 from lancestat.spark.failure import SessionLostError
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
-from lancestat.state.identity import weight
-from lancestat.state.values import StateWriter, StoredPartials
+from lancestat.state.values import StateWriter, StoredPartials, weight
 from lancestat.tables.action import (
     MergePartials,
     PublishStatistics,

@@ -14,13 +14,12 @@ from lancestat import display
 from lancestat.errors import LakeError, LancestatError, TableKeepsChanging
 from lancestat.formats import StringEnum
 from lancestat.lake.commit import Conflict, Landed, LandedLate
-from lancestat.lake.observe import observe_snapshots
+from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
 from lancestat.redact import Audience
 from lancestat.runs.evaluator import MAX_ATTEMPTS
 from lancestat.runs.locate import located, require_sole_writer
-from lancestat.runs.node_result import Status
-from lancestat.runs.result import NodeFailure, nodes_failed
+from lancestat.runs.result import NodeFailure, Status, nodes_failed
 from lancestat.runs.scheduler import THREADS, known_error
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
 from lancestat.spec.source import is_source

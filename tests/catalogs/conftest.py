@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lancestat.lake import catalog_client
+from lancestat.lake import catalogs
 
 
 @pytest.fixture(autouse=True)
@@ -13,8 +13,8 @@ def _own_clients() -> Iterator[None]:
     """Let no test use the clients of another, nor its handlers of logs."""
     logger = logging.getLogger("lancestat")
     handlers, level = logger.handlers, logger.level
-    catalog_client._client.cache_clear()
+    catalogs._client.cache_clear()
     yield
-    catalog_client._client.cache_clear()
+    catalogs._client.cache_clear()
     logger.handlers = handlers
     logger.setLevel(level)

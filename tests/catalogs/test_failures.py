@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.lake import catalog_client
+from lancestat.lake import catalogs
 from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
-from lancestat.lake.open import store_options
+from lancestat.lake.files import store_options
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.serving import requests
 from tests.catalogs.shops import SERVING, Shop, rows
@@ -52,7 +52,7 @@ def test_one_silent_catalog_is_asked_once_and_other_tables_go_on(
 ) -> None:
     import lance
 
-    monkeypatch.setattr(catalog_client, "_ANSWERED_WITHIN_SECONDS", 0.5)
+    monkeypatch.setattr(catalogs, "_ANSWERED_WITHIN_SECONDS", 0.5)
     lance.write_dataset(rows(), tmp_path / "other.lance")
     with silent_server() as (uri, held):
         shop = Shop(tmp_path, "rest", {"uri": uri})
@@ -135,7 +135,7 @@ def test_a_server_that_is_not_there_is_a_sentence(
     uri: str, code: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance gives the debug text of its HTTP client."""
-    monkeypatch.setattr(catalog_client, "_FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(catalogs, "_FIRST_PAUSE_SECONDS", 0)
     shop = Shop(tmp_path, "rest", {"uri": uri})
     shop.declare(ORDERS)
     result = shop.lancestat("plan")
@@ -207,11 +207,9 @@ def test_a_lease_of_seconds_is_used_until_it_is_nearly_over(tmp_path: Path) -> N
 
 def test_a_renewal_that_the_catalog_asks_for_itself_is_kept() -> None:
     given = {"expires_at_millis": str(int(time.time() * 1000) + 90_000)}
-    assert 20_000 < int(catalog_client._with_renewal(given)["refresh_offset_millis"]) <= 22_500
+    assert 20_000 < int(catalogs._with_renewal(given)["refresh_offset_millis"]) <= 22_500
     assert (
-        catalog_client._with_renewal({**given, "refresh_offset_millis": "7"})[
-            "refresh_offset_millis"
-        ]
+        catalogs._with_renewal({**given, "refresh_offset_millis": "7"})["refresh_offset_millis"]
         == "7"
     )
-    assert catalog_client._with_renewal({"aws_region": "r"}) == {"aws_region": "r"}
+    assert catalogs._with_renewal({"aws_region": "r"}) == {"aws_region": "r"}

@@ -20,15 +20,17 @@ from click.testing import CliRunner, Result
 
 from lancestat.cli.main import cli
 from lancestat.errors import CatalogAnswerInvalid, CatalogLimitExceeded
-from lancestat.lake import catalog_client
-from lancestat.lake.catalog_client import (
+from lancestat.lake import catalogs
+from lancestat.lake.catalogs import (
     AnswerError,
+    LocatedTable,
     check_description,
     client_of,
+    locate,
     names_in,
+    tables_at,
     token_in,
 )
-from lancestat.lake.catalogs import LocatedTable, locate, tables_at
 from lancestat.project import Project
 from lancestat.query.read.session_catalogs import NamedTables
 from lancestat.query.table import DeclaredTables
@@ -44,8 +46,8 @@ def bounded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Make the bounds of catalogs smaller."""
 
     def set_bounds(**bounds: Any) -> None:
-        smaller = replace(catalog_client.BOUNDS, **bounds)
-        monkeypatch.setattr(catalog_client, "BOUNDS", smaller)
+        smaller = replace(catalogs.BOUNDS, **bounds)
+        monkeypatch.setattr(catalogs, "BOUNDS", smaller)
 
     return set_bounds
 

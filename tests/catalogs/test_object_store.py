@@ -12,8 +12,8 @@ import pytest
 from lance.namespace import RestAdapter
 
 from lancestat.lake.catalogs import LocatedTable, locate
+from lancestat.lake.files import storage_at
 from lancestat.lake.open import observe_dataset
-from lancestat.lake.storage import storage_at
 from lancestat.project import Project
 from lancestat.spec.catalog import Catalog, TableName
 from tests.catalogs.lender import ID, SECRET, Lender, lending

@@ -13,7 +13,7 @@ from lance.namespace import RestAdapter
 
 from lancestat.cli import checks
 from lancestat.cli.checks import Check
-from lancestat.spark.installation import Java
+from lancestat.spark.jvm import Java
 from tests.catalogs.shops import SERVING, Shop
 
 KINDS = ("flat", "manifest", "managed", "rest", "serving", "serving managed")

@@ -15,7 +15,7 @@ from lancestat.runs.actions import Plan
 from lancestat.runs.result import Progress, RunResult
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
 from lancestat.spec.selection import select as select_nodes
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.state.retention import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from tests.tables.plans import plan as make_plan
 

@@ -7,15 +7,15 @@ from datetime import datetime, timedelta, timezone
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import JoinCounts
-from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
+from lancestat.joins.record import InputRecord, JoinCounts, JoinRecord, ResultRecord
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport
-from lancestat.report.values import Health, NodeRunReport, ProjectReport
-from lancestat.runs.node_result import NodeResult, Status
+from lancestat.report.values import Health, ProjectReport
+from lancestat.runs.result import NodeResult, PastRun, Status
 from lancestat.spec.model import Freshness, KnnJoin, KnnSide, Policy, Table
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.wire import PublishedColumn
+from tests.presentation.site.reports import past_run
 
 NOW = datetime(2026, 3, 14, 9, 30, tzinfo=timezone.utc)
 PLACE = Location("specs/shop.yml", 1, 1)
@@ -50,7 +50,7 @@ SHOWN = TableStatus(
 )
 
 
-def ran(name: str, **changes: object) -> NodeRunReport:
+def ran(name: str, **changes: object) -> PastRun:
     result = NodeResult(
         name,
         "table",
@@ -63,7 +63,7 @@ def ran(name: str, **changes: object) -> NodeRunReport:
         elapsed_seconds=1.24,
     )
     changed = replace(result, **changes)  # type: ignore[arg-type]
-    return NodeRunReport("4f1c", "run", "prod", NOW - 7 * HOUR, changed)
+    return past_run(changed, "4f1c", NOW - 7 * HOUR)
 
 
 def table(name: str, *problems: str, health: Health = Health.OK, **changes: object) -> TableReport:
@@ -119,7 +119,7 @@ def join(name: str, *problems: str, health: Health = Health.OK, **changes: objec
         verdict="current",
         reasons=("unchanged",),
         record=record,
-        runs=(NodeRunReport("4f1c", "run", "prod", NOW - 7 * HOUR, result),),
+        runs=(past_run(result, "4f1c", NOW - 7 * HOUR),),
     )
     return replace(report, **changes)  # type: ignore[arg-type]
 

@@ -15,7 +15,7 @@ import pytest
 
 from lancestat.project import Project
 from lancestat.runs.node import NodeEnded
-from lancestat.runs.node_result import failed, planned
+from lancestat.runs.result import failed, planned
 from lancestat.runs.scheduler import NodeMessages, RunRecorder
 from lancestat.spec.digest import node_digest
 from lancestat.state.values import RunRecord

@@ -11,10 +11,9 @@ from lancestat import __version__
 from lancestat.cli.main import Terminated
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts
-from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
-from lancestat.runs.result import RunInterrupted, RunResult
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.joins.record import Accuracy, JoinCounts
+from lancestat.runs.result import NodeResult, RunInterrupted, RunResult, Status, failed, interrupted
+from lancestat.state.retention import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from lancestat.tables.wire import PublishedColumn
 from tests.cli.conftest import FakeProject, Lancestat

@@ -18,7 +18,7 @@ from lancestat.errors import (
     UnknownKey,
 )
 from lancestat.project import Project
-from lancestat.spark.installation import Java
+from lancestat.spark.jvm import Java
 from lancestat.spec.model import Target
 from tests.cli.conftest import Lancestat
 

@@ -197,7 +197,7 @@ def test_init_completes_a_killed_init(lancestat: Lancestat, tmp_path: Path) -> N
     assert lancestat("init").exit_code == 2
 
 
-_MARK = "from lancestat.lake.temporary_files import this_process; print(this_process().tag)"
+_MARK = "from lancestat.lake.files import this_process; print(this_process().tag)"
 
 
 def test_a_refused_init_removes_the_drafts_of_a_killed_one(

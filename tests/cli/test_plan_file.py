@@ -10,7 +10,7 @@ import lance
 import pytest
 
 from lancestat import Project
-from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import NodeResult, Status
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import FakeProject, Lancestat
 from tests.conftest import Golden

@@ -13,8 +13,7 @@ from click.testing import Result
 
 from lancestat import Project
 from lancestat.errors import DatasetMissing, UnknownRun
-from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
-from lancestat.runs.past_runs import PastRun, past_run
+from lancestat.runs.result import NodeResult, PastRun, Status, failed, interrupted, past_run
 from lancestat.state.values import NodeRun, RunRecord
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden

@@ -11,7 +11,7 @@ import lance
 import lance_namespace
 import pytest
 
-from lancestat.lake.catalog_client import CatalogClient
+from lancestat.lake.catalogs import CatalogClient
 from tests.discovery.catalogs import ROWS, write_catalog, write_folder
 from tests.discovery.conftest import Lancestat, Write
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lancestat.lake.catalog_client import CatalogClient
+from lancestat.lake.catalogs import CatalogClient
 from tests.discovery.catalogs import write_catalog, write_folder
 from tests.discovery.conftest import PROJECT, Lancestat, Write
 

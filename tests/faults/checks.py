@@ -11,7 +11,7 @@ import lance
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.tables.judgement import examine
 from lancestat.tables.wire import (
     GuardReason,

@@ -17,7 +17,7 @@ import yaml
 
 from lancestat.joins.action import JoinAction
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.project import Project
 from tests.faults.children import SCRATCH
 from tests.joins.joined import _Joining, vectors

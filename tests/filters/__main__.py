@@ -14,7 +14,7 @@ import time
 from itertools import islice
 from pathlib import Path
 
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.filters.trial import WAYS, ZONES, Rows, drawn, trial
 from tests.integration.conftest import PROLEPTIC

@@ -16,7 +16,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from lancestat.spark.start import connect, optimizer_settings, start_session
+from lancestat.spark.session import connect, optimizer_settings, start_session
 from lancestat.spec.model import Target
 from tests.histories.history import SETTINGS, Counts, draw_history, run_history, shrink
 from tests.integration.connect_server import ConnectServer, connect_server

@@ -19,7 +19,7 @@ from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.stages import OnStage
 from lancestat.spec.catalog import UriOptions
-from lancestat.state.summaries import MOST_GROUPS
+from lancestat.state.partials import MOST_GROUPS
 from lancestat.tables import coverage
 from tests.histories.readers import Finding, Readers
 from tests.histories.rows import lance_rows

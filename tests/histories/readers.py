@@ -19,7 +19,7 @@ from lancestat.errors import LancestatError
 from lancestat.joins.search.work import PinnedTable
 from lancestat.joins.spark.reader import read_columns
 from lancestat.joins.spark.sides import opened_table
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.query.read.relation import register
 from lancestat.spark.versions import has_python_sources
 from tests.histories.rows import (

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from lancestat.errors import LancestatError
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.query.predicates.filter import Comparison, Day, Filter, Instant, IsNull, Operator
 from lancestat.query.table import DeclaredTables, ReadTable, open_table, read_settings
 from lancestat.spec.model import Publish, Refresh, StaleBounds, Table

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lancestat.spark.start import optimizer_settings
+from lancestat.spark.session import optimizer_settings
 from tests.examples import sample
 from tests.histories.history import SETTINGS, Counts, draw_history, run_history
 from tests.integration.conftest import spark

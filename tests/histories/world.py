@@ -14,7 +14,7 @@ import lance
 import pyarrow as pa
 
 from lancestat import Project
-from lancestat.runs.node_result import NodeResult
+from lancestat.runs.result import NodeResult
 from tests.histories.rows import SCHEMA, conformed, make_rows
 from tests.tables.alterations import alter_entries
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lancestat.query.read.planning_service import PlanningService
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.integration.planned import with_cbo
 

@@ -17,7 +17,7 @@ import lancestat
 from lancestat.errors import LancestatError
 from lancestat.spark.compiler import relation_classes
 from lancestat.spark.failure import carried_error
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.integration.scans import merged, scanned, spark_scanner, whole_table

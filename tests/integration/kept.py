@@ -21,8 +21,7 @@ from lancestat import Project
 from lancestat.joins.action import JoinAction
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.runs.node_result import NodeResult
-from lancestat.runs.result import Progress, SilentProgress
+from lancestat.runs.result import NodeResult, Progress
 from lancestat.runs.stages import StageProgress
 
 DIMENSION, CLUSTERS, K = 16, 40, 10
@@ -55,7 +54,7 @@ def always_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cost_model, "_exact", exact)
 
 
-class Stages(SilentProgress):
+class Stages(Progress):
     """Collects the stages that joins reach."""
 
     def __init__(self) -> None:

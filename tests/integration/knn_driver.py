@@ -15,9 +15,9 @@ from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.cost_model import Decision, Strategy
 from lancestat.joins.search.request import JoinKind, JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, SideSource
-from lancestat.joins.spark import engine, tasks, written_side
+from lancestat.joins.spark import engine, job, written_side
 from lancestat.joins.spark.engine import Engine
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 from tests.integration.faulty_daemon import configuration
 from tests.integration.knn_oracle import pinned
@@ -29,7 +29,7 @@ LISTS = 3
 # merges; else they are written to scratch, and merged behind a shuffle.
 IN_PLACE = "in place"
 READ_IN_PLACE = engine.read_in_place
-DRIVER_LINES = tasks.DRIVER_LINES
+DRIVER_LINES = job.DRIVER_LINES
 
 
 def main(master: str, faults: str) -> None:
@@ -45,7 +45,7 @@ def main(master: str, faults: str) -> None:
     spark = start_session(target, "test", is_short_lived=True)
     # Small files too are read by tasks, and small joins are split.
     written_side.SMALLEST_JOB = -1
-    tasks.SHUFFLE_SECONDS = tasks.DRIVER_SECONDS = 0
+    job.SHUFFLE_SECONDS = job.DRIVER_SECONDS = 0
     print("ready", flush=True)  # noqa: T201
     for line in sys.stdin:
         asked = json.loads(line)
@@ -65,7 +65,7 @@ def done(spark: Any, by: str, left: str, right: str, output: str, scratch: str |
             return {"strategy": by}
         is_in_place = by == IN_PLACE
         engine.read_in_place = READ_IN_PLACE if is_in_place else lambda *_: None
-        tasks.DRIVER_LINES = DRIVER_LINES if is_in_place else -1
+        job.DRIVER_LINES = DRIVER_LINES if is_in_place else -1
         strategy = Strategy.EXACT if is_in_place else Strategy(by)
         join_planner.choose = lambda *_: Decision(strategy, "asked for", lists=LISTS)
         group = uuid.uuid4().hex

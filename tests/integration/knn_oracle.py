@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from lancestat.joins.search.work import PinnedTable
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 
 Vector = Sequence[float | None] | None
 # Number of the left row, of the right row, distance, rank; None where nothing matches.

@@ -27,18 +27,14 @@ import yaml
 
 import lancestat
 from lancestat.cli.checks import check_spark
-from lancestat.errors import (
-    LancestatError,
-    ScratchNotShared,
-    SparkConnectSession,
-    SparkNotStarted,
-)
+from lancestat.errors import LancestatError, ScratchNotShared, SparkConnectSession, SparkNotStarted
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.request import JoinRequest
-from lancestat.lake.row_ranges import ANALYSIS
+from lancestat.lake.snapshot import ANALYSIS
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of
-from lancestat.spark.start import connect, is_connect, running_session
+from lancestat.spark.session import connect, running_session
+from lancestat.spark.versions import is_connect
 from lancestat.spec.model import Target
 from lancestat.tables import analyze
 from lancestat.tables.analyze import split
@@ -275,12 +271,12 @@ def test_dataframes_have_the_neighbours_of_brute_force(
 
     monkeypatch.setattr("lancestat.joins.planner.choose", chosen)
     monkeypatch.setattr(
-        "lancestat.joins.spark.tasks.DRIVER_LINES", 1 << 20 if form == "driver" else 0
+        "lancestat.joins.spark.job.DRIVER_LINES", 1 << 20 if form == "driver" else 0
     )
     monkeypatch.setattr("lancestat.joins.knn_join.LOCAL_BYTES", 0)
     if form != "chunks":
-        monkeypatch.setattr("lancestat.joins.spark.tasks.SHUFFLE_SECONDS", 0)
-        monkeypatch.setattr("lancestat.joins.spark.tasks.DRIVER_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.job.SHUFFLE_SECONDS", 0)
+        monkeypatch.setattr("lancestat.joins.spark.job.DRIVER_SECONDS", 0)
     rng = np.random.default_rng(len(form))
     left, right = awkward(rng, 60, 4), awkward(rng, 150, 4)
     approx = {"mode": "approx", "nprobes": LISTS} if form == "ivf" else {}

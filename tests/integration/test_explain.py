@@ -15,7 +15,7 @@ from click.testing import CliRunner
 import lancestat
 from lancestat.cli.main import cli
 from lancestat.errors import InvalidArgument
-from lancestat.spark.start import optimizer_settings
+from lancestat.spark.session import optimizer_settings
 from tests.integration.planned import with_cbo
 from tests.runs.world import orders, write_project
 from tests.versions.needs import python_sources

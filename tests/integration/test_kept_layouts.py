@@ -18,9 +18,8 @@ import pytest
 
 from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseIndex
 from lancestat.joins.scratch.kept_indexes import IndexStore
-from lancestat.joins.spark.ivf import IvfIndex, IvfWriter
-from lancestat.joins.spark.kept_index import IndexKeeper
-from lancestat.runs.node_result import NodeResult
+from lancestat.joins.spark.ivf import IndexKeeper, IvfIndex, IvfWriter
+from lancestat.runs.result import NodeResult
 from tests.examples import sample
 from tests.integration.kept import Shop, always_in_lists, clustered, rows_of, untouched
 
@@ -484,9 +483,7 @@ def test_garbage_collection_leaves_what_others_use(shop: Shop) -> None:
 
 def test_runs_at_once_leave_one_layout(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has a lock of its own, as two processes have."""
-    monkeypatch.setattr(
-        "lancestat.joins.spark.kept_index.building_index", lambda *_: threading.Lock()
-    )
+    monkeypatch.setattr("lancestat.joins.spark.ivf.building_index", lambda *_: threading.Lock())
     shop.declare("other", k=3)
     for change in (False, True):
         if change:

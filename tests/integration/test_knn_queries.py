@@ -20,7 +20,7 @@ from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.sides import QuerySide
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide

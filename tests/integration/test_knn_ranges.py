@@ -18,7 +18,7 @@ from lancestat.joins.record import join_records
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.request import JoinRequest, SelfPairs
 from lancestat.joins.search.work import PinnedTable, Rows
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.model import KnnSide
 from tests.integration.test_knn_keys import (

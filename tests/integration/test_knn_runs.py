@@ -27,7 +27,7 @@ from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.runs.actions import Skip
 from lancestat.runs.stages import OnStage, StageProgress
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target
 from tests.interpreted import INTERPRETED, short_lived

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.query.predicates.filter_sql import to_lance
 from lancestat.query.predicates.parse import parse_filter
 from lancestat.runs.actions import Skip

@@ -11,9 +11,9 @@ import pytest
 from lance import LanceOperation
 
 from lancestat.errors import LakeError
+from lancestat.lake.files import store_options
 from lancestat.lake.history import Effect, commits_since
-from lancestat.lake.observe import observe_snapshots, snapshot
-from lancestat.lake.open import observe_dataset, store_options
+from lancestat.lake.open import observe_dataset, observe_snapshots, snapshot
 from lancestat.lake.snapshot import Snapshot
 from tests.integration.object_store import (
     ACCESS_KEY,

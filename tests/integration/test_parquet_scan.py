@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as sf
 
-from lancestat.joins.spark.parquet_side import parquet_scan
+from lancestat.joins.spark.reader import parquet_scan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,7 +22,7 @@ import pytest
 
 from lancestat.errors import LakeError, LancestatError, RunError
 from lancestat.lake.fingerprint import field_key
-from lancestat.lake.row_ranges import ANALYSIS
+from lancestat.lake.snapshot import ANALYSIS
 from lancestat.tables import analyze as partials_job
 from lancestat.tables.action import Scan
 from lancestat.tables.analyze import ProcessScanner, TableScan, jobs, split

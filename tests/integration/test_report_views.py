@@ -207,7 +207,7 @@ def test_what_is_answered_without_spark_is_what_spark_answers(
     of_spark = sql(query, "--output", form)
     # There is a session in this process, which decides what a query means.
     with monkeypatch.context() as patched:
-        patched.setattr("lancestat.spark.start.running_session", lambda: None)
+        patched.setattr("lancestat.spark.session.running_session", lambda: None)
         patched.setattr("lancestat.query.sql.query.query_session", _no_spark)
         of_polars = sql(query, "--output", form)
     assert (of_polars.stdout, of_polars.stderr) == (of_spark.stdout, of_spark.stderr)

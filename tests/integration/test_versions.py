@@ -27,7 +27,7 @@ from lancestat.joins.nearest_by import install
 from lancestat.runs.actions import is_pending
 from lancestat.spark import compiler, versions
 from lancestat.spark.jobs import job_group
-from lancestat.spark.start import active, connect
+from lancestat.spark.session import active, connect
 from tests.integration.planned import executed
 from tests.query.read.arrow_values import plain
 from tests.versions import needs

@@ -8,9 +8,8 @@ from typing import Any
 
 from lancestat.errors import Location
 from lancestat.joins.action import JoinAction
-from lancestat.joins.measures import JoinCounts
 from lancestat.joins.planner import JoinAssessment, decide_join
-from lancestat.joins.record import JoinRecord, ResultRecord
+from lancestat.joins.record import JoinCounts, JoinRecord, ResultRecord
 from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable, SideSource
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent, rows_digest

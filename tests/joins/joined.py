@@ -27,9 +27,9 @@ from lancestat.joins.action import (
     Probe,
     ReuseIndex,
 )
-from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.request import JoinKind, output_names
@@ -49,7 +49,7 @@ from lancestat.runs.actions import Action, Plan
 from lancestat.runs.evaluator import Evaluator
 from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress, RunResult, SilentProgress
+from lancestat.runs.result import Progress, RunResult
 from lancestat.runs.scheduler import RunRecorder, Scheduler
 from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spec.digest import node_digest
@@ -71,7 +71,7 @@ class JoinWorld:
     folder: Path
     state: StateWriter = field(default_factory=MemoryState)
     clock: Clock = field(default_factory=Clock)
-    progress: Progress = field(default_factory=SilentProgress)
+    progress: Progress = field(default_factory=Progress)
     works: list[JoinWork] = field(default_factory=list)
     others: tuple[Node, ...] = ()
     spark_conf: Mapping[str, str] = field(default_factory=dict)

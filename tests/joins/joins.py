@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from lancestat.errors import Location, SideColumnMissing
 from lancestat.joins.action import JoinAction, JoinFigures
-from lancestat.joins.measures import JoinGroups
+from lancestat.joins.record import JoinGroups
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.request import JoinRequest
 from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip

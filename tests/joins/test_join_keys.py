@@ -12,13 +12,12 @@ from pyarrow import parquet
 
 from lancestat.errors import LancestatError, Location
 from lancestat.joins.action import JoinAction
-from lancestat.joins.measures import JoinGroups
-from lancestat.joins.record import join_records
+from lancestat.joins.record import JoinGroups, join_records
 from lancestat.joins.search.work import Scope
 from lancestat.presentation.plan_view import explain_stages, plan_view
 from lancestat.presentation.views import ActionView
 from lancestat.runs.actions import Blocked, Plan, Reason, Skip
-from lancestat.runs.node_result import planned
+from lancestat.runs.result import planned
 from tests.joins.joined import JoinWorld, for_parquet, vectors
 from tests.presentation.rendering import as_text
 

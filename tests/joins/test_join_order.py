@@ -12,8 +12,7 @@ import pytest
 from lancestat.joins.action import JoinAction
 from lancestat.joins.search.work import JoinWork
 from lancestat.runs.actions import Deferred, Plan, Reason, Skip
-from lancestat.runs.node_result import Status
-from lancestat.runs.result import RunResult
+from lancestat.runs.result import RunResult, Status
 from lancestat.spec.model import KnnJoin, KnnSide, Table
 from tests.joins.joined import JoinWorld, vectors
 from tests.runs.world import PLACE

@@ -341,6 +341,6 @@ def test_a_side_may_be_a_result_that_is_parquet(world: JoinWorld) -> None:
 def test_cores_are_known_on_a_local_master_only(
     master: str | None, conf: dict[str, str], cores: int
 ) -> None:
-    from lancestat.joins.observe import planned_cores
+    from lancestat.joins.node import planned_cores
 
     assert planned_cores(Target("t", "s", spark_master=master, spark_conf=conf)) == cores

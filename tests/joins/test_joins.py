@@ -11,8 +11,7 @@ import pytest
 
 from lancestat.errors import StateUnreachable
 from lancestat.joins.action import JoinAction
-from lancestat.joins.measures import Accuracy, JoinCounts
-from lancestat.joins.record import join_records
+from lancestat.joins.record import Accuracy, JoinCounts, join_records
 from lancestat.joins.search.work import JoinWork
 from lancestat.runs.actions import Blocked, Reason, Skip
 from lancestat.state.values import RunRecord

@@ -21,7 +21,7 @@ from lancestat.lake.fingerprint import (
     leaves,
     rows_digest,
 )
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Snapshot
 
 A, B, C = (Field(id, name, pa.int32(), True, "int") for id, name in enumerate("abc"))

@@ -21,7 +21,7 @@ from lancestat.lake.history import (
     rows_changed_at,
     rows_changed_between,
 )
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import Fragment
 
 Rows = Callable[[int, int], pa.Table]

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from lancestat.lake.fingerprint import column_groups, content_digest, field_key
 from lancestat.lake.history import commits_since, rows_changed_between
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import Snapshot
 from tests.examples import examples
 

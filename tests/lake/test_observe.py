@@ -16,14 +16,8 @@ import pytest
 
 from lancestat.errors import LakeError, UsageError
 from lancestat.lake.fingerprint import column_bytes
-from lancestat.lake.observe import (
-    fragment_values,
-    observe_at,
-    observe_snapshots,
-    parse_version,
-    snapshot,
-)
-from lancestat.lake.snapshot import Snapshot, index_metric
+from lancestat.lake.open import observe_at, observe_snapshots, parse_version, snapshot
+from lancestat.lake.snapshot import Snapshot, fragment_values, index_metric
 
 Rows = Callable[[int, int], pa.Table]
 
@@ -121,7 +115,7 @@ import sys, lance, pyarrow as pa
 from lance import LanceOperation as O
 from lance.file import LanceFileWriter
 from lance.fragment import DataFile
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.history import commits_since
 from lancestat.lake.fingerprint import column_groups
 

@@ -15,14 +15,14 @@ from lancestat.errors import (
     LakeError,
 )
 from lancestat.lake.error_mapping import lake_error
-from lancestat.lake.observe import snapshot
+from lancestat.lake.files import store_options
 from lancestat.lake.open import (
     observe_dataset,
     open_pinned,
     pinned_history,
     pinned_reads,
     replacement,
-    store_options,
+    snapshot,
 )
 from lancestat.lake.snapshot import manifest_identity, pin_of
 from tests.pins import pinned

@@ -12,8 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.lake.row_ranges import QUERY, RowRange, ScanPartition, count_rows, split_fragments
-from lancestat.lake.snapshot import Fragment
+from lancestat.lake.snapshot import (
+    QUERY,
+    Fragment,
+    RowRange,
+    ScanPartition,
+    count_rows,
+    split_fragments,
+)
 
 MIB = 1 << 20
 
@@ -134,7 +140,7 @@ def test_an_empty_table_has_no_parts() -> None:
 COUNTING = """
 import sys, threading, time
 import lance
-from lancestat.lake.row_ranges import count_rows
+from lancestat.lake.snapshot import count_rows
 
 uri, until = sys.argv[1], time.monotonic() + 3
 

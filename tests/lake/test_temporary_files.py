@@ -16,9 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.lake import temporary_files
-from lancestat.lake import temporary_files as temporary
-from lancestat.lake.temporary_files import (
+from lancestat.lake import files as temporary
+from lancestat.lake.files import (
     TAG,
     Lease,
     Process,
@@ -37,8 +36,8 @@ from lancestat.lake.temporary_files import (
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from lancestat.lake.temporary_files import new_draft
-from lancestat.lake.temporary_files import make_temporary_folder
+from lancestat.lake.files import new_draft
+from lancestat.lake.files import make_temporary_folder
 
 new_draft(Path(sys.argv[1])).write_text("half")
 (make_temporary_folder() / "spark.properties").write_text("secret")
@@ -127,7 +126,7 @@ def test_temporary_folders_of_killed_processes_are_removed(
 def child() -> Iterator[tuple[Process, subprocess.Popen[bytes]]]:
     """Another process of this host."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as running:
-        process = Process(this_process().host, running.pid, temporary_files._started(running.pid))
+        process = Process(this_process().host, running.pid, temporary._started(running.pid))
         yield process, running
         running.kill()
 

@@ -25,10 +25,15 @@ from lancestat.query.estimates import Explanation
 from lancestat.query.sql.explain import Operator, PlanExplanation, ScanLine
 from lancestat.redact import EMPTY_REDACTOR, KnownValue, Redactor
 from lancestat.runs.actions import Plan
-from lancestat.runs.node_result import NodeResult, Status
-from lancestat.runs.past_runs import PastRun
-from lancestat.runs.result import NodeFailure, RunResult, UnfinishedNodes
-from lancestat.state.garbage_collection import GarbageReport
+from lancestat.runs.result import (
+    NodeFailure,
+    NodeResult,
+    PastRun,
+    RunResult,
+    Status,
+    UnfinishedNodes,
+)
+from lancestat.state.retention import GarbageReport
 from lancestat.state.store import open_state
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.unpublish import UnpublishedNode, UnpublishReason, UnpublishResult

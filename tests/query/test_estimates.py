@@ -14,7 +14,7 @@ import pytest
 
 from lancestat.lake.fingerprint import schema_hash
 from lancestat.lake.history import History
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Estimate, estimate
 from lancestat.query.predicates.filter import Comparison, Filter, Operator

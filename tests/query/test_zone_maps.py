@@ -20,7 +20,7 @@ from lance.file import LanceFileWriter
 
 import lancestat.tables.coverage
 from lancestat.errors import StateUnreachable
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
 from lancestat.query.groups import GroupedStatistics, load_groups
 from lancestat.query.predicates.filter import (
@@ -45,9 +45,8 @@ from lancestat.query.pruning import (
     NoFragmentStatistics,
 )
 from lancestat.query.zone_maps import load_zone_maps
-from lancestat.state.identity import table_identity
 from lancestat.state.store import open_state
-from lancestat.state.values import BlockKey, Decoded, SummaryBlock
+from lancestat.state.values import BlockKey, Decoded, SummaryBlock, table_identity
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import merge

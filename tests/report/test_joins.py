@@ -14,7 +14,7 @@ from lancestat.joins.search.work import JoinWork
 from lancestat.report.gather import gather
 from lancestat.report.joins import JoinReport
 from lancestat.report.values import Health, ProjectReport
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.model import Table
 from tests.joins.joined import JoinWorld, vectors
 from tests.runs.world import PLACE

@@ -18,7 +18,7 @@ from lancestat.errors import DatasetMissing
 from lancestat.report.gather import gather
 from lancestat.report.tables import TableReport
 from lancestat.report.values import Health
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,

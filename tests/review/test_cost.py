@@ -11,11 +11,10 @@ import pytest
 
 from lancestat.errors import StateUnreachable
 from lancestat.lake.fingerprint import column_groups, field_key
-from lancestat.lake.observe import observe_snapshots
+from lancestat.lake.open import observe_snapshots
 from lancestat.project import Project
 from lancestat.review.values import Diff, NodeDiff, Risk
-from lancestat.state.identity import table_identity
-from lancestat.state.values import StoredPartials
+from lancestat.state.values import StoredPartials, table_identity
 from lancestat.tables.action import TableAction
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.stored import add_partials

@@ -11,7 +11,7 @@ from pathlib import Path
 import lance_namespace as ns
 import pytest
 
-from lancestat.lake import catalog_client
+from lancestat.lake import catalogs
 from lancestat.review.values import Diff
 from tests.review.conftest import NOW, write
 from tests.review.pairs import review
@@ -76,10 +76,10 @@ def _started() -> tuple[Server, ThreadingHTTPServer]:
 def _environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("LAKE_TOKEN", SECRET)
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    catalog_client._client.cache_clear()
+    catalogs._client.cache_clear()
     MADE.clear()
     yield
-    catalog_client._client.cache_clear()
+    catalogs._client.cache_clear()
 
 
 TARGET = "name: shop\ndefault_target: dev\ntargets:\n  dev:\n    catalogs:\n      lake: {lake}\n"

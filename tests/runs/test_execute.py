@@ -11,8 +11,8 @@ import pytest
 import lancestat.runs.execute
 import lancestat.tables.run
 from lancestat import Project
-from lancestat.runs.node_result import Status
-from lancestat.spark.run_session import RunSession
+from lancestat.runs.result import Status
+from lancestat.spark.session import RunSession
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial
 from tests.runs.world import World, orders, write_project

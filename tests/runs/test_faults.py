@@ -14,7 +14,7 @@ import lance
 import pytest
 
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.runs.actions import Skip
 from lancestat.state.store import open_state
 from lancestat.tables.judgement import examine

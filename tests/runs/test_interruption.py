@@ -19,8 +19,7 @@ from lancestat import Project
 from lancestat.lake.commit import CommitOutcome
 from lancestat.report.values import Health
 from lancestat.runs.actions import table_figures
-from lancestat.runs.node_result import NOT_BEGUN, NodeResult, Status
-from lancestat.runs.result import RunInterrupted, SilentProgress
+from lancestat.runs.result import NOT_BEGUN, NodeResult, Progress, RunInterrupted, Status
 from lancestat.tables.analyze import RangePartials, ScanRange, ScanTask
 from lancestat.tables.carriers import EntriesChange, commit
 from lancestat.tables.run import TableWorkspace
@@ -74,7 +73,7 @@ def interrupted_after(monkeypatch: pytest.MonkeyPatch) -> Interrupt:
 cancelled = threading.Event()
 
 
-class Heard(SilentProgress):
+class Heard(Progress):
     """Lets the reading of fragments go on once the run is being cancelled."""
 
     def __init__(self) -> None:

@@ -19,7 +19,7 @@ from lancestat import Project
 from lancestat.errors import PlanFileError, PlanOutOfDate
 from lancestat.redact import MASK
 from lancestat.runs.actions import Plan
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.model import KnnSide
 from lancestat.state.values import StoredPartials
 from lancestat.tables.action import TableAction

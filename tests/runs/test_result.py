@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import DatasetMissing, LancestatError, Location, NodesFailed
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import JOIN_MEASURES, Accuracy, JoinCounts
+from lancestat.joins.record import JOIN_MEASURES, Accuracy, JoinCounts
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.node_result import NodeResult, Status, failed, interrupted
-from lancestat.runs.result import NodeFailure, RunResult
+from lancestat.runs.result import NodeFailure, NodeResult, RunResult, Status, failed, interrupted
 
 COUNTS = st.none() | st.integers(0, 2**53)
 NUMBERS = st.none() | st.floats(0, 1e9)

@@ -14,8 +14,7 @@ import pytest
 from lancestat import Project
 from lancestat.errors import FragmentNotAnalyzed
 from lancestat.joins.search.work import JoinOutcome, JoinWork
-from lancestat.runs.node_result import NodeResult, Status
-from lancestat.runs.result import RunResult, UnfinishedNodes
+from lancestat.runs.result import NodeResult, RunResult, Status, UnfinishedNodes
 from lancestat.runs.stages import OnStage
 from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord

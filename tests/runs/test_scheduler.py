@@ -13,8 +13,7 @@ import pytest
 from lancestat import Project
 from lancestat.errors import FragmentNotAnalyzed, NodesFailed
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.node_result import NodeResult, Status
-from lancestat.runs.result import RunResult
+from lancestat.runs.result import NodeResult, RunResult, Status
 from tests.runs.local import Before, scan_locally
 from tests.runs.world import orders, write_project
 

@@ -21,14 +21,13 @@ from lancestat.project import Project
 from lancestat.runs.actions import Action, Plan
 from lancestat.runs.evaluator import Evaluator, RunContext
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress, RunResult, SilentProgress
+from lancestat.runs.result import Progress, RunResult
 from lancestat.runs.scheduler import RunRecorder, Scheduler
 from lancestat.runs.stages import OnStage
-from lancestat.spark.run_session import RunSession
+from lancestat.spark.session import RunSession
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
-from lancestat.state.identity import has_quantiles
-from lancestat.state.values import StateWriter
+from lancestat.state.values import StateWriter, has_quantiles
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.judgement import TableAssessment, TableChanges
 from lancestat.tables.node import assess_table
@@ -106,7 +105,7 @@ class World:
         runners = {"table": TableRunner(context, self.scan, lambda: None)}
         evaluator = Evaluator(context, runners)
         recorder = RunRecorder(self.state, digests)
-        return Scheduler(evaluator, recorder, SilentProgress(), lambda: None).execute(plan)
+        return Scheduler(evaluator, recorder, Progress(), lambda: None).execute(plan)
 
     def assess(self) -> tuple[TableAssessment, TableChanges]:
         return assess_table(self.observer, self.table)
@@ -140,7 +139,7 @@ def run_context(
 ) -> RunContext:
     """Return the context of a run that needs no Spark."""
     spark = RunSession(observer.spec.target)
-    return RunContext(observer, state, digests, progress or SilentProgress(), spark, "test")
+    return RunContext(observer, state, digests, progress or Progress(), spark, "test")
 
 
 def no_join(work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:

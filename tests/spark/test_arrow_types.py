@@ -4,7 +4,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.lake.snapshot import Field, spark_type
-from lancestat.spark.arrow_types import data_type, spark_schema, unreadable
+from lancestat.spark.versions import data_type, spark_schema, unreadable
 from tests.query.read.arrow_values import CASES, Case
 
 

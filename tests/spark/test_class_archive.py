@@ -11,13 +11,15 @@ import pytest
 
 from lancestat.errors import ClassArchiveNotMade
 from lancestat.query import warm_up
-from lancestat.spark.class_archive import (
+from lancestat.spark.jvm import (
+    Java,
     archive_options,
     find_archive,
+    find_java,
     keep_archive,
     new_archive,
+    spark_home,
 )
-from lancestat.spark.installation import Java, find_java, spark_home
 
 JAVA = Java(Path("/opt/java/bin/java"), 17, "openjdk version 17.0.15")
 
@@ -174,7 +176,7 @@ def test_users_own_properties_count(
 
 SESSION = """
 import sys
-from lancestat.spark.start import start_session
+from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 spark = start_session(Target("test", sys.argv[1], spark_master="local[1]"), "test")
 pid = spark.sparkContext._gateway.proc.pid

@@ -17,9 +17,9 @@ from lancestat.errors import (
     WorkersLackPackage,
     error_classes,
 )
-from lancestat.joins.spark import tasks as worker
+from lancestat.joins.spark import job as worker
 from lancestat.lake.snapshot import Pin
-from lancestat.spark import run_session as module
+from lancestat.spark import session as module
 from lancestat.spark.failure import (
     MORE_MEMORY,
     Outage,
@@ -28,7 +28,7 @@ from lancestat.spark.failure import (
     carried_error,
     is_forgotten,
 )
-from lancestat.spark.run_session import MAX_SERVER_RESTARTS, RunSession
+from lancestat.spark.session import MAX_SERVER_RESTARTS, RunSession
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableVersion
 from lancestat.tables.analyze import TableScan, explain

@@ -16,11 +16,15 @@ from hypothesis import strategies as st
 from lance.dataset import serialize_row_addrs
 
 from lancestat.errors import LakeError
-from lancestat.lake.row_ranges import RowRange
-from lancestat.spark import arrow_types as batch_size
+from lancestat.lake.snapshot import RowRange
 from lancestat.spark import fragment_reader
-from lancestat.spark.arrow_types import BATCH_ROWS
-from lancestat.spark.fragment_reader import BATCH_BYTES, pinned_dataset, read_range, row_mask
+from lancestat.spark.fragment_reader import (
+    BATCH_BYTES,
+    BATCH_ROWS,
+    pinned_dataset,
+    read_range,
+    row_mask,
+)
 from tests.examples import sample
 from tests.pins import pinned
 
@@ -96,8 +100,7 @@ def test_few_datasets_stay_open(tmp_path: Path) -> None:
 def test_values_that_grow_when_converted_make_batches_shorter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, filter: str | None
 ) -> None:
-    for module in (batch_size, fragment_reader):
-        monkeypatch.setattr(module, "BATCH_BYTES", 100_000)
+    monkeypatch.setattr(fragment_reader, "BATCH_BYTES", 100_000)
     widths = [10] * 40_000 + [4_000] * 2_000
     rows = pa.table({"id": range(42_000), "s": ["y" * width for width in widths]})
     lance.write_dataset(rows, tmp_path)

@@ -28,9 +28,10 @@ from lancestat.errors import (
 )
 from lancestat.joins.scratch.folder import require_visible, scratch
 from lancestat.project import Project
-from lancestat.spark import package, start
+from lancestat.spark import package
+from lancestat.spark import session as spark_session
 from lancestat.spark.package import package_settings, require_same_versions, write_package
-from lancestat.spark.start import uses_package, workers_python
+from lancestat.spark.session import uses_package, workers_python
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -187,7 +188,7 @@ targets:
 @pytest.fixture
 def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project whose table is up to date, with a cluster and a package that is not there."""
-    monkeypatch.setattr(start, "running_session", lambda: None)
+    monkeypatch.setattr(spark_session, "running_session", lambda: None)
     (tmp_path / "specs").mkdir()
     (tmp_path / "specs" / "a.yml").write_text("tables: [{name: orders, uri: orders.lance}]")
     lance.write_dataset(pa.table({"a": [1]}), tmp_path / "orders.lance")
@@ -234,7 +235,7 @@ def test_a_package_that_is_not_used_may_be_missing(
     assert not uses_package(replace(target, spark_master=None))
     import pyspark  # noqa: F401
 
-    monkeypatch.setattr(start, "running_session", lambda: session)
+    monkeypatch.setattr(spark_session, "running_session", lambda: session)
     assert not uses_package(target)
 
 
@@ -287,7 +288,7 @@ def test_workers_elsewhere_run_their_own_python(monkeypatch: pytest.MonkeyPatch)
 
 def test_workers_that_do_not_see_the_drivers_scratch_refuse_it(tmp_path: Path) -> None:
     with scratch(str(tmp_path), "app") as folder:
-        require_visible(f"{folder}/left.lance")
+        require_visible(f"{folder.uri}/left.lance")
     require_visible("s3://bucket/scratch/app/run/left.lance")
 
     with pytest.raises(ScratchNotShared, match=r"is not shared: .* does not see what the driver"):

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, cast
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.spark import installation
-from lancestat.spark.installation import Java, find_java
-from lancestat.spark.start import (
+from lancestat.spark import jvm
+from lancestat.spark.jvm import Java, _properties_file, find_java
+from lancestat.spark.session import (
     ALLOCATOR_VARIABLES,
-    _properties_file,
     connect,
     defaults,
     joins_by_nearest_by,
@@ -164,9 +163,9 @@ def test_a_missing_java_is_an_error_before_spark_starts(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(installation, "_USUAL_HOMES", ())
+    monkeypatch.setattr(jvm, "_USUAL_HOMES", ())
     # A session of another test may run in this process; this test needs a new one.
-    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="no java is on the PATH") as bad:
@@ -192,7 +191,7 @@ def test_java_is_found_where_it_is_usually_installed(
             lambda name: str(stub if name == "java" else name) * Path(name).is_file(),
         )
     homes = ((str(tmp_path / "jvm"), "*"), (str(tmp_path / "mac"), "*/Contents/Home"))
-    monkeypatch.setattr(installation, "_USUAL_HOMES", homes)
+    monkeypatch.setattr(jvm, "_USUAL_HOMES", homes)
     for home, version in [
         ("jvm/8", "1.8.0"),
         ("jvm/25", "25"),
@@ -215,7 +214,7 @@ def test_a_failed_start_of_the_jvm_is_an_error_with_its_cause(
     )
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.delenv("PYSPARK_SUBMIT_ARGS", raising=False)
-    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     monkeypatch.setattr("pyspark.SparkContext._active_spark_context", None)
     monkeypatch.setattr("pyspark.SparkContext._gateway", None)
     with pytest.raises(RunError, match="Could not create the Java Virtual Machine") as bad:
@@ -259,8 +258,8 @@ def test_a_server_that_is_not_there_is_an_error_at_once() -> None:
 
 
 def test_small_joins_over_connect_do_without_nearest_by(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
-    monkeypatch.setattr("lancestat.spark.start.has_nearest_by_join", lambda: True)
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.has_nearest_by_join", lambda: True)
     assert joins_by_nearest_by(Target("dev", "state"))
     assert not joins_by_nearest_by(Target("dev", "state", spark_remote="sc://host"))
 

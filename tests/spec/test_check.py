@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from lancestat.errors import SpecError
 from lancestat.spec.document import KeyPath, read_document
+from lancestat.spec.names import Rendering
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from lancestat.spec.schema_check import check, format_checker
-from lancestat.spec.template import Rendering
 from tests.spec.conftest import reference_project
 
 SCHEMAS = (PROJECT_SCHEMA, SPECS_SCHEMA)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject
-from lancestat.spec.load import hidden_lines, load_project
+from lancestat.spec.load import load_project
+from lancestat.spec.redaction import hidden_lines
 from tests.spec.conftest import Load
 
 SECRET = "hunter2hunter"

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject, UsageError
-from lancestat.spec.load import dependencies, load_project
+from lancestat.spec.graph import dependencies
+from lancestat.spec.load import load_project
 from lancestat.spec.model import (
     ColumnSelection,
     Freshness,

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.state import retention
+from lancestat.state.partials import block_digest, slices
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.summaries import block_digest, slices
 from lancestat.state.values import (
     BlockKey,
     NodeRun,

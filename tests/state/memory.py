@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.state.identity import covered_keys, plain_key
-from lancestat.state.partials import join_fingerprints
+from lancestat.state.partials import block_keys, join_fingerprints, only_stored
 from lancestat.state.retention import expired_rows
-from lancestat.state.summaries import block_keys, only_stored
 from lancestat.state.values import (
     BlockKey,
     Decoded,
-    NodeOutcome,
     NodeRun,
     PartialIndex,
     Record,
@@ -20,6 +18,8 @@ from lancestat.state.values import (
     StoredPartials,
     SummaryBlock,
     TableSummary,
+    covered_keys,
+    plain_key,
 )
 
 
@@ -50,10 +50,10 @@ class MemoryState:
     def running(self) -> list[RunRecord]:
         return list(self._running.values())[::-1]
 
-    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+    def outcomes(self, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
         return self._outcomes(target, limit, lambda node: True)
 
-    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[NodeOutcome, ...]]:
+    def recorded(self, kind: str, target: str, limit: int) -> Mapping[str, tuple[RunRecord, ...]]:
         def is_wanted(node: NodeRun) -> bool:
             return node.kind == kind and node.record is not None
 
@@ -61,13 +61,11 @@ class MemoryState:
 
     def _outcomes(
         self, target: str, limit: int, is_wanted: Callable[[NodeRun], bool]
-    ) -> Mapping[str, tuple[NodeOutcome, ...]]:
-        by_node: dict[str, list[NodeOutcome]] = {}
+    ) -> Mapping[str, tuple[RunRecord, ...]]:
+        by_node: dict[str, list[RunRecord]] = {}
         for run in (run for run in self._newest() if run.target == target):
-            head = (run.run_id, run.command, run.target, run.finished_at)
             for node in filter(is_wanted, run.nodes):
-                outcome = NodeOutcome(*head, node.node, node.kind, node.result)
-                by_node.setdefault(node.node, []).append(outcome)
+                by_node.setdefault(node.node, []).append(replace(run, nodes=(node,)))
         return {node: tuple(outcomes[:limit]) for node, outcomes in by_node.items()}
 
     def partial_index(self, table: str) -> PartialIndex:

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from lancestat.state.identity import quantile_key
 from lancestat.state.retention import SUPERSEDED_KEPT
-from lancestat.state.values import NodeRun, StateWriter, StoredPartials
+from lancestat.state.values import NodeRun, StateWriter, StoredPartials, quantile_key
 from lancestat.tables.stored import add_partials, read_partials, table_records
 from tests.state.conftest import fingerprint, partial, record, run, stored
 

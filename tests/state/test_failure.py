@@ -11,8 +11,8 @@ import pytest
 from lance.file import LanceFileSession
 
 from lancestat.errors import StateError
-from lancestat.state.layout import Failure, failure_of, is_lance_failure, message_of
 from lancestat.state.store import open_state
+from lancestat.state.stored_table import Failure, failure_of, is_lance_failure, message_of
 from lancestat.tables.stored import table_records
 
 NOBODY = {

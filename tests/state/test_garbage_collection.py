@@ -10,7 +10,7 @@ from pathlib import Path
 import lance
 import pytest
 
-from lancestat.state.garbage_collection import (
+from lancestat.state.retention import (
     GarbageReport,
     collect_state_garbage,
 )

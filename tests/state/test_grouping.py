@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.lake.fingerprint import ColumnGroup
-from lancestat.state.summaries import (
+from lancestat.state.partials import (
     block_digest,
     contents,
     count_blocks,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.state.identity import canonical_uri, table_identity
+from lancestat.state.values import canonical_uri, table_identity
 
 
 def test_spellings_of_a_local_path_are_one_table(

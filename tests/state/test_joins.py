@@ -15,26 +15,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.measures import (
+from lancestat.joins.record import (
     JOIN_MEASURES,
     Accuracy,
+    InputRecord,
     JoinCounts,
     JoinDistances,
     JoinGroups,
-    RankDistances,
-)
-from lancestat.joins.record import (
-    InputRecord,
     JoinRecord,
+    RankDistances,
     ResultRecord,
     decode_record,
     join_records,
     stored_record,
 )
-from lancestat.state.garbage_collection import collect_state_garbage
-from lancestat.state.identity import join_identity
+from lancestat.state.retention import collect_state_garbage
 from lancestat.state.store import open_state
-from lancestat.state.values import NodeRun, RunRecord, StateWriter
+from lancestat.state.values import NodeRun, RunRecord, StateWriter, join_identity
 from lancestat.tables.stored import stored_record as stored_table
 from lancestat.tables.stored import table_records
 from tests.state.conftest import EPOCH, record, run
@@ -238,7 +235,7 @@ def test_runs_that_wrote_a_result_are_listed_whatever_was_run_since(make_state: 
         table = NodeRun("t", "table", "d", {"number": number}, stored_table(record("t", number)))
         state.add_run(run(number, nodes=(made, table)))
     results = make_state().recorded("knn_join", "dev", 2)
-    assert {name: [outcome.result["number"] for outcome in outcomes]
-            for name, outcomes in results.items()} == {"j": [9, 5]}  # fmt: skip
+    assert {name: [past.nodes[0].result["number"] for past in runs]
+            for name, runs in results.items()} == {"j": [9, 5]}  # fmt: skip
     assert len(make_state().recorded("knn_join", "dev", 9)["j"]) == 3
     assert make_state().recorded("knn_join", "prod", 9) == {}

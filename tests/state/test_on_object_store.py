@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import StateError
-from lancestat.state.garbage_collection import GarbageReport, collect_state_garbage
+from lancestat.state.partials import block_keys
+from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.summaries import block_keys
 from lancestat.tables.stored import (
     add_partials,
     add_summary,

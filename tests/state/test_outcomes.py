@@ -57,7 +57,8 @@ def test_an_outcome_has_the_fields_of_its_run(make_state: MakeState) -> None:
     [outcome] = make_state().outcomes("prod", 1)["a"]
     assert (outcome.run_id, outcome.command, outcome.target) == ("run 7", "run", "prod")
     assert outcome.finished_at == EPOCH + timedelta(minutes=7)
-    assert (outcome.node, outcome.kind, outcome.result) == ("a", "table", {"number": 7})
+    [node] = outcome.nodes
+    assert (node.node, node.kind, node.result) == ("a", "table", {"number": 7})
 
 
 def test_outcomes_of_other_targets_are_ignored(make_state: MakeState) -> None:

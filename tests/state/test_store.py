@@ -17,10 +17,17 @@ import pytest
 from lance.optimize import Compaction
 
 from lancestat.errors import StateUnreachable
-from lancestat.state.layout import LAYOUT, DatasetLocation, Kind
 from lancestat.state.partials import partial_schema
 from lancestat.state.store import LanceState, open_state
-from lancestat.state.stored_table import FORMAT_KEY, StoredTable, commit_order, row_ids
+from lancestat.state.stored_table import (
+    FORMAT_KEY,
+    LAYOUT,
+    DatasetLocation,
+    Kind,
+    StoredTable,
+    commit_order,
+    row_ids,
+)
 from lancestat.state.values import StoredPartials
 from lancestat.tables.stored import add_partials, add_summary, read_partials, table_records
 from tests.examples import examples

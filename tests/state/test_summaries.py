@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.state.garbage_collection import collect_state_garbage
+from lancestat.state.partials import block_keys, decode_summary, encode_summary
+from lancestat.state.retention import collect_state_garbage
 from lancestat.state.store import open_state
-from lancestat.state.summaries import block_keys, decode_summary, encode_summary
 from lancestat.state.values import BlockKey, StateWriter, SummaryBlock, TableSummary
 from lancestat.tables.stored import add_partials, add_summary, read_blocks
 from tests.state.conftest import blocks, files_under, fingerprint, stored, summary

@@ -6,10 +6,16 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lancestat.lake.fingerprint import Fingerprint
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.query.groups import load_groups
-from lancestat.state.identity import table_identity
-from lancestat.state.values import BlockKey, Decoded, StoredPartials, SummaryBlock, TableSummary
+from lancestat.state.values import (
+    BlockKey,
+    Decoded,
+    StoredPartials,
+    SummaryBlock,
+    TableSummary,
+    table_identity,
+)
 from tests.runs.world import World
 from tests.state.memory import MemoryState
 from tests.tables.grouped import check_whole

@@ -9,8 +9,7 @@ import pyarrow as pa
 import pytest
 
 import lancestat.tables.coverage
-from lancestat.state.identity import table_identity
-from lancestat.state.values import StoredPartials
+from lancestat.state.values import StoredPartials, table_identity
 from tests.runs.world import World, orders
 from tests.tables.counted import Counted, check
 from tests.tables.test_incremental import check_converged

@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 )
 
 import lancestat.tables.coverage as summarizing
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.query.groups import load_groups
 from lancestat.query.predicates.filter import (
     Comparison,
@@ -39,8 +39,8 @@ from lancestat.query.predicates.filter import (
     columns_of,
 )
 from lancestat.query.pruning import FragmentStatistics
-from lancestat.state.identity import table_identity
-from lancestat.state.summaries import MOST_GROUPS
+from lancestat.state.partials import MOST_GROUPS
+from lancestat.state.values import table_identity
 from lancestat.tables.judgement import TableAssessment
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type

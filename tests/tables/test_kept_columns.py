@@ -20,7 +20,7 @@ from lancestat.spec.model import (
     Publish,
     Refresh,
 )
-from lancestat.state.identity import table_identity
+from lancestat.state.values import table_identity
 from lancestat.tables.stored import stored_record, table_records
 from lancestat.tables.table_status import TableStatus, table_status
 from lancestat.tables.wire import COLUMN_PREFIX, COMPUTED_AT_VERSION, VERSION

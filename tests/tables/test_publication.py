@@ -18,7 +18,7 @@ import pytest
 from lancestat import __version__
 from lancestat.errors import DatasetMissing, PublishError, VersionMissing
 from lancestat.lake.commit import CommitOutcome, Conflict, Landed, LandedLate
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import Snapshot
 from lancestat.tables.carriers import EntriesChange, commit, publication, removal
 from lancestat.tables.judgement import examine

@@ -12,10 +12,10 @@ import lance
 import pytest
 
 from lancestat.lake.commit import Conflict
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Policy, Publish, StaleBounds
-from lancestat.state.identity import table_identity
+from lancestat.state.values import table_identity
 from lancestat.tables import carriers as publish
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.judgement import TableStatistics

@@ -13,8 +13,7 @@ import lancestat.tables.run
 from lancestat.errors import StateUnreachable
 from lancestat.runs.actions import Skip
 from lancestat.spec.model import Publish
-from lancestat.state.identity import table_identity
-from lancestat.state.values import TableSummary
+from lancestat.state.values import TableSummary, table_identity
 from tests.runs.world import World, orders
 from tests.state.memory import MemoryState
 from tests.tables.counted import Counted, check

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 from lancestat.joins.output.writer import location_digest
 from lancestat.lake.commit import MESSAGE_PROPERTY, VERSION_PROPERTY
 from lancestat.lake.history import Commit, Effect, read_commit
-from lancestat.lake.observe import snapshot_at
-from lancestat.lake.open import pinned_history
+from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
 
 if TYPE_CHECKING:

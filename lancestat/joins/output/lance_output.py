@@ -43,19 +43,16 @@ from lancestat.lake.commit import (
     unannounced,
 )
 from lancestat.lake.error_mapping import Cause, cause_of
-from lancestat.lake.files import local_path
+from lancestat.lake.files import abandoned, local_path, storage_at, store_options, this_process
 from lancestat.lake.history import read_commit
-from lancestat.lake.observe import snapshot
 from lancestat.lake.open import (
     observe_dataset,
     pinned_history,
     readable,
     renewed_by_catalog,
-    store_options,
+    snapshot,
 )
 from lancestat.lake.snapshot import pin_of
-from lancestat.lake.storage import storage_at
-from lancestat.lake.temporary_files import abandoned, this_process
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:

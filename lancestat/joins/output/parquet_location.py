@@ -34,8 +34,7 @@ from typing import Any
 
 from lancestat.errors import OutputNotReplaceable, RunError
 from lancestat.joins.output.writer import GRACE, location_digest, refused
-from lancestat.lake.files import local_path
-from lancestat.lake.temporary_files import Lease, Process, abandoned, parse_instant, this_process
+from lancestat.lake.files import Lease, Process, abandoned, local_path, parse_instant, this_process
 from lancestat.redact import redact_line
 
 _log = logging.getLogger("lancestat.knn")

@@ -19,7 +19,7 @@ from lancestat.joins.output.parquet_location import ParquetLocation, location_of
 from lancestat.joins.output.writer import OutputWriter, Written, reading, stale, writing
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.commit import BatchSource
-from lancestat.lake.temporary_files import this_process
+from lancestat.lake.files import this_process
 
 if TYPE_CHECKING:
     import pyarrow as pa

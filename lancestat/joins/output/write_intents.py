@@ -13,8 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 
-from lancestat.lake.storage import Storage, storage_at
-from lancestat.lake.temporary_files import Lease, Process, parse_instant, process_of, this_process
+from lancestat.lake.files import (
+    Lease,
+    Process,
+    Storage,
+    parse_instant,
+    process_of,
+    storage_at,
+    this_process,
+)
 
 FOLDER = "_lancestat"
 _LAST = "last.json"

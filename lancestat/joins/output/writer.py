@@ -11,9 +11,9 @@ from hashlib import blake2b
 from lancestat.errors import LancestatError, OutputNotWritten, OutputOccupied, RunError, StaleBase
 from lancestat.joins.search.work import OutputFormat
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.temporary_files import Process
+from lancestat.lake.files import Process
 from lancestat.redact import redact_line, secret_values
-from lancestat.state.identity import canonical_uri
+from lancestat.state.values import canonical_uri
 
 # A result outlives the commit of the next one by that: longer than listing and opening files takes.
 GRACE = timedelta(minutes=15)

@@ -14,7 +14,7 @@ from math import ceil, floor, log2
 import numpy as np
 from numpy.typing import NDArray
 
-from lancestat.joins.measures import QUANTILES, JoinDistances, RankDistances
+from lancestat.joins.record import QUANTILES, JoinDistances, RankDistances
 from lancestat.joins.search.neighbours import Neighbours
 
 _CELL_BITS = 16

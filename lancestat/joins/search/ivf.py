@@ -22,7 +22,7 @@ from lancestat.joins.search.scratch_tables import (
     write_fragments,
 )
 from lancestat.joins.search.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
-from lancestat.lake.open import store_options
+from lancestat.lake.files import store_options
 from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.spark.fragment_reader import pinned_dataset
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lancestat.errors import PartitionsLost, ScratchUnusable
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.open import store_options
+from lancestat.lake.files import store_options
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:

@@ -24,11 +24,11 @@ from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
 from lancestat.joins.search.request import JoinRequest, OutputNames, output_names
 from lancestat.joins.search.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
-from lancestat.joins.spark.kept_index import IndexKeeper
+from lancestat.joins.spark.ivf import IndexKeeper
+from lancestat.joins.spark.job import grid
 from lancestat.joins.spark.materialize import Materializer, output_schema
-from lancestat.joins.spark.parquet_side import ParquetSide, parquet_scan
 from lancestat.joins.spark.prepared_join import PreparedJoin, Searcher
-from lancestat.joins.spark.reader import Side, VectorReader
+from lancestat.joins.spark.reader import ParquetSide, Side, VectorReader, parquet_scan
 from lancestat.joins.spark.sides import (
     OpenedSide,
     QuerySide,
@@ -38,7 +38,6 @@ from lancestat.joins.spark.sides import (
     with_keys,
     with_last_columns_as_keys,
 )
-from lancestat.joins.spark.tasks import grid
 from lancestat.joins.spark.written_side import (
     SideWriteOptions,
     check_vectors,
@@ -50,8 +49,7 @@ from lancestat.lake.snapshot import index_metric
 from lancestat.runs.stages import OnStage, StageProgress, ignore_progress
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
-from lancestat.spark.start import is_connect
-from lancestat.spark.versions import has_nearest_by_join, to_arrow_schema
+from lancestat.spark.versions import has_nearest_by_join, is_connect, to_arrow_schema
 from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:
@@ -430,5 +428,5 @@ class _LazyScratch:
             if self._uri is None:
                 application = self._engine.jobs.application
                 root, options = self._engine.scratch_root, self._engine.storage_options
-                self._uri = self._stack.enter_context(scratch(root, application, options))
+                self._uri = self._stack.enter_context(scratch(root, application, options)).uri
         return f"{self._uri}/{name}.lance"

@@ -24,10 +24,17 @@ from lancestat.joins.search.ivf import (
 from lancestat.joins.search.neighbours import nothing
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import Rows
-from lancestat.joins.spark.job import CellResult, CellSearch, LeftRows
+from lancestat.joins.spark.job import (
+    CHUNK_BYTES,
+    NEIGHBOUR_BYTES,
+    CellResult,
+    CellSearch,
+    LeftRows,
+    cut,
+    worker_task,
+)
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import Side, VectorReader, read_columns, row_places
-from lancestat.joins.spark.tasks import CHUNK_BYTES, NEIGHBOUR_BYTES, cut, worker_task
 from lancestat.spark.jobs import Jobs
 
 # Bytes of vectors that a task lays out at once.

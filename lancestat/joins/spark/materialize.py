@@ -17,7 +17,7 @@ from lancestat.joins.search.neighbours import Neighbours, merge, without
 from lancestat.joins.search.request import DISTANCE, JoinKind, OutputNames
 from lancestat.joins.search.work import OutputState, Rows
 from lancestat.joins.spark.reader import Side, read_columns, read_schema, row_places, take
-from lancestat.spark.arrow_types import PROBE_ROWS, fitting_rows
+from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,31 @@
-"""A join on Spark whose sides are prepared: its search by any strategy, its commit, its counts."""
+"""A join on Spark whose sides are prepared: its search by any strategy, and its commit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from itertools import accumulate
+from itertools import accumulate, pairwise
+from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from lancestat.errors import PartitionsLost, StaleBase
 from lancestat.joins.action import BuildIndex, CommitResult, ExtendIndex, Probe, ReuseIndex
-from lancestat.joins.measures import UNMEASURED, Accuracy, JoinCounts, JoinDistances
 from lancestat.joins.output import result as output
 from lancestat.joins.planner import JoinFacts
-from lancestat.joins.search.cost_model import Strategy
+from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, JoinDistances
+from lancestat.joins.search.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.joins.search.distances import join_distances
+from lancestat.joins.search.index import IndexedSide, SearchParameters
+from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
 from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.work import JoinOutcome, JoinWork, Rows, Scope
+from lancestat.joins.search.search import ExactSearch
+from lancestat.joins.search.work import JoinOutcome, JoinWork, Rows, Scope, VectorSide
 from lancestat.joins.spark.groups import (
     GroupCells,
     Grouping,
@@ -26,33 +33,253 @@ from lancestat.joins.spark.groups import (
     count_lines,
     keyed_widths,
 )
-from lancestat.joins.spark.index import IndexCells, tuned_index
-from lancestat.joins.spark.ivf import IvfCells, IvfIndex, IvfWriter, split_lists
+from lancestat.joins.spark.ivf import IndexKeeper, IvfCells, IvfIndex, IvfWriter, split_lists
 from lancestat.joins.spark.job import (
+    CHUNK_BYTES,
+    NEIGHBOUR_BYTES,
     SLICE_ROWS,
+    WRITING,
     CellJob,
+    CellResult,
+    ChunkCell,
+    ChunkSearch,
     ExactCells,
+    Grid,
+    LeftRows,
     WrittenChunk,
     chunk_cells,
     count_valid,
-)
-from lancestat.joins.spark.kept_index import IndexKeeper
-from lancestat.joins.spark.materialize import Materializer, PreviousResult, SameWidths, Widths
-from lancestat.joins.spark.nearest_by import NearestByJoin
-from lancestat.joins.spark.reader import VectorReader
-from lancestat.joins.spark.tasks import (
-    CHUNK_BYTES,
-    NEIGHBOUR_BYTES,
-    Grid,
     cut,
     cut_by_pairs,
     list_grid,
+    worker_task,
+    written_chunk,
 )
+from lancestat.joins.spark.materialize import Materializer, PreviousResult, SameWidths, Widths
+from lancestat.joins.spark.reader import VectorReader
 from lancestat.redact import secret_values
 from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import job_error
+from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
-from lancestat.spark.start import task_threads
+from lancestat.spark.session import task_threads
+from lancestat.spark.versions import map_in_arrow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCells(ChunkSearch):
+    """Searches the index for the neighbours of left rows.
+
+    `recall` was measured on a sample of left rows, and `excluded` right rows cannot match.
+    """
+
+    right: VectorReader = field(kw_only=True)
+    parameters: SearchParameters = field(kw_only=True)
+    recall: float | None = field(kw_only=True)
+    excluded: int = field(kw_only=True)
+
+    def nearest(self, cell: ChunkCell, rows: LeftRows, k: int, *, is_first: bool) -> CellResult:
+        nearest = _indexed(self.right).search(rows.vectors, k, self.parameters)
+        neighbours = within(nearest, self.request.limit)
+        pairs = len(rows) * k * self.parameters.proposals
+        return CellResult(rows.positions, neighbours, self.excluded, pairs)
+
+
+def tuned_index(
+    jobs: Jobs, left: VectorReader, right: VectorReader, request: JoinRequest, threads: int
+) -> IndexCells | None:
+    """Find how far the index has to be searched, on a sample of left rows.
+
+    One pass over the right side finds their true neighbours.
+
+    Returns:
+        None when the index does not reach the recall, however far it is searched.
+    """
+    queries = left.sample(SAMPLE_ROWS)
+    truth, excluded = _true_neighbours(jobs, right, queries, request.k, threads)
+    side = _indexed(right)
+    recall: float | None
+    if request.nprobes is not None:
+        parameters = SearchParameters(request.nprobes)
+        found = side.search(queries, request.k, parameters)
+        recall = share_found(truth.positions, found.positions)
+    else:
+        assert request.recall is not None
+        measured = side.measure(queries, truth, request.recall) if len(queries) > 1 else None
+        if measured is None:
+            return None
+        parameters, recall = measured
+    return IndexCells(
+        left, request, right=right, parameters=parameters, recall=recall, excluded=excluded
+    )
+
+
+def _true_neighbours(
+    jobs: Jobs, right: VectorReader, queries: NDArray[np.float32], k: int, threads: int
+) -> tuple[Neighbours, int]:
+    def compare(
+        task_parts: Iterable[Rows],
+    ) -> Iterator[tuple[tuple[Neighbours, int], tuple[()]]]:
+        with worker_task(threads, right.side.storage_options, "sampling the recall"):
+            for rows in task_parts:
+                nearest, excluded = ExactSearch(queries, k, right.metric), 0
+                for block in right.blocks(rows):
+                    nearest.add(block.rows, block.positions)
+                    excluded += block.excluded
+                yield (nearest.neighbours(), excluded), ()
+
+    done = jobs.run(compare, cut(right.side.all_rows, jobs.cores))
+    neighbours = merge([neighbours for neighbours, _ in done], k)
+    return neighbours, sum(excluded for _, excluded in done)
+
+
+def _indexed(right: VectorReader) -> IndexedSide:
+    side = right.side
+    assert isinstance(side, VectorSide)
+    dataset = pinned_dataset(side.pin, side.storage_options)
+    return IndexedSide(dataset, side, right.metric)
+
+
+_WRITTEN = pa.schema([pa.field("chunk", pa.int32()), pa.field("done", pa.binary())])
+
+
+@dataclass(frozen=True, slots=True)
+class NearestByJoin:
+    """Joins by `DataFrame.nearestByJoin(mode="exact")`.
+
+    Spark computes distances in double and breaks ties as it likes, so what it ranks is the distance
+    rounded to float together with the position of the right row.
+    """
+
+    spark: SparkSession
+    left: VectorReader
+    right: VectorReader
+    materialize: Materializer
+    request: JoinRequest
+    threads: int
+
+    def search(self, chunks: Sequence[Rows], right: Sequence[Rows]) -> list[WrittenChunk]:
+        """Join all chunks with all parts of the right side, and write them in their order."""
+        left_rows = self._frame(self.left, chunks)
+        right_rows = self._frame(self.right, right)
+        neighbours = _ranked(left_rows, right_rows, self.request)
+        valid = sum(count_valid(jobs_of(self.spark), self.right, right))
+        excluded = sum(map(len, right)) - valid
+        written = self._written(neighbours, chunks, excluded, valid)
+        return [written[number] for number in range(len(chunks))]
+
+    def _frame(self, reader: VectorReader, parts: Sequence[Rows]) -> DataFrame:
+        """Return `chunk`, `place` and `vector` of rows that can match, a partition per part.
+
+        `place` is the position of the row.
+        """
+        threads = self.threads
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with worker_task(
+                threads, reader.side.storage_options, f"reading the {reader.name} side"
+            ):
+                for batch in batches:
+                    for number in batch.column(0).to_pylist():
+                        rows = parts[number]
+                        read_vectors = reader.read(rows)
+                        yield _batch(number, rows, read_vectors.values, read_vectors.valid)
+
+        numbers = self.spark.range(0, len(parts), 1, len(parts))
+        return map_in_arrow(numbers, read, "chunk int, place long, vector array<float>")
+
+    def _written(
+        self, neighbours: DataFrame, chunks: Sequence[Rows], excluded: int, valid: int
+    ) -> dict[int, WrittenChunk]:
+        materialize, request, threads = self.materialize, self.request, self.threads
+
+        def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            with worker_task(threads, materialize.writer.storage_options, WRITING):
+                for number, table in _by_chunk(batches):
+                    found = _result(table, request, excluded, valid)
+                    done = written_chunk(materialize, number, chunks[number], found)
+                    yield pa.RecordBatch.from_pylist(
+                        [{"chunk": number, "done": pickle.dumps(done)}], _WRITTEN
+                    )
+
+        # Spark's join returns nothing of chunks in which no row matches anything.
+        numbers = self.spark.range(len(chunks)).selectExpr("cast(id as int) as chunk")
+        neighbours = neighbours.unionByName(numbers, allowMissingColumns=True)
+        # Rows of a chunk come to one task, one chunk after the other.
+        parts = neighbours.repartition(len(chunks), "chunk").sortWithinPartitions("chunk")
+        rows = map_in_arrow(parts, write, "chunk int, done binary").collect()
+        return {row.chunk: pickle.loads(bytes(row.done)) for row in rows}  # noqa: S301
+
+
+def _by_chunk(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.Table]]:
+    """Yield rows that are sorted by `chunk`, chunk by chunk."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        numbers = batch.column("chunk").to_numpy()
+        edges = [0, *(np.flatnonzero(np.diff(numbers)) + 1), len(numbers)]
+        for start, stop in pairwise(map(int, edges)):
+            part = batch.slice(start, stop - start)
+            if held and part.num_rows and _number(held[0]) != _number(part):
+                yield _number(held[0]), pa.Table.from_batches(held)
+                held = []
+            if part.num_rows:
+                held.append(part)
+    if held:
+        yield _number(held[0]), pa.Table.from_batches(held)
+
+
+def _number(batch: pa.RecordBatch) -> int:
+    return int(batch.column("chunk")[0].as_py())
+
+
+def _ranked(left: DataFrame, right: DataFrame, request: JoinRequest) -> DataFrame:
+    from pyspark.sql.functions import col, struct
+
+    queries = left.select("chunk", col("place").alias("query"), col("vector").alias("left_vector"))
+    candidates = right.select("place", col("vector").alias("right_vector"))
+    distance = request.metric.spark_distance(col("left_vector"), col("right_vector"))
+    rank = struct(distance, col("place"))
+    joined = queries.nearestByJoin(
+        candidates, rank, request.k, "exact", "distance", joinType="inner"
+    )
+    return joined.select("chunk", "query", "place", distance.alias("distance"))
+
+
+def _batch(
+    number: int,
+    rows: Rows,
+    values: NDArray[np.float32],
+    valid: NDArray[np.bool_],
+) -> pa.RecordBatch:
+    valid_values = values[valid]
+    vectors = pa.FixedSizeListArray.from_arrays(pa.array(valid_values.reshape(-1)), values.shape[1])
+    return pa.RecordBatch.from_arrays(
+        [
+            pa.array(np.full(len(valid_values), number, np.int32)),
+            pa.array(np.arange(rows.start, rows.stop)[valid]),
+            vectors.cast(pa.list_(pa.float32())),
+        ],
+        names=["chunk", "place", "vector"],
+    )
+
+
+def _result(table: pa.Table, request: JoinRequest, excluded: int, compared: int) -> CellResult:
+    """Convert the rows of Spark's join for one chunk, in any order, to neighbours."""
+    queries, positions, distances = (
+        table.column(name).drop_null().to_numpy() for name in ("query", "place", "distance")
+    )
+    order = np.lexsort((positions, distances, queries))
+    matched, firsts, counts = np.unique(queries[order], return_index=True, return_counts=True)
+    rank = np.arange(len(order)) - np.repeat(firsts, counts)
+    neighbours = nothing(len(matched), request.k)
+    line = np.repeat(np.arange(len(matched)), counts)
+    neighbours.positions[line, rank] = positions[order]
+    neighbours.distances[line, rank] = distances[order]
+    pairs = len(matched) * compared
+    return CellResult(matched, within(neighbours, request.limit), excluded, pairs)
 
 
 @dataclass(frozen=True, slots=True)

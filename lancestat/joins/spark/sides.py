@@ -20,9 +20,8 @@ from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import PinnedTable, SideSource, VectorSide
-from lancestat.joins.spark.parquet_side import ParquetScan, ParquetSide
-from lancestat.joins.spark.reader import Side, read_columns, select_rows
-from lancestat.joins.spark.tasks import grid
+from lancestat.joins.spark.job import grid
+from lancestat.joins.spark.reader import ParquetScan, ParquetSide, Side, read_columns, select_rows
 from lancestat.lake.open import pinned_reads
 from lancestat.query.read.relation import Relation, relate
 from lancestat.query.sql.proof import ParsedQuery, hidden_objection, parse_query, unproven
@@ -30,7 +29,7 @@ from lancestat.query.sql.statement import QueryContext, QueryText, explain_failu
 from lancestat.query.table import open_pinned_table
 from lancestat.redact import secret_values
 from lancestat.spark.fragment_reader import pinned_dataset
-from lancestat.spark.start import is_connect
+from lancestat.spark.versions import is_connect
 from lancestat.spec.catalog import UriOptions
 
 if TYPE_CHECKING:

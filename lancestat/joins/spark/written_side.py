@@ -26,11 +26,12 @@ from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.vectors import Vectors, check_type, enlarged, require_plain, vectors
 from lancestat.joins.search.work import VectorSide, fragment_rows
-from lancestat.joins.spark.parquet_side import ParquetScan
+from lancestat.joins.spark.job import worker_task
+from lancestat.joins.spark.reader import ParquetScan
 from lancestat.joins.spark.sides import OpenedSide
-from lancestat.joins.spark.tasks import worker_task
 from lancestat.lake.error_mapping import Cause, cause_of, is_error_or_panic, is_of_store
-from lancestat.lake.open import readable, store_options
+from lancestat.lake.files import store_options
+from lancestat.lake.open import readable
 from lancestat.lake.snapshot import pin_of
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import job_error

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lancestat.errors import NotWritten, PlaceOccupied, UsageError
-from lancestat.lake.temporary_files import new_draft
+from lancestat.lake.files import new_draft
 from lancestat.presentation.site.pages import Pages
 from lancestat.presentation.site.text import PageSanitizer
 from lancestat.report.gather import redacted_report

@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from lancestat.formats import count, duration
 from lancestat.joins.action import join_figures
-from lancestat.joins.measures import JoinDistances, RankDistances
+from lancestat.joins.record import JoinDistances, RankDistances
 from lancestat.joins.search.metrics import HAMMING
 from lancestat.presentation.site.distribution import (
     HEIGHT,
@@ -22,8 +22,7 @@ from lancestat.presentation.site.distribution import (
 )
 from lancestat.presentation.site.text import NOTHING
 from lancestat.report.joins import JoinReport
-from lancestat.report.values import NodeRunReport
-from lancestat.runs.node_result import NodeResult, Status
+from lancestat.runs.result import NodeResult, PastRun, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,13 +183,13 @@ def _share(value: float) -> str:
 def _chart(
     title: str,
     kind: str,
-    runs: Sequence[NodeRunReport],
+    runs: Sequence[PastRun],
     figure: Callable[[NodeResult], float | None],
     text: Callable[..., str],
     bound: float | None = None,
 ) -> LineChart | None:
     known = [
-        (round(run.finished_at.timestamp()), value)
+        (round(run.ended_at.timestamp()), value)
         for run in reversed(runs)
         if (value := figure(run.result)) is not None
     ]
@@ -231,7 +230,7 @@ class JoinRunFigures:
     recall: str
 
 
-def join_run_figures(run: NodeRunReport) -> JoinRunFigures:
+def join_run_figures(run: PastRun) -> JoinRunFigures:
     """Return the figures of a run that wrote a result, nothing of another one."""
     if run.result.status is not Status.SUCCESS or run.result.action == "skip":
         return JoinRunFigures(NOTHING, NOTHING, NOTHING)

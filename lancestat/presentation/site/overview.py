@@ -89,7 +89,7 @@ def table_row(report: TableReport) -> TableRow:
         size=size(status.disk_bytes) if status else "",
         freshness=freshness_words(report),
         run=node_run_row(run) if run else None,
-        ran=ago(run.finished_at) if run else "never",
+        ran=ago(run.ended_at) if run else "never",
     )
 
 
@@ -103,7 +103,7 @@ def join_row(report: JoinReport) -> JoinRow:
         rows=count(record.result.rows) if record else NOTHING,
         made=ago(record.finished_at) if record else "never",
         run=node_run_row(run) if run else None,
-        ran=ago(run.finished_at) if run else "never",
+        ran=ago(run.ended_at) if run else "never",
     )
 
 

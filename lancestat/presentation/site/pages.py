@@ -43,8 +43,9 @@ from lancestat.presentation.site.text import (
 )
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import TableReport, verdict_words
-from lancestat.report.values import NodeRunReport, ProjectReport
+from lancestat.report.values import ProjectReport
 from lancestat.runs.actions import gone_words
+from lancestat.runs.result import PastRun
 from lancestat.spec.model import ProjectSpec
 from lancestat.spec.redaction import named
 
@@ -202,7 +203,7 @@ class Pages:
         return f"window.lancestatNodes = {json.dumps(entries, separators=(',', ':'))};\n"
 
 
-def _join_rows(runs: Sequence[NodeRunReport]) -> list[tuple[NodeRunRow, JoinRunFigures]]:
+def _join_rows(runs: Sequence[PastRun]) -> list[tuple[NodeRunRow, JoinRunFigures]]:
     return [(node_run_row(run), join_run_figures(run)) for run in runs]
 
 

@@ -11,22 +11,21 @@ from itertools import chain
 from lancestat.formats import count, duration, large
 from lancestat.presentation.site.text import NOTHING
 from lancestat.report.node_facts import NodeRunFigures, node_run
-from lancestat.report.values import NodeRunReport, ProjectReport
-from lancestat.runs.node_result import NodeResult
-from lancestat.runs.result import NodeFailure
+from lancestat.report.values import ProjectReport
+from lancestat.runs.result import NodeFailure, NodeResult, PastRun
 
 
-def history(runs: Sequence[NodeRunReport]) -> dict[str, object] | None:
+def history(runs: Sequence[PastRun]) -> dict[str, object] | None:
     """Fragments, those that were scanned, and versions by time; None with less than two runs.
 
     Runs come the newest first, charts go the other way. Times are seconds since 1970.
     """
     counted = [run for run in reversed(runs) if run.result.fragments_total is not None]
-    moments = {round(run.finished_at.timestamp()) for run in counted}
+    moments = {round(run.ended_at.timestamp()) for run in counted}
     if len(moments) < 2:
         return None
     return {
-        "times": [round(run.finished_at.timestamp()) for run in counted],
+        "times": [round(run.ended_at.timestamp()) for run in counted],
         "fragments": [run.result.fragments_total for run in counted],
         "scanned": [run.result.fragments_scanned or 0 for run in counted],
         "versions": [run.result.version_published or run.result.version_read for run in counted],
@@ -70,12 +69,12 @@ class RunRow:
     nodes: tuple[NodeRunRow, ...]
 
 
-def node_run_row(run: NodeRunReport) -> NodeRunRow:
+def node_run_row(run: PastRun) -> NodeRunRow:
     """Return one run of a node."""
     facts = node_run(run.result)
     return NodeRunRow(
         run.run_id,
-        run.finished_at,
+        run.ended_at,
         facts.name,
         facts.action,
         "error" if facts.is_failed else "idle" if facts.is_idle else "ok",
@@ -90,14 +89,14 @@ def node_run_row(run: NodeRunReport) -> NodeRunRow:
 
 def all_runs(report: ProjectReport) -> tuple[RunRow, ...]:
     """The runs that any node of a report took part in, the newest first."""
-    by_run: dict[str, list[NodeRunReport]] = {}
+    by_run: dict[str, list[PastRun]] = {}
     for run in chain(*(node.runs for node in report.nodes), report.former_runs):
         by_run.setdefault(run.run_id, []).append(run)
     runs = [_run(parts) for parts in by_run.values()]
     return tuple(sorted(runs, key=lambda run: run.finished_at, reverse=True))
 
 
-def _run(parts: Sequence[NodeRunReport]) -> RunRow:
+def _run(parts: Sequence[PastRun]) -> RunRow:
     results = [part.result for part in parts]
     facts = [node_run(result) for result in results]
     idle = [node for node in facts if node.is_idle]
@@ -107,7 +106,7 @@ def _run(parts: Sequence[NodeRunReport]) -> RunRow:
         run_id=parts[0].run_id,
         command=parts[0].command,
         target=parts[0].target,
-        finished_at=max(part.finished_at for part in parts),
+        finished_at=max(part.ended_at for part in parts),
         done=sum(node.is_done for node in facts),
         failed=sum(node.is_failed for node in facts),
         skipped=len(idle),

@@ -14,13 +14,12 @@ import pyarrow.compute as pc
 
 from lancestat.errors import LancestatError, ValueOutOfRange
 from lancestat.lake.open import portable
-from lancestat.lake.row_ranges import RowRange, ScanPartition
-from lancestat.lake.snapshot import Pin
+from lancestat.lake.snapshot import Pin, RowRange, ScanPartition
 from lancestat.query.table import QueryScan
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError
-from lancestat.spark.python import own_python, prepare_worker
-from lancestat.spark.start import task_threads
+from lancestat.spark.session import task_threads
+from lancestat.spark.versions import own_python, prepare_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

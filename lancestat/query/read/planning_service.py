@@ -13,7 +13,7 @@ from typing import Any
 
 from lancestat.errors import InternalError, LancestatError
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.row_ranges import split_fragments
+from lancestat.lake.snapshot import split_fragments
 from lancestat.query.estimates import (
     Aggregate,
     ColumnEstimate,

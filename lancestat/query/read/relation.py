@@ -34,11 +34,17 @@ from lancestat.query.read.arrow_columns import make_reader
 from lancestat.query.read.planning_service import PlanningService
 from lancestat.query.table import ReadTable, check_options, open_table
 from lancestat.redact import redact_line, secret_values
-from lancestat.spark.arrow_types import has_times, spark_schema, unreadable
 from lancestat.spark.compiler import relation_classes
-from lancestat.spark.python import own_python
-from lancestat.spark.start import active, require_classic
-from lancestat.spark.versions import TIME_SETTING, has_python_sources, release_line
+from lancestat.spark.session import active, require_classic
+from lancestat.spark.versions import (
+    TIME_SETTING,
+    has_python_sources,
+    has_times,
+    own_python,
+    release_line,
+    spark_schema,
+    unreadable,
+)
 from lancestat.spec.catalog import Catalog, parse_table_name
 from lancestat.spec.model import Reader
 from lancestat.tables.statistics.column_type import decoded_size

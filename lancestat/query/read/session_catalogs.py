@@ -19,7 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.lake.catalogs import LocatedTable, client_of, locate
 from lancestat.lake.error_mapping import is_error_or_panic
-from lancestat.lake.observe import version_at
+from lancestat.lake.open import version_at
 from lancestat.lake.snapshot import Pin
 from lancestat.query.read.relation import (
     ReaderFunctions,
@@ -33,10 +33,10 @@ from lancestat.query.table import DeclaredTables, ReadTable, open_table
 from lancestat.redact import Audience, redact_line
 from lancestat.spark.compiler import relation_classes
 from lancestat.spark.failure import WorkerError
-from lancestat.spark.start import active, require_classic
+from lancestat.spark.session import active, require_classic
 from lancestat.spec.catalog import Catalog, TableName, table_name_of
 from lancestat.spec.model import Table
-from lancestat.state.identity import table_identity
+from lancestat.state.values import table_identity
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

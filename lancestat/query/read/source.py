@@ -14,15 +14,11 @@ from lancestat.errors import (
     ReadSchemaMismatch,
     did_you_mean,
 )
-from lancestat.lake.observe import observe_at, parse_version, snapshot
-from lancestat.lake.open import open_pinned
-from lancestat.lake.row_ranges import split_fragments
-from lancestat.lake.snapshot import Pin, Snapshot
+from lancestat.lake.open import observe_at, open_pinned, parse_version, snapshot
+from lancestat.lake.snapshot import Pin, Snapshot, split_fragments
 from lancestat.query.read.arrow_columns import read_part
 from lancestat.query.table import QueryScan
-from lancestat.spark.arrow_types import spark_schema
-from lancestat.spark.python import prepare_worker
-from lancestat.spark.versions import to_arrow_schema
+from lancestat.spark.versions import prepare_worker, spark_schema, to_arrow_schema
 from lancestat.tables.statistics.column_type import decoded_size
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from lancestat.query.sql.statement import (
     explain_failure,
 )
 from lancestat.spark.compiler import nearest_by_extension, relation_classes
-from lancestat.spark.start import active, require_classic
+from lancestat.spark.session import active, require_classic
 from lancestat.spark.versions import has_nearest_by_join
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from lancestat.query.sql.statement import NO_CONTEXT, QueryContext, Statement, explain_failure
 from lancestat.spark.failure import silent_query_logger
-from lancestat.spark.start import (
+from lancestat.spark.session import (
     active,
     classic_session,
     optimizer_settings,

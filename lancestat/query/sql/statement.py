@@ -21,9 +21,8 @@ from lancestat.errors import (
 )
 from lancestat.redact import redact_line
 from lancestat.spark.failure import carried_by, cause, is_cancelled
-from lancestat.spark.python import python_error
-from lancestat.spark.start import VIEW_SCHEMA
-from lancestat.spark.versions import condition, query_contexts
+from lancestat.spark.session import VIEW_SCHEMA
+from lancestat.spark.versions import condition, python_error, query_contexts
 from lancestat.spec.catalog import TableName, table_name_of
 from lancestat.spec.model import Table
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from lancestat.interrupts import keep_interrupts
 from lancestat.query.sql.query import Array, QueryResult, ResultColumn, ResultValue, Scalar
-from lancestat.spark.start import VIEW_SCHEMA_SETTING
+from lancestat.spark.session import VIEW_SCHEMA_SETTING
 from lancestat.spark.versions import arrow_frame
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 import lancestat
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.runs.actions import Reason, Skip
 from lancestat.spec.model import Policy
 from lancestat.tables.judgement import Verdict

@@ -9,7 +9,7 @@ import lance
 import pytest
 
 from lancestat.lake.fingerprint import schema_hash
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import connector_type
 from tests.connector.every_type import (
     EVERY_COLUMN,

@@ -26,7 +26,7 @@ from lancestat.errors import LakeError, RunError, StaleBase
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.work import OutputFormat, OutputState
-from lancestat.lake.temporary_files import Process, this_process
+from lancestat.lake.files import Process, this_process
 from tests.integration.object_store import SECRET_KEY, ObjectStore
 from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
 

@@ -305,7 +305,7 @@ def owned_by(path: Path, generation: str, **owner: object) -> Path:
 
 
 def test_generations_of_killed_runs_are_removed(path: Path) -> None:
-    from lancestat.lake.temporary_files import this_process
+    from lancestat.lake.files import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
     here = this_process()
@@ -483,7 +483,7 @@ def test_types_round_trip(form: OutputFormat, type: str, path: Path) -> None:
 
 def test_marks_of_a_run_killed_after_publication_are_removed(path: Path) -> None:
     """The published files are kept."""
-    from lancestat.lake.temporary_files import this_process
+    from lancestat.lake.files import this_process
 
     put(PARQUET, str(path), [rows(0, 3)])
     here = this_process()

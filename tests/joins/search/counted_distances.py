@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable
 
 import numpy as np
 
-from lancestat.joins.measures import QUANTILES, JoinDistances
+from lancestat.joins.record import QUANTILES, JoinDistances
 
 Line = tuple[Hashable, float | None]
 

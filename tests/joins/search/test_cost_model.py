@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.measures import JoinGroups
+from lancestat.joins.record import JoinGroups
 from lancestat.joins.search.cost_model import (
     Decision,
     JoinSize,

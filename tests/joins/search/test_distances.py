@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from lancestat.joins.measures import JoinDistances
+from lancestat.joins.record import JoinDistances
 from lancestat.joins.search.distances import (
     CellCounts,
     DistanceTally,

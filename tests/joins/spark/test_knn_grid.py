@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.joins.search.work import Rows
-from lancestat.joins.spark.tasks import CHUNK_BYTES, Grid, cut, cut_by_pairs, grid, list_grid
+from lancestat.joins.spark.job import CHUNK_BYTES, Grid, cut, cut_by_pairs, grid, list_grid
 
 
 @given(

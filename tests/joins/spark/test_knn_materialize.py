@@ -16,7 +16,7 @@ from lancestat.joins.search.neighbours import Neighbours
 from lancestat.joins.search.request import JoinKind, output_names
 from lancestat.joins.search.work import PinnedTable, Rows, VectorSide
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk, output_schema
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 
 WIDTH = 200_000
 LEFT, K = 400, 3

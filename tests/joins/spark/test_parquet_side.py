@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.work import Rows
-from lancestat.joins.spark.parquet_side import ParquetScan, ParquetSide, RowGroup
-from lancestat.joins.spark.reader import VectorReader
+from lancestat.joins.spark.reader import ParquetScan, ParquetSide, RowGroup, VectorReader
 
 COUNTS = (7, 0, 120, 1, 33)
 ROWS = sum(COUNTS)

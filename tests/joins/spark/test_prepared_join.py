@@ -13,10 +13,10 @@ import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, StaleBase
 from lancestat.joins.action import CommitResult, Probe
-from lancestat.joins.measures import Accuracy, JoinCounts
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import Written
 from lancestat.joins.planner import JoinFacts
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.neighbours import Neighbours

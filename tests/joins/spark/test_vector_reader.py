@@ -14,7 +14,7 @@ from lancestat.joins.search.metrics import L2
 from lancestat.joins.search.work import PinnedTable, Rows
 from lancestat.joins.spark.reader import VectorReader, rows_after
 from lancestat.joins.spark.sides import opened_table
-from lancestat.lake.observe import snapshot
+from lancestat.lake.open import snapshot
 
 
 @pytest.mark.parametrize("size_bytes", [1, 12 * 7, 12 * 90, 12 * 1000])

@@ -10,12 +10,19 @@ from pathlib import Path
 
 from lancestat.errors import DatasetMissing, Location
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
-from lancestat.joins.record import InputRecord, JoinRecord, ResultRecord
+from lancestat.joins.record import (
+    Accuracy,
+    InputRecord,
+    JoinCounts,
+    JoinDistances,
+    JoinRecord,
+    RankDistances,
+    ResultRecord,
+)
 from lancestat.report.joins import JoinReport
 from lancestat.report.tables import FragmentReport, TableReport
-from lancestat.report.values import Health, NodeReport, NodeRunReport, ProjectReport
-from lancestat.runs.node_result import NodeResult, Status
+from lancestat.report.values import Health, NodeReport, ProjectReport
+from lancestat.runs.result import NodeResult, PastRun, Status
 from lancestat.spec.model import (
     KnnJoin,
     KnnSide,
@@ -107,7 +114,12 @@ def table_status(name: str = "orders", **changes: object) -> TableStatus:
     return TableStatus(**{**given, **changes})  # type: ignore[arg-type]
 
 
-def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeRunReport:
+def past_run(result: NodeResult, run_id: str, ended_at: datetime) -> PastRun:
+    """The run of one node."""
+    return PastRun(run_id, "run", "prod", result.status.value, ended_at, ended_at, (result,))
+
+
+def table_run(name: str = "orders", number: int = 0, **changes: object) -> PastRun:
     """The run of a table `number` nights ago."""
     given: dict[str, object] = {
         "name": name,
@@ -125,9 +137,7 @@ def table_run(name: str = "orders", number: int = 0, **changes: object) -> NodeR
         "elapsed_seconds": 1.24,
     }
     result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
-    return NodeRunReport(
-        f"run-{number}", "run", "prod", NOW - timedelta(hours=7, days=number), result
-    )
+    return past_run(result, f"run-{number}", NOW - timedelta(hours=7, days=number))
 
 
 def table_report(name: str = "orders", **changes: object) -> TableReport:
@@ -192,7 +202,7 @@ def join_run(
     number: int = 0,
     figures: JoinFigures | None = None,
     **changes: object,
-) -> NodeRunReport:
+) -> PastRun:
     """The run of a join `number` nights ago."""
     counts = replace(COUNTS, unmatched_left_rows=3 + number % 3 * 7)
     accuracy = Accuracy(0.968 - 0.004 * (number % 5), 12)
@@ -207,9 +217,7 @@ def join_run(
         "figures": figures or JoinFigures("ivf", "new_left", counts, 3_600_000_000, accuracy),
     }
     result = NodeResult(**{**given, **changes})  # type: ignore[arg-type]
-    return NodeRunReport(
-        f"run-{number}", "run", "prod", NOW - timedelta(hours=7, days=number), result
-    )
+    return past_run(result, f"run-{number}", NOW - timedelta(hours=7, days=number))
 
 
 def join_report(name: str = "similar_parts", **changes: object) -> JoinReport:

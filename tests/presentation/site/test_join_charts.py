@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 from lancestat.joins.action import JoinFigures
-from lancestat.joins.measures import Accuracy, JoinCounts, JoinDistances, RankDistances
+from lancestat.joins.record import Accuracy, JoinCounts, JoinDistances, RankDistances
 from lancestat.presentation.site.join_charts import (
     DistanceFigures,
     LineChart,
@@ -17,7 +17,7 @@ from lancestat.presentation.site.join_charts import (
 )
 from lancestat.presentation.site.text import NOTHING
 from lancestat.report.joins import JoinReport
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from tests.presentation.site.conftest import Build
 from tests.presentation.site.markup import page_of
 from tests.presentation.site.reports import (

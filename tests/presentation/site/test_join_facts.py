@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lancestat.joins.measures import JoinGroups
+from lancestat.joins.record import JoinGroups
 from lancestat.presentation.site.facts import join_facts, side_facts
 from lancestat.review.mask import Mask
 from lancestat.review.properties import node_properties

@@ -15,7 +15,7 @@ from lancestat.presentation.site.text import PageSanitizer
 from lancestat.redact import Origin, Redactor, Variable
 from lancestat.report.values import Health, ProjectReport
 from lancestat.runs.actions import SourceFindings
-from lancestat.runs.node_result import Status
+from lancestat.runs.result import Status
 from lancestat.spec.model import Freshness, KnnSide, Policy, Publish, Refresh, Target
 from lancestat.spec.redaction import hidden_locations
 from lancestat.tables.wire import PublishedColumn

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.lake.temporary_files import new_draft
+from lancestat.lake.files import new_draft
 from lancestat.report import site_folder as place
 from lancestat.report.site_folder import MARKER, clear_drafts, complete, put
 from tests.forks import forks

@@ -15,8 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import RunError
-from lancestat.lake.row_ranges import RowRange, ScanPartition
-from lancestat.lake.snapshot import Pin
+from lancestat.lake.snapshot import Pin, RowRange, ScanPartition
 from lancestat.query.read import arrow_columns
 from lancestat.query.read.arrow_columns import (
     ReadTask,

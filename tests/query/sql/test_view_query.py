@@ -29,7 +29,7 @@ from lancestat.query.sql.statement import (
 from lancestat.query.sql.view_query import answer, mentioned_views, view_schema
 from lancestat.report.rows import RUNS
 from lancestat.spark.failure import WorkerError
-from lancestat.spark.start import VIEW_SCHEMA_SETTING, defaults
+from lancestat.spark.session import VIEW_SCHEMA_SETTING, defaults
 
 MOMENT = datetime(2026, 3, 1, 4, 5, 6, 7_800, tzinfo=timezone.utc)
 ROWS = [

@@ -13,7 +13,7 @@ import pytest
 
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
 from lancestat.lake.fingerprint import field_key
-from lancestat.spark.start import in_process_bytes, start_seconds
+from lancestat.spark.session import in_process_bytes, start_seconds
 from lancestat.spec.model import Target
 from lancestat.spec.spark_master import LOCAL_ATTEMPTS
 from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, ScanTask
@@ -288,7 +288,7 @@ def test_only_a_local_spark_that_is_not_running_is_spared(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     target = Target("dev", "state", spark_master=master, spark_min_bytes=7)
     assert in_process_bytes(target) == expected
 
@@ -312,5 +312,5 @@ def test_only_a_local_spark_has_an_estimated_start(
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("lancestat.spark.start.running_session", lambda: None)
+    monkeypatch.setattr("lancestat.spark.session.running_session", lambda: None)
     assert start_seconds(Target("dev", "state", spark_master=master)) == expected

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.lake.row_ranges import ANALYSIS
-from lancestat.state.identity import quantile_key
+from lancestat.lake.snapshot import ANALYSIS
+from lancestat.state.values import quantile_key
 from lancestat.tables.action import Scan
 from lancestat.tables.analyze import ScanRange, WorkItem, jobs, split, weigh
 

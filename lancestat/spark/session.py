@@ -1,33 +1,49 @@
-"""Starts Spark or connects to it, finds the running session, and says where one would run."""
+"""Sessions of Spark: started or connected to, found, and lent to the nodes of a run."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import socket
-import subprocess
 import sys
-import tempfile
-import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from lancestat.arguments import check_session
-from lancestat.errors import LancestatError, RunError, SparkConnectSession, SparkNotStarted
-from lancestat.lake.temporary_files import temporary_folder
+from lancestat.errors import (
+    Cancelled,
+    LancestatError,
+    SparkConnectSession,
+    SparkNotStarted,
+)
 from lancestat.redact import redact_line
-from lancestat.spark.class_archive import archive_options
-from lancestat.spark.failure import CONNECT_TIMEOUT, abandon, has_gone, limit_retries
-from lancestat.spark.installation import find_java, spark_defaults
+from lancestat.spark.failure import (
+    CONNECT_TIMEOUT,
+    SessionLostError,
+    abandon,
+    has_gone,
+    is_forgotten,
+    limit_retries,
+    outages_said,
+    silent_query_logger,
+)
+from lancestat.spark.jvm import (
+    CONNECT_VARIABLES,
+    changed_environment,
+    not_started,
+    spark_defaults,
+    start_jvm,
+)
 from lancestat.spark.package import package_settings, require_same_versions
-from lancestat.spark.python import THREAD_VARIABLES
 from lancestat.spark.versions import (
+    THREAD_VARIABLES,
     has_nearest_by_join,
     has_python_sources,
+    is_connect,
     session_class,
     time_settings,
 )
@@ -42,133 +58,6 @@ if TYPE_CHECKING:
 # process starts, and so is lancestat's in sessions that lancestat starts.
 VIEW_SCHEMA_SETTING = "spark.sql.globalTempDatabase"
 VIEW_SCHEMA = "lancestat"
-
-_LAST_LINES = 3
-_NOISE = re.compile(r"^\s+at |^WARNING|^NOTE: Picked up|^Using Spark's|^$|WARN |\bINFO ")
-_CAUSE = re.compile(r"error|exception|unable|fail", re.IGNORECASE)
-_SECRET = re.compile(r"secret|password|token|key|credential", re.IGNORECASE)
-
-# The second compiler of the JVM pays off after minutes; in a run's short life it takes the
-# processor from the workers: 0.8 s of 3.7 s for an analysis of TPC-H lineitem at scale 1.
-_FIRST_COMPILER_ONLY = "-XX:TieredStopAtLevel=1"
-
-
-def start_jvm(
-    master: str | None, conf: Mapping[str, str], *, quiet: bool, is_short_lived: bool
-) -> None:
-    """Start the JVM for PySpark's next session, unless spark-submit started it.
-
-    Args:
-        master: As configured, None when spark-submit's own configuration decides.
-        conf: The target's. It reaches the JVM in a private file, since command lines are public.
-        quiet: Keep what the JVM prints.
-        is_short_lived: Do not optimise code for a long life; local masters only.
-
-    Raises:
-        RunError: there is no Java, it is too old, or the JVM ended immediately.
-    """
-    from pyspark import SparkContext
-    from pyspark.java_gateway import launch_gateway
-
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
-    java = find_java()
-    properties = {**conf, **({"spark.master": master} if master else {})}
-    options = os.environ.get("JDK_JAVA_OPTIONS", "")
-    submit_options = [archive_options(java, conf), os.environ.get("SPARK_SUBMIT_OPTS", "")]
-    if is_short_lived and (master is None or master.startswith("local")):
-        # Options of the command line come after these, so a user's own choice wins.
-        options = f"{_FIRST_COMPILER_ONLY} {options}".strip()
-    with (
-        tempfile.TemporaryFile() as log,
-        _properties_file(properties) as path,
-        _environment(
-            **({} if shutil.which("java") == str(java.path) else {"JAVA_HOME": str(java.home)}),
-            JDK_JAVA_OPTIONS=options or None,
-            SPARK_SUBMIT_OPTS=" ".join(filter(None, submit_options)) or None,
-            **utf8_locale(os.environ),
-            PYSPARK_PYTHON=os.environ.get("PYSPARK_PYTHON", sys.executable),
-            # `workers_python` runs on the driver too, to plan reads of Python data sources.
-            PATH=f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
-            PYSPARK_SUBMIT_ARGS=f"--properties-file '{path}' "
-            + os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"),
-        ),
-        warnings.catch_warnings(),
-    ):
-        # Lance warns of every fork; this one becomes another program at once.
-        warnings.filterwarnings("ignore", message=".*fork", category=UserWarning)
-        try:
-            output = {"stdout": log, "stderr": subprocess.STDOUT} if quiet else None
-            gateway = launch_gateway(popen_kwargs=output)
-        except Exception as error:
-            log.seek(0)
-            printed = log.read().decode(errors="replace") or str(error)
-            raise not_started(printed, conf) from None
-    SparkContext._ensure_initialized(gateway=gateway)
-
-
-def utf8_locale(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return what has to change in an environment for Java to find files by any name.
-
-    Java takes the encoding of file names from the locale, and that of `C` is ASCII. Python uses
-    UTF-8 there, and where only LANG says `C`, it has corrected that for what it starts.
-    """
-    is_ascii = environment.get("LC_ALL") in ("C", "POSIX")
-    return {"LC_ALL": "C.UTF-8"} if is_ascii else {}
-
-
-def not_started(output: str, conf: Mapping[str, str]) -> RunError:
-    """Return the error with the cause from the JVM's output, without secrets of `conf`."""
-    secrets = [value for key, value in conf.items() if _SECRET.search(key)]
-    return SparkNotStarted(
-        f"Spark did not start: {redact_line(cause_in(output), secrets)}",
-        hint="check the target's spark section, and `lancestat debug`",
-    )
-
-
-def cause_in(output: str) -> str:
-    """Return the lines of a JVM's output that say why it ended."""
-    lines = [line.strip() for line in output.splitlines() if not _NOISE.search(line)]
-    causes = [line for line in lines if _CAUSE.search(line)]
-    return " ".join((causes or lines)[:_LAST_LINES]) or "it exited without output"
-
-
-@contextmanager
-def _properties_file(properties: Mapping[str, str]) -> Iterator[Path]:
-    with temporary_folder() as folder:
-        path = folder / "spark.properties"
-        path.touch(mode=0o600)
-        lines = (f"{_escaped(key)}={_escaped(value)}\n" for key, value in properties.items())
-        path.write_text(spark_defaults() + "\n" + "".join(lines), encoding="utf-8")
-        yield path
-
-
-@contextmanager
-def _environment(**changes: str | None) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    _set_variables(changes)
-    try:
-        yield
-    finally:
-        _set_variables(before)
-
-
-def _set_variables(values: Mapping[str, str | None]) -> None:
-    for name, value in values.items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-
-
-# With these PySpark and spark-submit look for a server, also where a master is given.
-_CONNECT_VARIABLES = ("SPARK_REMOTE", "SPARK_API_MODE", "SPARK_CONNECT_MODE")
-
-
-def _escaped(text: str) -> str:
-    # java.util.Properties: backslashes escape, and so these characters stand for themselves.
-    text = re.sub(r"([\\ :=#!])", r"\\\1", text)
-    return text.replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
 
 
 # Batches come and go all the time. Left to itself, glibc gives their memory back to the system and
@@ -213,7 +102,7 @@ def start_session(
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
-    with _environment(**dict.fromkeys(_CONNECT_VARIABLES)):
+    with changed_environment(**dict.fromkeys(CONNECT_VARIABLES)):
         master = target.master
         if SparkContext._active_spark_context is None and SparkContext._gateway is None:
             start_jvm(master, target.spark_conf, quiet=quiet, is_short_lived=is_short_lived)
@@ -228,7 +117,7 @@ def start_session(
         for key, value in conf.items():
             builder = builder.config(key, value)
         try:
-            with _environment(PYSPARK_PYTHON=workers_python(master, configured)):
+            with changed_environment(PYSPARK_PYTHON=workers_python(master, configured)):
                 session = builder.getOrCreate()
         except Exception as error:
             raise not_started(str(error), conf) from None
@@ -304,11 +193,6 @@ def running_session() -> SparkSession | None:
     if session is None or is_connect(session):
         return session
     return None if session._jsc.sc().isStopped() else session
-
-
-def is_connect(session: object) -> bool:
-    """Whether a session is one of Spark Connect, without a JVM of its own."""
-    return not hasattr(session, "_jsc")
 
 
 def remote_of(target: Target) -> str | None:
@@ -572,3 +456,164 @@ def _is_local(target: Target) -> bool:
 
 def _has_default_master() -> bool:
     return any(line.strip().startswith("spark.master") for line in spark_defaults().splitlines())
+
+
+APP_NAME = "lancestat"
+# A server that restarts more often may do so because of what the run asks of it.
+MAX_SERVER_RESTARTS = 2
+
+
+class RunSession:
+    """The session of a run on a target's Spark; no JVM starts before it is first needed.
+
+    A session that was there before is used as it is and left running. Threads that wait for Spark
+    return only when their jobs end, or after `cancel`.
+
+    Args:
+        target: Where Spark runs.
+        computes: Whether long computations are to come, for which the JVM takes time to optimise
+            its code.
+        session: The session to use, classic or of Spark Connect; that of the thread which enters
+            this one, or else of the process, when None.
+        ends_process: Whether the process ends next, and need not wait until Spark has stopped.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        computes: bool = False,
+        session: SparkSession | None = None,
+        ends_process: bool = False,
+    ) -> None:
+        self._target = target
+        self._computes = computes
+        self._ends_process = ends_process
+        self._starting = threading.Lock()
+        self._quiet = ExitStack()
+        self._given = session
+        self._session: SparkSession | None = None
+        self._is_own_session = False
+        self._groups: set[str] = set()
+        self._is_cancelled = False
+        self._failure: SparkNotStarted | None = None
+        self._restarts = 0
+
+    def __enter__(self) -> RunSession:
+        if self._given is None and "pyspark" in sys.modules:
+            # Other threads, in which nodes are worked on, do not see a session of this one.
+            self._given = running_session()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._quiet.close()
+        if kind is not None:
+            self.cancel()
+        if self._session is not None and self._is_own_session:
+            stop_session(self._session, ends_process=self._ends_process)
+
+    @contextmanager
+    def working(
+        self, what: str, before_start: Callable[[], None] = lambda: None
+    ) -> Iterator[tuple[SparkSession, str]]:
+        """Lend the session, which is started if need be, and a group of jobs that `cancel` ends.
+
+        Args:
+            what: Is being done, for the message of `Cancelled`.
+            before_start: Called where a session has to be started for it.
+
+        Raises:
+            SparkNotStarted: Spark did not start, or its server has gone. Later calls raise the same
+                one at once.
+            SessionLostError: The Spark Connect server restarted meanwhile; what was done is lost.
+            Cancelled: The run was cancelled.
+        """
+        session = self._started(before_start)
+        with self._cancellable(session, what) as group:
+            yield session, group
+
+    @contextmanager
+    def _cancellable(self, session: SparkSession, what: str) -> Iterator[str]:
+        """A group of Spark jobs that `cancel` ends."""
+        group = f"{APP_NAME}-{uuid.uuid4().hex}"
+        self._groups.add(group)
+        try:
+            self.refuse_when_cancelled(what)
+            yield group
+        except SparkNotStarted as error:
+            self._failure = self._failure or error
+            raise
+        except Exception as error:
+            if is_connect(session) and (session is not self._session or is_forgotten(error)):
+                raise self._without(session) from error
+            raise
+        finally:
+            self._groups.discard(group)
+
+    def _without(self, session: SparkSession) -> Exception:
+        """Return the error for work on a session that its server has forgotten.
+
+        A session that this one started is dropped: what comes next starts another.
+        """
+        with self._starting:
+            if not self._is_own_session:
+                self._failure = self._failure or SparkNotStarted(
+                    "the Spark Connect server has restarted, and no longer knows the session",
+                    hint="create a session, then run lancestat retry",
+                )
+            elif self._session is session:
+                self._session = None
+                self._restarts += 1
+                abandon(session)
+                if self._restarts > MAX_SERVER_RESTARTS:
+                    times = f"{self._restarts} times in this run"
+                    self._failure = SparkNotStarted(
+                        f"the Spark Connect server has restarted {times}",
+                        hint="look for the cause in the server's log, then run lancestat retry",
+                    )
+            return self._failure or SessionLostError("the Spark Connect server has restarted")
+
+    def cancel(self) -> None:
+        """Stop all work that goes on, and refuse more with `Cancelled`."""
+        self._is_cancelled = True
+        if self._session is not None:
+            from lancestat.spark.jobs import jobs_of
+
+            jobs = jobs_of(self._session)
+            for group in tuple(self._groups):
+                jobs.cancel(group, lambda group=group: group not in self._groups)  # type: ignore[misc]
+
+    def _started(self, before_start: Callable[[], None]) -> SparkSession:
+        with self._starting:
+            if self._failure is not None:
+                raise self._failure
+            if self._session is None:
+                try:
+                    self._start(before_start)
+                except SparkNotStarted as error:
+                    self._failure = error
+                    raise
+            assert self._session is not None
+            return self._session
+
+    def _start(self, before_start: Callable[[], None]) -> None:
+        running = self._given or running_session()
+        if running is None:
+            before_start()
+        self._session = running or start_session(
+            self._target, APP_NAME, is_short_lived=not self._computes
+        )
+        self._is_own_session = running is None
+        self._quiet.enter_context(silent_query_logger())
+        if running is not None and is_connect(running):
+            self._quiet.enter_context(outages_said(running))
+
+    def refuse_when_cancelled(self, what: str) -> None:
+        """Raise `Cancelled` once the run is cancelled."""
+        if self._is_cancelled:
+            raise Cancelled(f"{what} was cancelled")

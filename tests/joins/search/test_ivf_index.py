@@ -9,17 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.scratch.kept_indexes import (
+from lancestat.joins.search.ivf import OFFSET_BITS, LiveRows, imbalance
+from lancestat.joins.search.ivf_index import (
     Coverage,
     IndexedFragment,
     IndexRecord,
+    KeptIndex,
     Quality,
+    RightContent,
+    RightFragment,
     index_key,
     owner_prefix,
 )
-from lancestat.joins.search.cost_model import KeptIndex
-from lancestat.joins.search.ivf import OFFSET_BITS, LiveRows, imbalance
-from lancestat.joins.search.work import RightContent, RightFragment
 
 RECORD = IndexRecord(
     dimension=4,
