@@ -32,9 +32,15 @@ from measure import processes, spark_parser, timed
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.ivf_index import RightContent
 from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.search.work import (
+    JoinOutcome,
+    JoinWork,
+    OutputFormat,
+    PinnedTable,
+    RightContent,
+    SideSource,
+)
 from lancestat.joins.sides import right_content
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.fingerprint import leaves

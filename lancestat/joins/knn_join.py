@@ -18,7 +18,7 @@ from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
 from lancestat.joins.planner import plan_join
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.scratch.folder import scratch as scratch_folder
-from lancestat.joins.scratch.root import scratch_root
+from lancestat.joins.scratch.folder import scratch_root
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
@@ -371,7 +371,7 @@ def _results(spark: SparkSession, root: str, options: Mapping[str, str]) -> str:
             atexit.register(_stack.close)
         key = (root, application)
         if key not in _folders:
-            _folders[key] = _stack.enter_context(scratch_folder(root, application, options)).uri
+            _folders[key] = _stack.enter_context(scratch_folder(root, application, options))
         return _folders[key]
 
 

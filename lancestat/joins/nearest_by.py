@@ -26,7 +26,7 @@ from lancestat.errors import (
 )
 from lancestat.joins.knn_join import rows_and_place, run_join
 from lancestat.joins.scratch.folder import scratch as scratch_folder
-from lancestat.joins.scratch.root import scratch_root
+from lancestat.joins.scratch.folder import scratch_root
 from lancestat.joins.search.cost_model import JoinSize, Strategy, choose
 from lancestat.joins.search.metrics import metric_of_spark
 from lancestat.joins.search.request import (
@@ -218,7 +218,7 @@ class _Callback:
         """Return the rows of a join, and whether they are held apart from scratch."""
         root, options = self._root(spark), dict(self.storage_options)
         folder = stack.enter_context(scratch_folder(root, jobs_of(spark).application, options))
-        uri = f"{folder.uri}/result.lance"
+        uri = f"{folder}/result.lance"
         sides, types = [], []
         for frame, vector in zip(
             frames, (asked["left_vector"], asked["right_vector"]), strict=True

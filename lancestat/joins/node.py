@@ -25,12 +25,12 @@ from lancestat.joins.output import result as output
 from lancestat.joins.output.result import current
 from lancestat.joins.planner import JoinAssessment, decide_join
 from lancestat.joins.record import JoinRecord, decode_record
-from lancestat.joins.scratch.folder import collect_scratch_garbage
-from lancestat.joins.scratch.kept_indexes import IndexStore, collect_index_garbage
-from lancestat.joins.scratch.root import known_roots
-from lancestat.joins.search.ivf_index import KeptIndex, RightContent, owner_prefix
+from lancestat.joins.scratch.folder import known_roots
+from lancestat.joins.scratch.garbage import ScratchGarbage
+from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
+from lancestat.joins.search.cost_model import KeptIndex
 from lancestat.joins.search.request import output_names
-from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable
+from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable, RightContent
 from lancestat.joins.sides import (
     JoinInput,
     JoinSide,
@@ -381,22 +381,14 @@ def _with_scratch(report: GarbageReport, spec: ProjectSpec, now: datetime) -> Ga
     owner, usable = owner_prefix(canonical_uri(target.state)), declared_indexes(spec)
     for root in known_roots(target.scratch, target.spark_conf):
         store = IndexStore(root, target.storage_options)
-        indexes = collect_index_garbage(store, owner, usable, now=now, dry_run=dry_run)
-        for uri, reason in indexes.left:
-            _log.warning("the index %s was left: %s", uri, reason)
-        report = replace(
-            report,
-            indexes_dropped=report.indexes_dropped + indexes.collected,
-            scratch_left=report.scratch_left + len(indexes.left),
-            bytes=report.bytes + indexes.size_bytes,
-        )
-        scratch = collect_scratch_garbage(root, target.storage_options, now=now, dry_run=dry_run)
-        for uri, reason in scratch.left:
+        garbage = ScratchGarbage(store, now, dry_run).collect(owner, usable)
+        for uri, reason in garbage.left:
             _log.warning("scratch %s was left: %s", uri, reason)
         report = replace(
             report,
-            scratch_dropped=report.scratch_dropped + len(scratch.collected),
-            scratch_left=report.scratch_left + len(scratch.left),
-            bytes=report.bytes + sum(folder.size_bytes for folder in scratch.collected),
+            indexes_dropped=report.indexes_dropped + garbage.indexes,
+            scratch_dropped=report.scratch_dropped + len(garbage.folders),
+            scratch_left=report.scratch_left + len(garbage.left),
+            bytes=report.bytes + garbage.size_bytes,
         )
     return report

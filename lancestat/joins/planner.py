@@ -23,8 +23,7 @@ from lancestat.joins.action import (
     SearchStage,
 )
 from lancestat.joins.record import Accuracy, InputRecord, JoinGroups, JoinRecord
-from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.ivf_index import KeptIndex
+from lancestat.joins.search.cost_model import Decision, JoinSize, KeptIndex, Strategy, choose
 from lancestat.joins.search.metrics import metric_named
 from lancestat.joins.search.request import (
     RANGE_NEIGHBOURS,

@@ -27,7 +27,7 @@ from lancestat.joins.action import (
 )
 from lancestat.joins.planner import in_full, revise, without_approximation, without_kept_index
 from lancestat.joins.record import Accuracy, JoinGroups, JoinRecord, ResultRecord, stored_record
-from lancestat.joins.scratch.root import CONNECT, require_shared, scratch_root
+from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.catalogs import declare
 from lancestat.lake.open import REPLACED

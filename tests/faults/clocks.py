@@ -44,7 +44,7 @@ def shift(clocks: Clocks, command: str, rng: random.Random) -> Outcome:
         shop.change(rng)
     with scratch(str(shop.folder / "scratch"), "living") as living:
         problems += defects(run_wrong(ARGUMENTS[command])) + check_readers(shop)
-        if not Path(living.uri).is_dir():
+        if not Path(living).is_dir():
             problems.append("the scratch of a living join is gone")
     # A host that is always wrong has to come to an end, too.
     again = run_wrong(ARGUMENTS["run"], ["plan", "--check"])

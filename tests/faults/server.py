@@ -122,7 +122,7 @@ def without_spark() -> None:
     def join(work: Any, on_stage: Any) -> Any:
         try:
             with scratch(os.environ[SCRATCH], f"local-{os.getpid()}") as place:
-                lance.write_dataset(rows_of(work.left, None), f"{place.uri}/left.lance")
+                lance.write_dataset(rows_of(work.left, None), f"{place}/left.lance")
                 return joined(work)
         except (OSError, ValueError, RuntimeError) as error:
             # Jobs of Spark report errors of Lance in a task like this.

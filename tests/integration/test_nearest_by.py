@@ -752,7 +752,7 @@ def test_settings_of_wrong_values_leave_joins_to_spark(
 def test_scratch_that_workers_do_not_share_leaves_joins_to_spark(
     session: SparkSession, searches: Searches, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lancestat.joins.scratch.root.is_local", lambda master: False)
+    monkeypatch.setattr("lancestat.joins.scratch.folder.is_local", lambda master: False)
     view(session, "left_side", floats(33, 5, 4))
     view(session, "right_side", floats(34, 8, 4))
     frame = session.sql(query("vector_l2_distance"))

@@ -10,8 +10,7 @@ import pytest
 from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseIndex
 from lancestat.joins.planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.joins.record import JoinCounts
-from lancestat.joins.search.cost_model import JoinSize, Strategy
-from lancestat.joins.search.ivf_index import KeptIndex
+from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import Increment, Scope
 from lancestat.joins.sides import JoinInput

@@ -22,8 +22,7 @@ from lancestat.joins.action import (
 from lancestat.joins.planner import JoinFacts, plan_join
 from lancestat.joins.record import JoinCounts
 from lancestat.joins.run import JoinEvaluation
-from lancestat.joins.search.cost_model import JoinSize, Strategy
-from lancestat.joins.search.ivf_index import KeptIndex, RightContent
+from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
 from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import (
     Increment,
@@ -32,6 +31,7 @@ from lancestat.joins.search.work import (
     OutputFormat,
     OutputState,
     PinnedTable,
+    RightContent,
     Scope,
     SideSource,
 )

@@ -10,8 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from lancestat.cli.main import cli
-from lancestat.joins.scratch.folder import MARKER, encode
-from lancestat.joins.scratch.root import default_root
+from lancestat.joins.scratch.folder import MARKER, default_root, encode
 from lancestat.lake.files import Process
 from lancestat.project import Project
 

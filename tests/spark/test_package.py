@@ -288,7 +288,7 @@ def test_workers_elsewhere_run_their_own_python(monkeypatch: pytest.MonkeyPatch)
 
 def test_workers_that_do_not_see_the_drivers_scratch_refuse_it(tmp_path: Path) -> None:
     with scratch(str(tmp_path), "app") as folder:
-        require_visible(f"{folder.uri}/left.lance")
+        require_visible(f"{folder}/left.lance")
     require_visible("s3://bucket/scratch/app/run/left.lance")
 
     with pytest.raises(ScratchNotShared, match=r"is not shared: .* does not see what the driver"):

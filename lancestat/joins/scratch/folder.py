@@ -1,4 +1,4 @@
-"""The scratch folder of a join run: made, kept alive by a heartbeat, removed.
+"""Scratch of joins: the root that all workers share, and the folder of a run with its lease.
 
 `<root>/<application>/<run>/` holds what the run writes, and two small files that make its lease:
 `.lancestat-scratch`, the marker, says which process made the folder, and `.heartbeat` when that
@@ -9,23 +9,28 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import re
 import secrets
 import socket
+import stat
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta, timezone
+from getpass import getuser
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 from lancestat.errors import (
     LancestatError,
     OutputError,
     ScratchFull,
     ScratchNotShared,
+    ScratchUntrusted,
     ScratchUnusable,
 )
 from lancestat.lake.error_mapping import is_error_or_panic, is_full
@@ -36,13 +41,19 @@ from lancestat.lake.files import (
     Storage,
     parse_instant,
     storage_at,
-    store_of,
     this_process,
 )
-from lancestat.lake.open import probe
 from lancestat.redact import redact_line, secret_values
+from lancestat.spark.versions import is_connect
+from lancestat.spec.spark_master import is_local
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 _log = logging.getLogger("lancestat.knn")
+
+# In place of a master, of which a client of Spark Connect knows nothing.
+CONNECT = "Spark Connect"
 
 MARKER = ".lancestat-scratch"
 HEARTBEAT = ".heartbeat"
@@ -54,14 +65,92 @@ DEAD_AFTER = timedelta(minutes=10)
 # Spark kills a cancelled task's Python after two seconds, and until then it may write.
 _SETTLE_SECONDS = 2.5
 _LOOK_EVERY_SECONDS = 0.25
+# As `scratch` names them.
+_RUN_NAME = re.compile(rf"({TAG})-[0-9a-f]{{16}}")
 
 
-@dataclass(frozen=True, slots=True)
-class Scratch:
-    """A folder of its own for one join run, below one for the application, below the root."""
+def scratch_root(declared: str | None, spark: SparkSession) -> str:
+    """Return the scratch root of a session's joins: a path or a URI that all its workers reach."""
+    if is_connect(spark):
+        return root_for(declared, CONNECT, {})
+    conf = {"spark.local.dir": str(spark.conf.get("spark.local.dir", ""))}
+    return root_for(declared, spark.sparkContext.master, conf)
 
-    uri: str
-    storage_options: Mapping[str, str] = field(repr=False)
+
+def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
+    """Return the scratch root of joins under a master.
+
+    Args:
+        declared: The target's `scratch`, which is taken as it is.
+        master: As Spark spells it, or `CONNECT`.
+        conf: Spark's configuration, for `spark.local.dir`.
+    """
+    if declared is not None:
+        return declared
+    require_shared(declared, master)
+    root = default_root(conf)
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = root.lstat()
+    except OSError as error:
+        raise ScratchUnusable(
+            f"the scratch folder {root} cannot be used: {error.strerror}",
+            hint="set the target's 'scratch'",
+        ) from None
+    if not _is_own_folder(status):
+        raise ScratchUntrusted(
+            f"the scratch folder {root} is a link, or belongs to somebody else",
+            hint="remove it, or set the target's 'scratch'",
+        )
+    return str(root)
+
+
+def require_shared(declared: str | None, master: str | None) -> None:
+    """Refuse a cluster without scratch that all its executors share; no session is needed.
+
+    `declared` is the target's `scratch`, and `master` None where only Spark's configuration tells.
+    `local-cluster[...]` stands in for a cluster, and so has a cluster's requirements.
+    """
+    if declared is None and master is not None and not is_local(master):
+        name = master if master == CONNECT else f"'{master}'"
+        raise ScratchNotShared(
+            f"a join on {name} needs scratch that all executors share, and none is declared",
+            hint="set the target's 'scratch' to a shared folder or an object-store URI",
+        )
+
+
+def known_roots(declared: str | None, conf: Mapping[str, str]) -> list[str]:
+    """Return the roots that may hold a user's scratch: the declared one, and sessions' default."""
+    roots = [declared] if declared is not None else []
+    default = default_root(conf)
+    try:
+        is_own = _is_own_folder(default.lstat())
+    except OSError:
+        return roots
+    return [*roots, str(default)] if is_own and str(default) not in roots else roots
+
+
+def default_root(conf: Mapping[str, str]) -> Path:
+    """Return the folder for this user's scratch under Spark's local one, without a session.
+
+    Spark's own order: the first of `SPARK_LOCAL_DIRS`, else of `spark.local.dir`, else the system's
+    folder for temporary files.
+    """
+    dirs = os.environ.get("SPARK_LOCAL_DIRS") or conf.get("spark.local.dir") or ""
+    first = next(
+        (folder.strip() for folder in dirs.split(",") if folder.strip()), tempfile.gettempdir()
+    )
+    owner = os.getuid() if hasattr(os, "getuid") else getuser()
+    return Path(first).absolute() / f"lancestat-{owner}"
+
+
+def _is_own_folder(status: os.stat_result) -> bool:
+    owner = os.getuid() if hasattr(os, "getuid") else status.st_uid
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == owner
+
+
+def utc_now() -> datetime:
+    return datetime.now(timezone.utc)
 
 
 @contextmanager
@@ -70,10 +159,10 @@ def scratch(
     application: str,
     storage_options: Mapping[str, str] | None = None,
     *,
-    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
+    clock: Callable[[], datetime] = utc_now,
     beat_every: timedelta = BEAT_EVERY,
     settle_seconds: float = _SETTLE_SECONDS,
-) -> Iterator[Scratch]:
+) -> Iterator[str]:
     """Make a scratch folder with a heartbeat, and remove it when the block ends, however it does.
 
     Args:
@@ -83,26 +172,34 @@ def scratch(
         clock: Returns the time of heartbeats.
         beat_every: Between two heartbeats.
         settle_seconds: How long, after a failure, to remove files that cancelled tasks still write.
+
+    Yields:
+        Its URI.
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)
-    owner = this_process()
-    # The name identifies the process until the marker does.
-    folder = f"{_name(application)}/{owner.tag}-{secrets.token_hex(8)}"
+    name = re.sub(r"[^\w.-]", "_", application, flags=re.ASCII).lstrip(".") or "application"
+    folder = f"{name}/{run_name()}"
     failed = True
     try:
-        with scratch_errors(root, options, is_making=True):
-            store.make(folder)
-            store.write(f"{folder}/{MARKER}", encode(application, owner, clock()))
+        with scratch_errors(root, options, "the scratch folder {} cannot be used"):
+            mark(store, folder, application, clock())
         with scratch_errors(root, options), Heartbeat(store, folder, clock, beat_every):
-            yield Scratch(store.uri(folder), options)
+            yield store.uri(folder)
         failed = False
     finally:
         remove_folder(store, folder, options, has_failed=failed, settle_seconds=settle_seconds)
 
 
-def _name(application: str) -> str:
-    return re.sub(r"[^\w.-]", "_", application, flags=re.ASCII).lstrip(".") or "application"
+def run_name() -> str:
+    """Return a new name for a folder, which identifies this process until the marker does."""
+    return f"{this_process().tag}-{secrets.token_hex(8)}"
+
+
+def mark(store: Storage, folder: str, application: str, created_at: datetime) -> None:
+    """Make a folder and its marker."""
+    store.make(folder)
+    store.write(f"{folder}/{MARKER}", encode(application, this_process(), created_at))
 
 
 def remove_folder(
@@ -131,52 +228,36 @@ def remove_folder(
 
 @contextmanager
 def scratch_errors(
-    root: str, options: Mapping[str, str], *, is_making: bool = False
+    root: str, options: Mapping[str, str], unusable: str | None = None
 ) -> Iterator[None]:
-    """Raise the RunError for scratch that has no room, or that cannot be made."""
+    """Raise `ScratchFull` for scratch without room, and `ScratchUnusable` for all else.
+
+    Without a text for the latter, in which `{}` stands for the root, other errors pass.
+    """
     try:
         yield
     except BaseException as error:
-        if not is_error_or_panic(error):
+        if not is_error_or_panic(error) or isinstance(error, ScratchFull):
             raise
-        secrets_ = secret_values(options)
-        redacted_root = redact_line(root, secrets_)
-        if _is_full(error):
+        hidden = secret_values(options)
+        shown = redact_line(root, hidden)
+        # A result that does not fit has a code of its own.
+        if is_full(error) and not isinstance(error, OutputError):
             raise ScratchFull(
-                f"no space is left in the scratch folder {redacted_root}",
+                f"no space is left in the scratch folder {shown}",
                 hint="make room there, or set the target's 'scratch' to a larger place",
             ) from None
-        if is_making and not isinstance(error, LancestatError):
-            raise ScratchUnusable(
-                f"the scratch folder {redacted_root} cannot be used: "
-                f"{redact_line(str(error), secrets_)}",
-                hint="check the target's 'scratch' and the permissions there",
-            ) from None
-        raise
-
-
-def _is_full(error: BaseException) -> bool:
-    # A result that does not fit has a code of its own.
-    if isinstance(error, OutputError):
-        return False
-    return is_full(error)
-
-
-@dataclass(frozen=True, slots=True)
-class Marker:
-    """The owner of a scratch folder, and when the folder was last known to be in use."""
-
-    application: str
-    process: Process
-    created_at: datetime
-    beat_at: datetime
-
-    def lease(self, dead_after: timedelta = DEAD_AFTER) -> Lease:
-        """While it is held, the join may still run."""
-        return Lease(self.process, self.beat_at, dead_after)
+        if unusable is None or isinstance(error, ScratchUnusable):
+            raise
+        reason = error.message if isinstance(error, LancestatError) else str(error)
+        raise ScratchUnusable(
+            f"{unusable.format(shown)}: {redact_line(reason, hidden)}",
+            hint="check the target's 'scratch', its storage_options and the permissions there",
+        ) from None
 
 
 def encode(application: str, process: Process, created_at: datetime) -> str:
+    """Return the contents of a marker."""
     return json.dumps(
         {
             "format_version": FORMAT_VERSION,
@@ -190,8 +271,7 @@ def encode(application: str, process: Process, created_at: datetime) -> str:
 def require_visible(uri: str) -> None:
     """Refuse scratch that lies in a folder of the driver's machine alone.
 
-    Args:
-        uri: Of a dataset in a scratch folder, which a worker is about to write to.
+    `uri` is that of a dataset in a scratch folder, which a worker is about to write to.
     """
     if "://" in uri:
         return
@@ -203,31 +283,6 @@ def require_visible(uri: str) -> None:
             hint="set the target's 'scratch' to a folder that all machines share, or to an "
             "object-store URI",
         )
-
-
-def read_marker(store: Storage, folder: str) -> Marker | None:
-    """Read the marker of a folder; None where there is none."""
-    text = store.read(f"{folder}/{MARKER}")
-    if text is None:
-        return None
-    try:
-        stored = json.loads(text)
-        if stored["format_version"] != FORMAT_VERSION:
-            raise ValueError(f"it has format {stored['format_version']!r}")
-        created_at = parse_instant(stored["created_at"])
-        process = Process.from_json(stored["process"])
-        beat_at = _beat_at(store, folder, created_at)
-        return Marker(str(stored["application"]), process, created_at, beat_at)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"it lacks {error}") from None
-
-
-def _beat_at(store: Storage, folder: str, created_at: datetime) -> datetime:
-    text = store.read(f"{folder}/{HEARTBEAT}")
-    try:
-        return max(created_at, parse_instant(text)) if text else created_at
-    except ValueError:
-        return created_at
 
 
 class Heartbeat:
@@ -269,106 +324,34 @@ class Heartbeat:
                 _log.warning("the heartbeat of scratch failed: %s", redact_line(str(error)))
 
 
-# As `scratch` names them.
-_RUN_NAME = re.compile(rf"({TAG})-[0-9a-f]{{16}}")
-
-
-@dataclass(frozen=True, slots=True)
-class AbandonedFolder:
-    """A join run's folder that its process left behind."""
-
-    uri: str
-    size_bytes: int
-    beat_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class ScratchGarbage:
-    """The folders that were removed, or would be, and those that were left.
-
-    `left` are URIs with the reason: somebody else's, a marker that cannot be understood, a removal
-    that failed.
-    """
-
-    collected: tuple[AbandonedFolder, ...] = ()
-    left: tuple[tuple[str, str], ...] = ()
-
-
-def collect_scratch_garbage(
-    root: str,
-    storage_options: Mapping[str, str] | None = None,
-    *,
-    now: datetime,
-    dry_run: bool = False,
-    dead_after: timedelta = DEAD_AFTER,
-) -> ScratchGarbage:
-    """Remove what killed processes left under a scratch root, and nothing else.
-
-    Only folders two levels below the root that carry scratch's marker are looked at, and those that
-    a killed process of this host has made and not marked yet. Links are not followed, and a folder
-    stays whose process runs on this host, or whose heartbeat is recent.
-
-    Args:
-        root: A path or an object-store URI. One that does not exist holds nothing.
-        storage_options: For an object store.
-        now: The time from which the age of heartbeats counts.
-        dry_run: Change nothing, only report.
-        dead_after: How old the last heartbeat of a dead process is.
-    """
-    options = dict(storage_options or {})
-    store = storage_at(root, options)
-    collected: list[AbandonedFolder] = []
-    left: list[tuple[str, str]] = []
-    try:
-        store_uri = store_of(root)
-        if store_uri is not None:
-            probe(store_uri, options)
-        for folder in _folders(store, left):
-            lease = lease_of(store, folder, dead_after, left)
-            if lease is None or lease.is_held(now):
-                continue
-            size_bytes = store.size_bytes(folder)
-            if dry_run or _removed(store, folder, options, left):
-                collected.append(
-                    AbandonedFolder(store.uri(folder), size_bytes, lease.renewed_at or now)
-                )
-    except BaseException as error:
-        if not is_error_or_panic(error):
-            raise
-        reason = error.message if isinstance(error, LancestatError) else str(error)
-        secrets = secret_values(options)
-        raise ScratchUnusable(
-            f"the scratch folder {redact_line(root, secrets)} cannot be cleaned up: "
-            f"{redact_line(reason, secrets)}",
-            hint="check the target's 'scratch', its storage_options and the permissions there",
-        ) from None
-    return ScratchGarbage(tuple(collected), tuple(left))
-
-
-def _folders(storage: Storage, left: list[tuple[str, str]]) -> Iterator[str]:
-    for application in storage.children(""):
-        try:
-            runs = storage.children(application)
-        except PermissionError as error:
-            left.append((storage.uri(application), str(error.strerror)))
-            continue
-        yield from (f"{application}/{run}" for run in runs)
-
-
 def lease_of(
     store: Storage, folder: str, dead_after: timedelta, left: list[tuple[str, str]]
 ) -> Lease | None:
-    """Return the lease of a folder, None where it has none or one that cannot be understood."""
+    """Return the lease of a folder, None where it has none or one that cannot be understood.
+
+    The latter is added to `left` with the reason.
+    """
     try:
-        marker = read_marker(store, folder)
-    except ValueError as error:
-        left.append((store.uri(folder), f"its marker cannot be understood: {error}"))
+        text = store.read(f"{folder}/{MARKER}")
+        if text is not None:
+            return _marked_lease(store, folder, json.loads(text), dead_after)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        what = f"it lacks {error}" if not isinstance(error, ValueError) else str(error)
+        left.append((store.uri(folder), f"its marker cannot be understood: {what}"))
     except PermissionError as error:
         left.append((store.uri(folder), str(error.strerror)))
-    else:
-        if marker is not None:
-            return marker.lease(dead_after)
     return _unmarked_lease(store, folder)
+
+
+def _marked_lease(store: Storage, folder: str, marker: Any, dead_after: timedelta) -> Lease:
+    if marker["format_version"] != FORMAT_VERSION:
+        raise ValueError(f"it has format {marker['format_version']!r}")
+    beat_at = parse_instant(marker["created_at"])
+    process = Process.from_json(marker["process"])
+    text = store.read(f"{folder}/{HEARTBEAT}")
+    with suppress(ValueError):
+        beat_at = max(beat_at, parse_instant(text)) if text else beat_at
+    return Lease(process, beat_at, dead_after)
 
 
 def _unmarked_lease(store: Storage, folder: str) -> Lease | None:
@@ -383,18 +366,3 @@ def _unmarked_lease(store: Storage, folder: str) -> Lease | None:
         return None
     is_empty = all(name.startswith(f"{MARKER}.draft-") for name in store.files(folder))
     return lease if is_empty else None
-
-
-def _removed(
-    store: Storage,
-    folder: str,
-    options: Mapping[str, str],
-    left: list[tuple[str, str]],
-) -> bool:
-    try:
-        store.remove(folder, MARKER)
-        store.remove_empty(folder.partition("/")[0])
-    except Exception as error:
-        left.append((store.uri(folder), redact_line(str(error), secret_values(options))))
-        return False
-    return True

@@ -1,4 +1,4 @@
-"""IVF indexes that are kept in scratch: found, held while they are read, written, replaced.
+"""IVF indexes that are kept in scratch: what is recorded of them, and the store of their files.
 
 `<root>/indexes/<key>/<generation>/` holds one index: Lance datasets with its rows and its arrays,
 and `index.json`, the manifest, which is written last and in one step. A generation without a
@@ -11,6 +11,7 @@ the file first and then looks at the manifest. So either of them sees the other.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import re
@@ -18,27 +19,45 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from typing import TYPE_CHECKING
 
 from lancestat import codec
-from lancestat.errors import LancestatError, ScratchFull, ScratchUnusable
+from lancestat.formats import count
 from lancestat.joins.scratch.folder import (
-    DEAD_AFTER,
     MARKER,
     Heartbeat,
-    encode,
-    lease_of,
+    mark,
     remove_folder,
+    run_name,
     scratch_errors,
+    utc_now,
 )
-from lancestat.joins.search.ivf_index import IndexRecord, RightContent
-from lancestat.lake.error_mapping import is_error_or_panic, is_full
-from lancestat.lake.files import TAG, Lease, Storage, abandoned, storage_at, store_of, this_process
-from lancestat.lake.open import probe
-from lancestat.lake.snapshot import Pin
+from lancestat.joins.search.cost_model import KeptIndex
+from lancestat.joins.search.work import RightContent
+from lancestat.lake.files import (
+    TAG,
+    Lease,
+    Storage,
+    abandoned,
+    storage_at,
+    store_options,
+    this_process,
+)
+from lancestat.lake.open import open_pinned
+from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from lance import LanceDataset
+    from numpy.typing import NDArray
+
+    from lancestat.joins.search.centroids import Centroids
+    from lancestat.joins.search.metrics import Metric
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -52,6 +71,234 @@ FORMAT_VERSION = 1
 _READERS = "readers"
 # Or the draft of such a file, whose owner stands at its end.
 _READER = re.compile(rf"(?:\..*\.draft-)?({TAG})(?:-(\d+))?-[0-9a-f]{{12}}")
+
+# An index is trained again when more than this share of the live rows came after it was trained,
+MOST_ADDED = 0.5
+# or of its rows are deleted,
+MOST_DELETED = 0.3
+# or added rows are so many times as far from their centroids as the trained ones were,
+FARTHEST = 1.5
+# or its lists are so many times as unequal as they were,
+MOST_UNEQUAL = 2.0
+# or it is in more pieces than this, beyond those that it was written in.
+MOST_PIECES = 64
+
+
+def owner_prefix(state_uri: str) -> str:
+    """Return how the keys of a project's indexes begin: a digest of where its state is."""
+    return f"{_digest(state_uri, 6)}-"
+
+
+def index_key(state_uri: str, table_uri: str, vector: str, metric: str, filter: str | None) -> str:
+    """Return the key of indexes of a table's vectors; nothing secret can be read from it.
+
+    URIs are canonical, and `filter` is as it is declared.
+    """
+    meaning = json.dumps([table_uri, vector, metric, filter])
+    return f"{owner_prefix(state_uri)}{_digest(meaning, 16)}"
+
+
+def _digest(text: str, size: int) -> str:
+    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=size).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedFragment:
+    """A fragment whose rows were put into lists: its content, and its live rows at that time."""
+
+    content: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """Rows in lists: how many, the sum of their errors, and how unequal the lists are.
+
+    The error of a row is its distance from the centroid of its list (`Metric.list_errors`).
+    `imbalance` is the mean length of the list that a row is in, by the mean length of all lists.
+    """
+
+    rows: int
+    error: float
+    imbalance: float
+
+    @property
+    def mean_error(self) -> float:
+        return self.error / self.rows if self.rows else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Coverage:
+    """What an index has of a right side.
+
+    `fragments` has, for each slot, the number of the fragment among those of the side, -1 where the
+    side has no such fragment any more. `missing` are the numbers of those that are to be put in,
+    with `new_rows` live rows; `rows` are in the index, of which `added_rows` came after it was
+    trained, and `deleted_rows` of the index have gone.
+    """
+
+    fragments: tuple[int, ...]
+    missing: tuple[int, ...]
+    rows: int
+    added_rows: int
+    new_rows: int
+    deleted_rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRecord:
+    """What is recorded of an index.
+
+    `sources` are in the order of their slots, by which the places of rows name fragments; the
+    first `first_sources` were there when it was trained. `trained` describes the rows that the
+    centroids were made for, `now` all rows that are in the lists; `pieces` is the number of
+    fragments that these are in, and `first_pieces` what it was at first.
+    """
+
+    dimension: int
+    lists: int
+    sources: tuple[IndexedFragment, ...]
+    first_sources: int
+    trained: Quality
+    now: Quality
+    first_pieces: int
+    pieces: int
+
+    def cover(self, content: RightContent, distrusted: frozenset[int] = frozenset()) -> Coverage:
+        """Compare the index with the content of the side that is to be searched.
+
+        Deleted rows stay in an index and are masked. A fragment that has more live rows than when
+        it was indexed, since an earlier version of the table was restored, counts as missing, and
+        so do those in `distrusted` slots.
+        """
+        slots: dict[str, list[int]] = {}
+        for slot, indexed in enumerate(self.sources):
+            if slot not in distrusted:
+                slots.setdefault(indexed.content, []).append(slot)
+        fragments = [-1] * len(self.sources)
+        missing, kept, added = [], 0, 0
+        for number, fragment in enumerate(content.fragments):
+            # A fragment that was put in twice is in the later slot.
+            holders = slots.get(fragment.content)
+            slot = holders.pop() if holders else -1
+            if slot < 0 or fragment.rows > self.sources[slot].rows:
+                missing.append(number)
+                continue
+            fragments[slot] = number
+            kept += fragment.rows
+            added += fragment.rows if slot >= self.first_sources else 0
+        new = sum(content.fragments[number].rows for number in missing)
+        deleted = self._indexed_rows - kept
+        return Coverage(tuple(fragments), tuple(missing), kept, added, new, deleted)
+
+    def kept(self, coverage: Coverage) -> KeptIndex:
+        """Return the index as the cost model sees it."""
+        return KeptIndex(self.lists, coverage.rows, coverage.new_rows, self.drift(coverage))
+
+    def drift(self, coverage: Coverage) -> str | None:
+        """Return why the index has to be trained again, with the number that says so."""
+        live = coverage.rows + coverage.new_rows
+        added = self.now.rows - self.trained.rows
+        share = (coverage.added_rows + coverage.new_rows) / live if live else 0.0
+        if share > MOST_ADDED:
+            return f"{100 * share:.0f} % of its rows came after it was trained"
+        gone = coverage.deleted_rows / self._indexed_rows if self._indexed_rows else 0.0
+        if gone > MOST_DELETED:
+            return f"{100 * gone:.0f} % of the rows in its lists are deleted"
+        if added >= self.lists and self.trained.mean_error > 0:
+            error = (self.now.error - self.trained.error) / added
+            if error > FARTHEST * self.trained.mean_error:
+                times = error / self.trained.mean_error
+                return (
+                    f"added rows are {times:.1f} times as far from its centroids as the first ones"
+                )
+        if self.now.imbalance > MOST_UNEQUAL * self.trained.imbalance:
+            times = self.now.imbalance / self.trained.imbalance
+            return f"its lists are {times:.1f} times as unequal as they were"
+        if self.pieces > self.first_pieces + MOST_PIECES:
+            return f"it is in {count(self.pieces, 'piece')}"
+        return None
+
+    @property
+    def _indexed_rows(self) -> int:
+        return sum(indexed.rows for indexed in self.sources)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexArrays:
+    """What is needed to read the rows of an index; in a Lance dataset of its own.
+
+    `centroids` (lists, dimension) go with `frame`, their scale and length; `offsets` (fragments,
+    lists + 1) are the rows at which lists start in the fragments of the numbers `fragment_ids`.
+    `excluded` are the places of rows that cannot match, and `deleted` those of rows that were
+    deleted when their fragment was indexed, ascending.
+    """
+
+    centroids: NDArray[np.float32]
+    frame: NDArray[np.float64]
+    offsets: NDArray[np.int64]
+    fragment_ids: NDArray[np.int64]
+    excluded: NDArray[np.int64]
+    deleted: NDArray[np.int64]
+
+    def centroids_of(self, metric: Metric) -> Centroids:
+        from lancestat.joins.search.centroids import Centroids
+
+        return Centroids(self.centroids, metric, float(self.frame[0]), float(self.frame[1]))
+
+    def write(
+        self, uri: str, storage_options: Mapping[str, str]
+    ) -> tuple[Pin, Mapping[str, int], str]:
+        """Write a new dataset; return its pin, its files with sizes, a digest of its values."""
+        import lance
+        import pyarrow as pa
+
+        rows = [(part.name, getattr(self, part.name)) for part in fields(self)]
+        table = pa.table(
+            {
+                "name": [name for name, _ in rows],
+                "type": [array.dtype.str for _, array in rows],
+                "shape": pa.array([array.shape for _, array in rows], pa.list_(pa.int64())),
+                "values": pa.array([array.tobytes() for _, array in rows], pa.large_binary()),
+            }
+        )
+        options = store_options(uri, storage_options)
+        dataset = lance.write_dataset(table, uri, mode="create", storage_options=options)
+        return pin_of(dataset, uri), data_files(dataset), _table_digest(table)
+
+    @classmethod
+    def read(cls, pin: Pin, digest: str, storage_options: Mapping[str, str]) -> IndexArrays:
+        """Return the arrays that were written."""
+        import numpy as np
+
+        table = open_pinned(pin, storage_options=storage_options).to_table()
+        if table.column_names != ["name", "type", "shape", "values"]:
+            raise ValueError("its arrays have other columns")
+        if _table_digest(table) != digest:
+            raise ValueError("the values of its arrays are not those that were written")
+        arrays = {
+            row["name"]: np.frombuffer(row["values"], row["type"]).reshape(row["shape"])
+            for row in table.to_pylist()
+        }
+        return cls(**arrays)
+
+
+def data_files(dataset: LanceDataset, ids: frozenset[int] | None = None) -> dict[str, int]:
+    """Return the data files of a dataset's fragments, by their paths below it, with their sizes."""
+    return {
+        f"data/{file.path}": file.file_size_bytes or 0
+        for fragment in dataset.get_fragments()
+        if ids is None or fragment.fragment_id in ids
+        for file in fragment.metadata.files
+    }
+
+
+def _table_digest(table: pa.Table) -> str:
+    digest = hashlib.blake2b(digest_size=16)
+    for row in table.to_pylist():
+        digest.update(f"{row['name']} {row['type']} {row['shape']}\0".encode())
+        digest.update(row["values"])
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +357,19 @@ class IndexManifest:
         return replace(self, chosen=newest[-MOST_CHOSEN:])
 
 
+class UnknownIndexFormatError(ValueError):
+    """An index has a format that this release does not know."""
+
+
+def decode_manifest(text: str) -> IndexManifest:
+    """Read the contents of `index.json`."""
+    stored = json.loads(text)
+    version = stored.get("format_version") if isinstance(stored, dict) else None
+    if isinstance(version, int) and version != FORMAT_VERSION:
+        raise UnknownIndexFormatError(f"it has format {version}")
+    return codec.convert(stored, IndexManifest)
+
+
 @dataclass(frozen=True, slots=True)
 class StoredIndex:
     """An index that is there as a whole; `folder` is its path below the scratch root."""
@@ -123,13 +383,13 @@ class StoredIndex:
         return self.manifest.created_at, self.folder
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class IndexDraft:
-    """An index that is being written below a scratch root."""
+    """An index that is being written; its `removal` is dropped once it is published."""
 
     folder: str
     uri: str
-    is_kept: bool = False
+    removal: ExitStack
 
     def place(self, name: str) -> str:
         """Return the URI of a dataset in the index."""
@@ -142,7 +402,12 @@ class IndexStore:
 
     root: str
     options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+    clock: Callable[[], datetime] = utc_now
+
+    @property
+    def storage(self) -> Storage:
+        """The files below the root."""
+        return storage_at(self.root, self.options)
 
     def find(self, key: str) -> StoredIndex | None:
         """Return the newest index of a key, None where there is none that can be understood."""
@@ -183,9 +448,8 @@ class IndexStore:
         name = f"{this_process().tag}-{int(time.time())}-{secrets.token_hex(6)}"
         path = f"{kept.folder}/{_READERS}/{name}"
         with self._errors():
-            if self._manifest(kept.folder) is None:
-                manifest = None
-            else:
+            manifest = self._manifest(kept.folder)
+            if manifest is not None:
                 self.storage.write(path, "", make_folder=True)
                 manifest = self._manifest(kept.folder)
         try:
@@ -203,26 +467,26 @@ class IndexStore:
     @contextmanager
     def writing(self, key: str) -> Iterator[IndexDraft]:
         """Make the folder of a new index; it is removed in the end unless it was published."""
-        owner = this_process()
-        folder = f"{FOLDER}/{key}/{owner.tag}-{secrets.token_hex(8)}"
-        draft = IndexDraft(folder, self.storage.uri(folder))
-        is_failed = True
-        try:
+        storage, folder = self.storage, f"{FOLDER}/{key}/{run_name()}"
+        draft = IndexDraft(folder, storage.uri(folder), ExitStack())
+        has_failed = True
+
+        def remove() -> None:
+            remove_folder(storage, folder, self.options, has_failed=has_failed)
+
+        with draft.removal:
+            draft.removal.callback(remove)
             with self._errors():
-                self.storage.make(folder)
-                self.storage.write(f"{folder}/{MARKER}", encode(FOLDER, owner, self.clock()))
-            beating = Heartbeat(self.storage, folder, self.clock)
+                mark(storage, folder, FOLDER, self.clock())
+            beating = Heartbeat(storage, folder, self.clock)
             with scratch_errors(self.root, self.options), beating:
                 yield draft
-            is_failed = False
-        finally:
-            if not draft.is_kept:
-                remove_folder(self.storage, folder, self.options, has_failed=is_failed)
+            has_failed = False
 
     def publish(self, draft: IndexDraft, manifest: IndexManifest) -> StoredIndex:
         """Make a draft the index of its key, and remove those that it takes the place of."""
         kept = self.update(StoredIndex(draft.folder, manifest), manifest)
-        draft.is_kept = True
+        draft.removal.pop_all()
         for other in self.all_of(draft.folder.split("/")[1]):
             if other.age < kept.age:
                 self.remove(other.folder)
@@ -256,25 +520,24 @@ class IndexStore:
         """Whether some process may be reading an index."""
         return any(lease.is_held() for _, lease in self._readers(folder))
 
-    def remove_dead_readers(self, folder: str) -> None:
-        """Remove the files of processes that have ended while they read an index."""
-        for name in abandoned(self._readers(folder)):
-            self.storage.remove_file(f"{folder}/{_READERS}/{name}")
-        self.storage.remove_empty(f"{folder}/{_READERS}")
+    def tidy(self, key: str) -> None:
+        """Remove leases of readers that have ended, and arrays that an extension has replaced.
 
-    def remove_superseded(self, folder: str) -> None:
-        """Remove the arrays of an index that an extension has replaced, unless somebody reads them.
-
-        They are listed first, then readers are looked for, and then the manifest is read: whoever
+        Arrays are listed first, then readers are looked for, and then the manifest is read: whoever
         extends the index is a reader, so that its arrays are either not listed or named.
         """
-        there = [name for name in self.storage.children(folder) if name.startswith(ARRAYS)]
-        if self.has_readers(folder):
-            return
-        manifest = self._manifest(folder)
-        if manifest is not None:
-            for name in set(there) - {manifest.arrays.name}:
-                self.storage.remove(f"{folder}/{name}", MARKER)
+        storage = self.storage
+        for generation in storage.children(f"{FOLDER}/{key}"):
+            folder = f"{FOLDER}/{key}/{generation}"
+            for name in abandoned(self._readers(folder)):
+                storage.remove_file(f"{folder}/{_READERS}/{name}")
+            storage.remove_empty(f"{folder}/{_READERS}")
+            there = [name for name in storage.children(folder) if name.startswith(ARRAYS)]
+            manifest = None if self.has_readers(folder) else self._manifest(folder)
+            if manifest is not None:
+                for name in set(there) - {manifest.arrays.name}:
+                    storage.remove(f"{folder}/{name}", MARKER)
+        storage.remove_empty(f"{FOLDER}/{key}")
 
     def _readers(self, folder: str) -> list[tuple[str, Lease]]:
         # Some object stores list the folder itself, too.
@@ -284,11 +547,6 @@ class IndexStore:
             (match[0], Lease.of_tag(match[1], int(match[2]) if match[2] else None))
             for match in matches
         ]
-
-    @property
-    def storage(self) -> Storage:
-        """The files below the root."""
-        return storage_at(self.root, self.options)
 
     def _manifest(self, folder: str) -> IndexManifest | None:
         text = self.storage.read(f"{folder}/{MANIFEST}")
@@ -303,37 +561,8 @@ class IndexStore:
     def _shown(self, path: str) -> str:
         return redact_line(self.storage.uri(path), secret_values(self.options))
 
-    @contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except BaseException as error:
-            if not is_error_or_panic(error) or isinstance(error, ScratchUnusable | ScratchFull):
-                raise
-            hidden = secret_values(self.options)
-            if is_full(error):
-                raise ScratchFull(
-                    f"no space is left in the scratch folder {redact_line(self.root, hidden)}",
-                    hint="make room there, or set the target's 'scratch' to a larger place",
-                ) from None
-            raise ScratchUnusable(
-                f"the indexes in {redact_line(self.root, hidden)} cannot be used: "
-                f"{redact_line(str(error), hidden)}",
-                hint="check the target's 'scratch' and the permissions there",
-            ) from None
-
-
-def decode_manifest(text: str) -> IndexManifest:
-    """Read the contents of `index.json`."""
-    stored = json.loads(text)
-    version = stored.get("format_version") if isinstance(stored, dict) else None
-    if isinstance(version, int) and version != FORMAT_VERSION:
-        raise UnknownIndexFormatError(f"it has format {version}")
-    return codec.convert(stored, IndexManifest)
-
-
-class UnknownIndexFormatError(ValueError):
-    """An index has a format that this release does not know."""
+    def _errors(self) -> AbstractContextManager[None]:
+        return scratch_errors(self.root, self.options, "the indexes in {} cannot be used")
 
 
 _making: dict[tuple[str, str], threading.Lock] = {}
@@ -342,123 +571,3 @@ _making: dict[tuple[str, str], threading.Lock] = {}
 def building_index(root: str, key: str) -> threading.Lock:
     """Return the lock under which one join of this process at a time makes an index of a key."""
     return _making.setdefault((root, key), threading.Lock())
-
-
-@dataclass(frozen=True, slots=True)
-class IndexGarbage:
-    """The indexes that were removed, or would be, with their bytes, and those that were left.
-
-    `left` are URIs with the reason.
-    """
-
-    collected: int = 0
-    size_bytes: int = 0
-    left: tuple[tuple[str, str], ...] = ()
-
-
-def collect_index_garbage(
-    store: IndexStore,
-    owner: str,
-    usable: Mapping[str, RightContent | None],
-    *,
-    now: datetime,
-    dry_run: bool = False,
-    dead_after: timedelta = DEAD_AFTER,
-) -> IndexGarbage:
-    """Remove indexes of a project that none of its joins can use, and unfinished ones of any.
-
-    An index stays that some process may be reading or writing, and so does one in a format that
-    this release does not know.
-
-    Args:
-        store: The indexes under a scratch root.
-        owner: The prefix of the keys of the project's indexes (`ivf_index.owner_prefix`).
-        usable: The content of the declared right sides by key, None where that cannot be known.
-        now: The time from which the age of heartbeats counts.
-        dry_run: Change nothing, only report.
-        dead_after: How old the last heartbeat of a dead process is.
-    """
-    collected = size_bytes = 0
-    left: list[tuple[str, str]] = []
-    storage = store.storage
-    try:
-        store_uri = store_of(store.root)
-        if store_uri is not None:
-            probe(store_uri, dict(store.options))
-        for key in storage.children(FOLDER):
-            for folder in list(_garbage(store, key, owner, usable, now, dead_after, left)):
-                if store.has_readers(folder):
-                    continue
-                size = storage.size_bytes(folder)
-                if dry_run or _removed(store, folder, left):
-                    collected, size_bytes = collected + 1, size_bytes + size
-            if not dry_run:
-                for generation in storage.children(f"{FOLDER}/{key}"):
-                    store.remove_dead_readers(f"{FOLDER}/{key}/{generation}")
-                    store.remove_superseded(f"{FOLDER}/{key}/{generation}")
-                storage.remove_empty(f"{FOLDER}/{key}")
-    except BaseException as error:
-        if not is_error_or_panic(error):
-            raise
-        hidden = secret_values(store.options)
-        reason = error.message if isinstance(error, LancestatError) else str(error)
-        raise ScratchUnusable(
-            f"the indexes in {redact_line(store.root, hidden)} cannot be cleaned up: "
-            f"{redact_line(reason, hidden)}",
-            hint="check the target's 'scratch', its storage_options and the permissions there",
-        ) from None
-    return IndexGarbage(collected, size_bytes, tuple(left))
-
-
-def _garbage(
-    store: IndexStore,
-    key: str,
-    owner: str,
-    usable: Mapping[str, RightContent | None],
-    now: datetime,
-    dead_after: timedelta,
-    left: list[tuple[str, str]],
-) -> Iterator[str]:
-    storage, whole = store.storage, []
-    for generation in storage.children(f"{FOLDER}/{key}"):
-        folder = f"{FOLDER}/{key}/{generation}"
-        text = storage.read(f"{folder}/{MANIFEST}")
-        try:
-            if text is not None:
-                whole.append(StoredIndex(folder, decode_manifest(text)))
-                continue
-        except UnknownIndexFormatError as error:
-            left.append((storage.uri(folder), str(error)))
-            continue
-        except ValueError:
-            # Ignore manifests that are not valid.
-            pass
-        # Unfinished, or withdrawn: it goes when its process has gone.
-        lease = lease_of(store.storage, folder, dead_after, left)
-        if lease is not None and not lease.is_held(now):
-            yield folder
-    if not key.startswith(owner):
-        return
-    whole.sort(key=lambda kept: kept.age)
-    for kept in whole[:-1]:
-        yield kept.folder
-    for kept in whole[-1:]:
-        if key not in usable or not _is_usable(kept, usable[key]):
-            yield kept.folder
-
-
-def _is_usable(kept: StoredIndex, content: RightContent | None) -> bool:
-    """Whether an index has rows of the content, or that is not known."""
-    if content is None:
-        return True
-    coverage = kept.manifest.record.cover(content)
-    return coverage.rows > 0 and kept.manifest.record.drift(coverage) is None
-
-
-def _removed(store: IndexStore, folder: str, left: list[tuple[str, str]]) -> bool:
-    try:
-        return store.remove(folder)
-    except Exception as error:
-        hidden = secret_values(store.options)
-        left.append((store.storage.uri(folder), redact_line(str(error), hidden)))
-        return False

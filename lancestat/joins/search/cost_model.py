@@ -8,7 +8,6 @@ from typing import ClassVar
 
 from lancestat.formats import StringEnum, count
 from lancestat.joins.record import JoinGroups
-from lancestat.joins.search.ivf_index import KeptIndex
 from lancestat.joins.search.request import JoinRequest
 
 
@@ -54,6 +53,20 @@ TRAIN_ROUNDS = 6
 SAMPLE_ROWS = 192
 # A visited list is that much longer than the average, since long lists are near more queries.
 IMBALANCE = 1.5
+
+
+@dataclass(frozen=True, slots=True)
+class KeptIndex:
+    """A kept index as the cost model sees it.
+
+    `rows` of the right side are in its lists and `new_rows` are not. `why_again` says why it has to
+    be trained again, None where it has not.
+    """
+
+    lists: int
+    rows: int
+    new_rows: int
+    why_again: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

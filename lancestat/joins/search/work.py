@@ -10,7 +10,6 @@ from itertools import accumulate
 from lancestat.errors import Location
 from lancestat.formats import StringEnum
 from lancestat.joins.record import UNMEASURED, Accuracy, JoinCounts, JoinDistances
-from lancestat.joins.search.ivf_index import RightContent
 from lancestat.joins.search.request import JoinRequest
 from lancestat.lake.snapshot import Pin, RowRange, Snapshot
 
@@ -136,6 +135,32 @@ class PinnedTable:
     def at(cls, snapshot: Snapshot, name: str = "") -> PinnedTable:
         fragments = fragment_rows((fragment.id, fragment.rows) for fragment in snapshot.fragments)
         return cls(name, snapshot.pin, fragments)
+
+
+@dataclass(frozen=True, slots=True)
+class RightFragment:
+    """A fragment of the right side that has live rows.
+
+    `content` digests what its data files hold in the columns that an index is made of, whichever of
+    its rows are deleted; `rows` are the live ones.
+    """
+
+    id: int
+    content: str
+    physical_rows: int
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class RightContent:
+    """The content of a right side that can be indexed: `key` names what an index is for.
+
+    Indexes of one key hold the same columns of one table under one filter, for one metric. The
+    content that they were made of is recorded with them, fragment by fragment.
+    """
+
+    key: str
+    fragments: tuple[RightFragment, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -428,5 +428,5 @@ class _LazyScratch:
             if self._uri is None:
                 application = self._engine.jobs.application
                 root, options = self._engine.scratch_root, self._engine.storage_options
-                self._uri = self._stack.enter_context(scratch(root, application, options)).uri
+                self._uri = self._stack.enter_context(scratch(root, application, options))
         return f"{self._uri}/{name}.lance"

@@ -17,14 +17,20 @@ from lancestat.errors import LancestatError
 from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.scratch.kept_indexes import (
     ARRAYS,
+    Coverage,
+    IndexArrays,
+    IndexedFragment,
     IndexManifest,
+    IndexRecord,
     IndexStore,
     KeptDataset,
+    Quality,
     StoredIndex,
     building_index,
+    data_files,
 )
 from lancestat.joins.search.centroids import Centroids, choose_nprobes, recall_curve, train
-from lancestat.joins.search.cost_model import SAMPLE_ROWS, TRAIN_ROWS
+from lancestat.joins.search.cost_model import SAMPLE_ROWS, TRAIN_ROWS, KeptIndex
 from lancestat.joins.search.ivf import (
     OFFSET_BITS,
     OFFSET_MASK,
@@ -42,19 +48,9 @@ from lancestat.joins.search.ivf import (
     search_lists,
     write_lists,
 )
-from lancestat.joins.search.ivf_index import (
-    Coverage,
-    IndexArrays,
-    IndexedFragment,
-    IndexRecord,
-    KeptIndex,
-    Quality,
-    RightContent,
-    data_files,
-)
 from lancestat.joins.search.neighbours import Neighbours, merge, share_found
 from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.work import FragmentRows, Rows, VectorSide
+from lancestat.joins.search.work import FragmentRows, RightContent, Rows, VectorSide
 from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, worker_task
 from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
 from lancestat.lake.open import open_pinned, pinned_reads

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.errors import JobFailed, OutputNotWritten, RunError
-from lancestat.joins.scratch.folder import HEARTBEAT, MARKER, Scratch, scratch
+from lancestat.joins.scratch.folder import HEARTBEAT, MARKER, scratch
 from lancestat.lake import files
 
 
@@ -31,8 +31,8 @@ def now() -> datetime:
     return datetime.now(timezone.utc)
 
 
-def fill(folder: Scratch) -> None:
-    lance.write_dataset(pa.table({"x": list(range(1000))}), f"{folder.uri}/right.lance")
+def fill(folder: str) -> None:
+    lance.write_dataset(pa.table({"x": list(range(1000))}), f"{folder}/right.lance")
 
 
 def left_below(root: Path) -> list[Path]:
@@ -42,10 +42,10 @@ def left_below(root: Path) -> list[Path]:
 def test_a_join_has_its_own_folder_that_is_removed_afterwards(root: Path) -> None:
     began = now()
     with scratch(str(root), "local-1", {}) as one, scratch(str(root), "local-1", {}) as two:
-        assert one.uri != two.uri
+        assert one != two
         for folder in (one, two):
-            assert Path(folder.uri).parent == root / "local-1"
-            marker = json.loads((Path(folder.uri) / MARKER).read_text())
+            assert Path(folder).parent == root / "local-1"
+            marker = json.loads((Path(folder) / MARKER).read_text())
             assert (marker["format_version"], marker["application"]) == (1, "local-1")
             assert marker["process"]["pid"] == os.getpid()
             assert began <= datetime.fromisoformat(marker["created_at"]) <= now()
@@ -56,7 +56,7 @@ def test_a_join_has_its_own_folder_that_is_removed_afterwards(root: Path) -> Non
 @pytest.mark.parametrize("application", ["../../out", "/etc", "a/b", "..", "", "app é"])
 def test_names_of_applications_stay_inside_the_root(root: Path, application: str) -> None:
     with scratch(str(root), application) as folder:
-        assert Path(folder.uri).parent.parent == root
+        assert Path(folder).parent.parent == root
     assert left_below(root) == []
 
 
@@ -95,7 +95,7 @@ def test_late_files_of_cancelled_tasks_are_removed(root: Path) -> None:
         pytest.raises(ValueError, match="cancelled"),
         scratch(str(root), "app", settle_seconds=1.5) as entered,
     ):
-        pool.submit(straggle, Path(entered.uri))
+        pool.submit(straggle, Path(entered))
         threading.Timer(0.7, done.set).start()
         raise ValueError("cancelled")
     assert left_below(root) == []
@@ -106,9 +106,9 @@ def test_runs_of_one_application_do_not_remove_each_other(root: Path) -> None:
 
     def run(number: int) -> None:
         with scratch(str(root), "app") as folder:
-            (Path(folder.uri) / "mine").write_text(str(number))
+            (Path(folder) / "mine").write_text(str(number))
             time.sleep(0.001)
-            assert (Path(folder.uri) / "mine").read_text() == str(number)
+            assert (Path(folder) / "mine").read_text() == str(number)
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(run, range(200)))
@@ -140,7 +140,7 @@ def test_the_heartbeat_of_a_folder_is_updated(root: Path) -> None:
         written = []
         for _ in range(3):
             beats.wait_for(2)
-            written.append(datetime.fromisoformat((Path(folder.uri) / HEARTBEAT).read_text()))
+            written.append(datetime.fromisoformat((Path(folder) / HEARTBEAT).read_text()))
     assert written == sorted(set(written))
     assert set(written) <= set(beats.instants)
 
@@ -150,7 +150,7 @@ def test_a_failing_heartbeat_does_not_fail_the_join(
 ) -> None:
     beats = Beats()
     with scratch(str(root), "app", clock=beats, beat_every=timedelta(milliseconds=5)) as folder:
-        shutil.rmtree(folder.uri)
+        shutil.rmtree(folder)
         beats.wait_for(2)
     assert "the heartbeat of scratch failed" in caplog.text
     assert left_below(root) == []
@@ -167,7 +167,7 @@ def test_a_failed_removal_is_logged_and_does_not_hide_errors(
     with pytest.raises(ValueError, match="of the join"), scratch(str(root), "app") as folder:
         raise ValueError("of the join")
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
-    assert folder.uri in warning.getMessage()
+    assert folder in warning.getMessage()
     assert "Permission denied" in warning.getMessage()
 
 
@@ -184,8 +184,8 @@ def test_links_inside_are_removed_and_not_followed(root: Path, tmp_path: Path) -
     outside.mkdir()
     (outside / "precious").write_text("mine")
     with scratch(str(root), "app") as folder:
-        (Path(folder.uri) / "link").symlink_to(outside)
-        (Path(folder.uri) / "file").symlink_to(outside / "precious")
+        (Path(folder) / "link").symlink_to(outside)
+        (Path(folder) / "file").symlink_to(outside / "precious")
     assert left_below(root) == []
     assert (outside / "precious").read_text() == "mine"
 

@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -18,10 +18,11 @@ from lancestat.errors import RunError
 from lancestat.joins.scratch.folder import (
     HEARTBEAT,
     MARKER,
-    collect_scratch_garbage,
     encode,
     scratch,
 )
+from lancestat.joins.scratch.garbage import ScratchGarbage
+from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.lake import files
 from lancestat.lake.files import Process, this_process
 from tests.integration.object_store import ObjectStore
@@ -38,6 +39,16 @@ def root(tmp_path: Path) -> Path:
     path = tmp_path / "scratch"
     path.mkdir()
     return path
+
+
+def swept(
+    root: Path | str,
+    options: Mapping[str, str] | None = None,
+    *,
+    now: datetime = NOW,
+    dry_run: bool = False,
+) -> ScratchGarbage:
+    return ScratchGarbage(IndexStore(str(root), options or {}), now, dry_run).collect("", {})
 
 
 def left_by(
@@ -60,17 +71,15 @@ def left_by(
 
 
 def test_folders_of_dead_joins_are_removed(root: Path) -> None:
-    beat = NOW - 11 * MINUTE
-    folder = left_by(root, beat=beat)
+    folder = left_by(root, beat=NOW - 11 * MINUTE)
     size = sum((folder / path).stat().st_size for path in files_below(folder))
     for dry_run in (True, False):
         assert folder.exists()
-        garbage = collect_scratch_garbage(str(root), now=NOW, dry_run=dry_run)
-        [abandoned] = garbage.collected
-        assert (abandoned.uri, abandoned.size_bytes, abandoned.beat_at) == (str(folder), size, beat)
-        assert garbage.left == ()
+        garbage = swept(root, dry_run=dry_run)
+        assert (garbage.folders, garbage.size_bytes) == ([str(folder)], size)
+        assert garbage.left == []
     assert list(root.iterdir()) == []
-    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
+    assert swept(root).folders == []
 
 
 def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
@@ -90,8 +99,8 @@ def test_a_folder_of_a_live_join_is_kept(root: Path) -> None:
         left_by(root, "dead/never-beat"),
         left_by(root, "dead/broken-beat", beat="?"),
     ]
-    garbage = collect_scratch_garbage(str(root), now=NOW)
-    assert {abandoned.uri for abandoned in garbage.collected} == {str(folder) for folder in dead}
+    garbage = swept(root)
+    assert set(garbage.folders) == {str(folder) for folder in dead}
     assert all(folder.exists() for folder in live)
     assert not any(folder.exists() for folder in dead)
     assert not (root / "dead").exists()
@@ -106,7 +115,7 @@ def test_folders_without_a_marker_are_kept(root: Path) -> None:
     left_by(root, "app/deeper/than/that")
     left_by(root, "shallow")
     before = files_below(root)
-    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
+    assert swept(root).folders == []
     assert files_below(root) == before
 
 
@@ -127,8 +136,8 @@ def test_folders_without_a_marker_are_kept(root: Path) -> None:
 def test_a_folder_with_a_broken_marker_is_kept_and_reported(root: Path, text: str) -> None:
     folder = left_by(root)
     (folder / MARKER).write_text(text)
-    garbage = collect_scratch_garbage(str(root), now=NOW)
-    assert garbage.collected == ()
+    garbage = swept(root)
+    assert garbage.folders == []
     [(uri, reason)] = garbage.left
     assert uri == str(folder)
     assert "its marker cannot be understood" in reason
@@ -151,8 +160,7 @@ def test_links_are_not_followed(root: Path, outside: Path) -> None:
     marked = root / "app" / "marked"
     marked.mkdir()
     (marked / MARKER).symlink_to(outside / MARKER)
-    [abandoned] = collect_scratch_garbage(str(root), now=NOW).collected
-    assert abandoned.uri == str(root / "app" / "dead")
+    assert swept(root).folders == [str(root / "app" / "dead")]
     assert files_below(outside) == before
     assert (root / "app" / "run").is_symlink()
     assert (root / "application").is_symlink()
@@ -164,12 +172,12 @@ def test_the_root_may_be_a_link(root: Path, tmp_path: Path) -> None:
     folder = left_by(root)
     link = tmp_path / "link"
     link.symlink_to(root)
-    assert len(collect_scratch_garbage(str(link), now=NOW).collected) == 1
+    assert len(swept(link).folders) == 1
     assert not folder.exists()
 
 
 def test_a_root_that_does_not_exist_holds_nothing(tmp_path: Path) -> None:
-    assert collect_scratch_garbage(str(tmp_path / "none"), now=NOW).collected == ()
+    assert swept(tmp_path / "none").folders == []
 
 
 def test_a_folder_that_cannot_be_removed_is_reported(
@@ -181,8 +189,8 @@ def test_a_folder_that_cannot_be_removed_is_reported(
     folder = left_by(root)
     monkeypatch.setattr(files, "_remove_folder", busy)
     monkeypatch.setattr(files, "_PAUSE_SECONDS", 0)
-    garbage = collect_scratch_garbage(str(root), now=NOW)
-    assert garbage.collected == ()
+    garbage = swept(root)
+    assert garbage.folders == []
     [(uri, reason)] = garbage.left
     assert uri == str(folder)
     assert "Permission denied" in reason
@@ -201,8 +209,8 @@ def test_unreadable_folders_do_not_stop_the_collection(
         return asked(self, path)
 
     monkeypatch.setattr(files.FolderStorage, question, denied)
-    garbage = collect_scratch_garbage(str(root), now=NOW)
-    assert [abandoned.uri for abandoned in garbage.collected] == [str(own)]
+    garbage = swept(root)
+    assert garbage.folders == [str(own)]
     assert [reason for _, reason in garbage.left] == ["Permission denied"]
     assert other.exists()
 
@@ -210,7 +218,7 @@ def test_unreadable_folders_do_not_stop_the_collection(
 def test_an_unreadable_root_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError) as caught:
-        collect_scratch_garbage(str(tmp_path / "file"), now=NOW)
+        swept(tmp_path / "file")
     assert caught.value.code == "LS583"
 
 
@@ -225,9 +233,9 @@ def test_a_collection_that_is_killed_is_finished_by_the_next(
     folder = left_by(root)
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(Path, "unlink", killed)
-        collect_scratch_garbage(str(root), now=NOW)
+        swept(root)
     assert files_below(folder) == {MARKER}
-    assert len(collect_scratch_garbage(str(root), now=NOW).collected) == 1
+    assert len(swept(root).folders) == 1
     assert not folder.exists()
 
 
@@ -236,13 +244,13 @@ def test_collections_do_not_disturb_joins_that_begin(root: Path) -> None:
 
     def join(number: int) -> None:
         with scratch(str(root), f"app{number % 2}") as folder:
-            file = Path(folder.uri) / "rows"
+            file = Path(folder) / "rows"
             file.write_text(str(number))
             assert file.read_text() == str(number)
         ended.append(number)
 
     def collect(number: int) -> None:
-        assert collect_scratch_garbage(str(root), now=datetime.now(timezone.utc)).collected == ()
+        assert swept(root, now=datetime.now(timezone.utc)).folders == []
 
     with ThreadPoolExecutor(8) as pool:
         joins = pool.map(join, range(100))
@@ -258,8 +266,8 @@ from pathlib import Path
 from lancestat.joins.scratch.folder import scratch
 
 with scratch(sys.argv[1], "app", settle_seconds=0) as found:
-    (Path(found.uri) / "rows").write_bytes(b"x" * 5000)
-    print(found.uri, flush=True)
+    (Path(found) / "rows").write_bytes(b"x" * 5000)
+    print(found, flush=True)
     time.sleep(600)
 """
 
@@ -282,13 +290,12 @@ def test_a_killed_join_is_removed_at_once(root: Path, join: subprocess.Popen[str
     assert join.stdout is not None
     folder = join.stdout.readline().strip()
     now = datetime.now(timezone.utc)
-    assert collect_scratch_garbage(str(root), now=now + timedelta(days=1)).collected == ()
+    assert swept(root, now=now + timedelta(days=1)).folders == []
     join.send_signal(signal.SIGKILL)
     join.wait(timeout=60)
     assert Path(folder).exists()
-    [abandoned] = collect_scratch_garbage(str(root), now=now).collected
-    assert abandoned.uri == folder
-    assert abandoned.size_bytes > 5000
+    garbage = swept(root, now=now)
+    assert garbage.folders == [folder] and garbage.size_bytes > 5000
     assert list(root.iterdir()) == []
 
 
@@ -315,12 +322,12 @@ def test_scratch_in_an_object_store_is_removed(object_store: ObjectStore) -> Non
         return [file.path.rpartition("/")[2] for file in files if file.is_file]
 
     now = datetime.now(timezone.utc)
-    assert collect_scratch_garbage(root, options, now=now).collected == ()
+    assert swept(root, options, now=now).folders == []
     with pytest.raises(ValueError, match="join"), scratch(root, "app", options) as folder:
-        uri = f"{folder.uri}/right.lance"
+        uri = f"{folder}/right.lance"
         lance.write_dataset(pa.table({"x": [1]}), uri, storage_options=dict(options))
         assert MARKER in objects()
-        assert collect_scratch_garbage(root, options, now=now + timedelta(days=1)).collected == ()
+        assert swept(root, options, now=now + timedelta(days=1)).folders == []
         raise ValueError("join")
     assert objects() == []
     store = files.storage_at(root, options)
@@ -331,8 +338,8 @@ def test_scratch_in_an_object_store_is_removed(object_store: ObjectStore) -> Non
     store.write(f"app/broken/{MARKER}", "{")
     store.write("app/foreign/rows", "mine")
     for dry_run in (True, False):
-        found_by = collect_scratch_garbage(root, options, now=now, dry_run=dry_run)
-        assert [abandoned.uri for abandoned in found_by.collected] == [f"{root}/app/dead"]
+        found_by = swept(root, options, now=now, dry_run=dry_run)
+        assert found_by.folders == [f"{root}/app/dead"]
         assert [uri for uri, _ in found_by.left] == [f"{root}/app/broken"]
     assert sorted(objects()) == sorted([MARKER] * 2 + ["rows"] * 3 + [HEARTBEAT])
 
@@ -342,7 +349,7 @@ def test_an_object_store_that_denies_access_is_reported(object_store: ObjectStor
     options = {**object_store.storage_options, "aws_secret_access_key": "wrong-and-hidden"}
     root = object_store.fresh_uri("scratch")
     with pytest.raises(RunError) as caught:
-        collect_scratch_garbage(root, options, now=NOW)
+        swept(root, options)
     assert caught.value.code == "LS583"
     with pytest.raises(RunError) as caught, scratch(root, "app", options, settle_seconds=0):
         pass
@@ -377,14 +384,14 @@ def test_folders_of_processes_killed_before_marking_are_removed(root: Path, poin
     [folder] = root.glob("app/*")
     assert len(list(folder.iterdir())) == (point == "drafted")
     (folder / "notes.txt").write_text("mine")
-    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
+    assert swept(root).folders == []
     (folder / "notes.txt").unlink()
-    assert len(collect_scratch_garbage(str(root), now=NOW).collected) == 1
+    assert len(swept(root).folders) == 1
     assert list(root.iterdir()) == []
 
 
 def test_a_folder_without_a_marker_stays_while_its_process_lives(root: Path) -> None:
     folder = root / "app" / f"{this_process().tag}-0123456789abcdef"
     folder.mkdir(parents=True)
-    assert collect_scratch_garbage(str(root), now=NOW).collected == ()
+    assert swept(root).folders == []
     assert folder.is_dir()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -11,22 +12,18 @@ from typing import Any
 import pytest
 
 from lancestat.errors import ScratchFull, ScratchUnusable
-from lancestat.joins.scratch.folder import MARKER, collect_scratch_garbage, encode
+from lancestat.joins.scratch.folder import MARKER, encode
+from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import (
-    IndexGarbage,
+    IndexedFragment,
     IndexManifest,
+    IndexRecord,
     IndexStore,
     KeptDataset,
-    StoredIndex,
-    collect_index_garbage,
-)
-from lancestat.joins.search.ivf_index import (
-    IndexedFragment,
-    IndexRecord,
     Quality,
-    RightContent,
-    RightFragment,
+    StoredIndex,
 )
+from lancestat.joins.search.work import RightContent, RightFragment
 from lancestat.lake.files import FolderStorage, Process, this_process
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -63,9 +60,14 @@ def files(store: IndexStore) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
 
-def sweep(store: IndexStore, **options: Any) -> IndexGarbage:
-    usable = options.pop("usable", {"mine-1": CONTENT})
-    return collect_index_garbage(store, "mine-", usable, **{"now": NOW, **options})
+def sweep(
+    store: IndexStore,
+    *,
+    usable: Mapping[str, RightContent | None] | None = None,
+    dry_run: bool = False,
+) -> ScratchGarbage:
+    usable = {"mine-1": CONTENT} if usable is None else usable
+    return ScratchGarbage(store, NOW, dry_run).collect("mine-", usable)
 
 
 def test_a_published_layout_is_found_as_it_was_written(store: IndexStore) -> None:
@@ -82,7 +84,7 @@ def test_a_draft_that_is_not_published_is_no_layout_and_is_removed(store: IndexS
         with store.writing("mine-1") as draft:
             assert (Path(draft.uri) / MARKER).exists()
             assert store.find("mine-1") is None
-            assert sweep(store).collected == 0, "it is being written"
+            assert sweep(store).indexes == 0, "it is being written"
             raise ValueError("killed")
 
     with pytest.raises(ValueError, match="killed"):
@@ -104,7 +106,7 @@ def test_a_newer_layout_takes_the_place_of_an_older_one_that_nobody_reads(
         assert Path(store.root, second.folder, "rows.lance").exists(), "it is read"
     older = make(store, age=9)
     assert store.find("mine-1") == third
-    assert sweep(store).collected == 1
+    assert sweep(store).indexes == 1
     assert not Path(store.root, older.folder).exists()
 
 
@@ -126,7 +128,7 @@ def test_whoever_holds_a_layout_keeps_its_files(store: IndexStore) -> None:
         with store.held(kept) as late:
             assert late is None, "it is withdrawn"
     assert not store.has_readers(kept.folder)
-    assert sweep(store).collected == 0, "its process has not ended"
+    assert sweep(store).indexes == 0, "its process has not ended"
 
 
 def test_files_of_readers_that_were_killed_do_not_count(store: IndexStore) -> None:
@@ -136,7 +138,7 @@ def test_files_of_readers_that_were_killed_do_not_count(store: IndexStore) -> No
     readers.mkdir()
     (readers / f"{dead.tag}-1700000000-{'a' * 12}").touch()
     assert not store.has_readers(kept.folder)
-    assert sweep(store).collected == 0
+    assert sweep(store).indexes == 0
     assert not readers.exists()
 
 
@@ -172,13 +174,14 @@ def test_what_no_join_can_use_is_swept(store: IndexStore) -> None:
     make(store, "mine-2")
     other = make(store, "theirs-1")
     dry = sweep(store, dry_run=True)
-    assert (dry.collected, dry.left) == (1, ()) and dry.size_bytes > 7
+    assert (dry.indexes, dry.left) == (1, []) and dry.size_bytes > 7
     assert len(list(Path(store.root).rglob("index.json"))) == 3
-    assert sweep(store) == dry
-    assert sweep(store) == IndexGarbage()
-    assert sweep(store, usable={"mine-1": None}).collected == 0, "its table cannot be read"
+    done = sweep(store)
+    assert (done.indexes, done.size_bytes, done.left) == (1, dry.size_bytes, [])
+    assert (sweep(store).indexes, sweep(store).size_bytes) == (0, 0)
+    assert sweep(store, usable={"mine-1": None}).indexes == 0, "its table cannot be read"
     changed = RightContent("mine-1", (RightFragment(0, "b", 10, 10),))
-    assert sweep(store, usable={"mine-1": changed}).collected == 1
+    assert sweep(store, usable={"mine-1": changed}).indexes == 1
     assert [kept.folder for kept in store.all_of("theirs-1")] == [other.folder]
 
 
@@ -188,7 +191,7 @@ def test_a_later_format_is_left_alone(store: IndexStore) -> None:
     path.write_text(json.dumps({"format_version": 2, "more": 1}))
     assert store.find("mine-1") is None
     swept = sweep(store, usable={})
-    assert (swept.collected, [reason for _, reason in swept.left]) == (0, ["it has format 2"])
+    assert (swept.indexes, [reason for _, reason in swept.left]) == (0, ["it has format 2"])
     assert path.exists()
 
 
@@ -200,8 +203,7 @@ def test_what_a_killed_writer_has_left_is_swept(store: IndexStore, is_marked: bo
     if is_marked:
         (folder / MARKER).write_text(encode("indexes", dead, NOW))
         (folder / "rows.lance").mkdir()
-    assert collect_scratch_garbage(store.root, now=NOW).collected == ()
-    assert sweep(store).collected == 1
+    assert sweep(store).indexes == 1
     assert files(store) == [] and not folder.exists()
 
 

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from lancestat.joins.search.ivf_index import RightContent, RightFragment
-from lancestat.joins.search.work import PinnedTable
+from lancestat.joins.search.work import PinnedTable, RightContent, RightFragment
 from lancestat.joins.spark.ivf import RowPlaces
 from lancestat.joins.spark.sides import opened_table
 from lancestat.lake.open import snapshot

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.joins.scratch.root import default_root, known_roots, root_for
+from lancestat.joins.scratch.folder import default_root, known_roots, root_for
 
 
 @pytest.fixture(autouse=True)

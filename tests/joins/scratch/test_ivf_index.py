@@ -9,18 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.joins.search.ivf import OFFSET_BITS, LiveRows, imbalance
-from lancestat.joins.search.ivf_index import (
+from lancestat.joins.scratch.kept_indexes import (
     Coverage,
     IndexedFragment,
     IndexRecord,
-    KeptIndex,
     Quality,
-    RightContent,
-    RightFragment,
     index_key,
     owner_prefix,
 )
+from lancestat.joins.search.cost_model import KeptIndex
+from lancestat.joins.search.ivf import OFFSET_BITS, LiveRows, imbalance
+from lancestat.joins.search.work import RightContent, RightFragment
 
 RECORD = IndexRecord(
     dimension=4,

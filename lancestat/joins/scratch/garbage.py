@@ -1,0 +1,155 @@
+"""Garbage collection of scratch: what killed processes left there, and indexes of no use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from lancestat.joins.scratch.folder import DEAD_AFTER, MARKER, lease_of, scratch_errors
+from lancestat.joins.scratch.kept_indexes import (
+    FOLDER,
+    MANIFEST,
+    IndexStore,
+    StoredIndex,
+    UnknownIndexFormatError,
+    decode_manifest,
+)
+from lancestat.joins.search.work import RightContent
+from lancestat.lake.files import store_of
+from lancestat.lake.open import probe
+from lancestat.redact import redact_line, secret_values
+
+
+@dataclass(slots=True)
+class ScratchGarbage:
+    """Collects the garbage of a scratch root.
+
+    A folder stays whose process runs on this host or whose heartbeat is recent, and an index that
+    some process may be reading, or in a format that this release does not know.
+
+    Args:
+        store: The indexes under the root. One that does not exist holds nothing.
+        now: The time from which the age of heartbeats counts.
+        dry_run: Change nothing, only report.
+        dead_after: How old the last heartbeat of a dead process is.
+
+    Attributes:
+        folders: URIs of the joins' folders that were removed, or would be.
+        indexes: The number of these indexes.
+        size_bytes: The size of all of them.
+        left: URIs of what was left with the reason: somebody else's, a marker that cannot be
+            understood, a removal that failed.
+    """
+
+    store: IndexStore
+    now: datetime
+    dry_run: bool = False
+    dead_after: timedelta = DEAD_AFTER
+    folders: list[str] = field(default_factory=list, init=False)
+    indexes: int = field(default=0, init=False)
+    size_bytes: int = field(default=0, init=False)
+    left: list[tuple[str, str]] = field(default_factory=list, init=False)
+
+    def collect(self, owner: str, usable: Mapping[str, RightContent | None]) -> ScratchGarbage:
+        """Remove folders of dead joins, unfinished indexes, and those that no join can use.
+
+        Only folders two levels below the root that carry scratch's marker are looked at, and those
+        that a killed process of this host has made and not marked yet. Links are not followed.
+
+        Args:
+            owner: The prefix of the keys of the project's indexes (`kept_indexes.owner_prefix`).
+            usable: The content of the declared right sides by key, None where that cannot be known.
+
+        Returns:
+            Itself.
+
+        Raises:
+            ScratchUnusable: the root cannot be cleaned up.
+        """
+        root, options, storage = self.store.root, self.store.options, self.store.storage
+        with scratch_errors(root, options, "the scratch folder {} cannot be cleaned up"):
+            store_uri = store_of(root)
+            if store_uri is not None:
+                probe(store_uri, dict(options))
+            for folder in self._folders():
+                if self._has_ended(folder) and self._remove(folder):
+                    self.folders.append(storage.uri(folder))
+            for key in storage.children(FOLDER):
+                for folder in list(self._unused(key, owner, usable)):
+                    if not self.store.has_readers(folder) and self._remove(folder):
+                        self.indexes += 1
+                if not self.dry_run:
+                    self.store.tidy(key)
+        return self
+
+    def _folders(self) -> Iterator[str]:
+        storage = self.store.storage
+        for application in storage.children(""):
+            if application == FOLDER:
+                continue
+            try:
+                runs = storage.children(application)
+            except PermissionError as error:
+                self.left.append((storage.uri(application), str(error.strerror)))
+                continue
+            yield from (f"{application}/{run}" for run in runs)
+
+    def _unused(
+        self, key: str, owner: str, usable: Mapping[str, RightContent | None]
+    ) -> Iterator[str]:
+        storage, whole = self.store.storage, []
+        for generation in storage.children(f"{FOLDER}/{key}"):
+            folder = f"{FOLDER}/{key}/{generation}"
+            text = storage.read(f"{folder}/{MANIFEST}")
+            try:
+                if text is not None:
+                    whole.append(StoredIndex(folder, decode_manifest(text)))
+                    continue
+            except UnknownIndexFormatError as error:
+                self.left.append((storage.uri(folder), str(error)))
+                continue
+            except ValueError:
+                # Ignore manifests that are not valid.
+                pass
+            # Unfinished, or withdrawn: it goes when its process has gone.
+            if self._has_ended(folder):
+                yield folder
+        if not key.startswith(owner):
+            return
+        whole.sort(key=lambda kept: kept.age)
+        for kept in whole[:-1]:
+            yield kept.folder
+        for kept in whole[-1:]:
+            if key not in usable or not _is_usable(kept, usable[key]):
+                yield kept.folder
+
+    def _has_ended(self, folder: str) -> bool:
+        lease = lease_of(self.store.storage, folder, self.dead_after, self.left)
+        return lease is not None and not lease.is_held(self.now)
+
+    def _remove(self, folder: str) -> bool:
+        """Remove a folder, and return whether it has gone, or would."""
+        storage = self.store.storage
+        size_bytes = storage.size_bytes(folder)
+        if not self.dry_run:
+            try:
+                if not folder.startswith(f"{FOLDER}/"):
+                    storage.remove(folder, MARKER)
+                    storage.remove_empty(folder.rpartition("/")[0])
+                elif not self.store.remove(folder):
+                    return False
+            except Exception as error:
+                reason = redact_line(str(error), secret_values(self.store.options))
+                self.left.append((storage.uri(folder), reason))
+                return False
+        self.size_bytes += size_bytes
+        return True
+
+
+def _is_usable(kept: StoredIndex, content: RightContent | None) -> bool:
+    """Whether an index has rows of the content, or that is not known."""
+    if content is None:
+        return True
+    coverage = kept.manifest.record.cover(content)
+    return coverage.rows > 0 and kept.manifest.record.drift(coverage) is None
