@@ -42,7 +42,7 @@ from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.lake.open import snapshot
-from lancestat.runs.stages import StageProgress
+from lancestat.runs.actions import StageProgress
 from lancestat.spark.session import start_session
 from lancestat.spec.model import Target
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from lancestat.runs.actions import Plan
     from lancestat.runs.execute import Execution
     from lancestat.runs.observe import Observer
-    from lancestat.runs.plan_store import PlanStore
+    from lancestat.runs.plan_file import PlanStore
     from lancestat.runs.result import PastRun, Progress, RunResult, UnfinishedNodes
     from lancestat.state.retention import GarbageReport
     from lancestat.state.store import LanceState
@@ -260,7 +260,7 @@ class Project:
             UsageError: A selector is invalid, or matches nothing.
             StateError: The state cannot be reached.
         """
-        from lancestat.runs.saved import PlanOptions
+        from lancestat.runs.plan_file import PlanOptions
 
         check_path("path", path)
         self.discover()
@@ -616,7 +616,7 @@ class Project:
             UsageError: A selector is invalid, or matches nothing.
             StateError: The state cannot be reached.
         """
-        from lancestat.report.gather import RUNS, gather
+        from lancestat.report.gather import RUNS_READ, gather
 
         check_whole("runs", runs, 0)
         self._discovered()
@@ -627,7 +627,7 @@ class Project:
             self.nodes(select, exclude),
             with_fragments=with_fragments,
             with_histograms=with_histograms,
-            runs=RUNS if runs is None else runs,
+            runs=RUNS_READ if runs is None else runs,
         )
 
     def report_tables(self, wanted: Collection[str]) -> dict[str, pa.Table]:
@@ -640,9 +640,8 @@ class Project:
             InvalidArgument: There is no such table; the message lists those that there are.
             StateError: The state cannot be reached.
         """
-        from lancestat.nodes import NODE_TYPES
-        from lancestat.report.gather import gather
-        from lancestat.report.rows import ALL, ReportTable, report_tables, runs_by_node
+        from lancestat.report.gather import ALL, ReportTable, gather, report_tables
+        from lancestat.report.values import runs_by_node
 
         names = [table.value for table in ReportTable]
         check_names("wanted", wanted)
@@ -654,7 +653,7 @@ class Project:
             report=lambda: gather(
                 self.spec, self.state, self._clock, self.spec.tables, with_fragments=True, runs=0
             ),
-            runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL, NODE_TYPES),
+            runs=lambda: runs_by_node(self.state, self.spec.target.name, ALL),
         )
 
     def unpublish(
@@ -694,7 +693,7 @@ class Project:
         """
         from lancestat.nodes import NODE_TYPES
         from lancestat.report.site_folder import clear_drafts
-        from lancestat.runs.garbage_collection import collect_garbage
+        from lancestat.runs.execute import collect_garbage
 
         self._discovered()
         if not dry_run:
@@ -733,7 +732,7 @@ class Project:
 
     @property
     def _plan_store(self) -> PlanStore:
-        from lancestat.runs.plan_store import PlanStore
+        from lancestat.runs.plan_file import PlanStore
 
         return PlanStore(self._observer, self.nodes, __version__)
 

@@ -22,7 +22,7 @@ from lancestat.presentation.terminal import paint, table
 from lancestat.presentation.views import Answer
 from lancestat.query import warm_up
 from lancestat.redact import redact_line, secret_values
-from lancestat.runs.locate import located
+from lancestat.runs.discover import located
 from lancestat.spark.jvm import find_archive, find_java, user_sharing_option
 from lancestat.spark.package import require_same_versions
 from lancestat.spark.session import remote_of, running_session, start_session, uses_package

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from lancestat.formats import count, instant, large, size, visible
 from lancestat.presentation.terminal import CONSOLE
-from lancestat.report.node_facts import NodeRunFigures, node_run
+from lancestat.report.values import NodeRunFigures, node_run
+from lancestat.runs.actions import StageProgress
 from lancestat.runs.result import NodeResult, Progress, Status, TableProgress
-from lancestat.runs.stages import StageProgress
 
 if TYPE_CHECKING:
     import rich.progress as bars

@@ -147,12 +147,12 @@ def comment(
     """
     from lancestat.review.comment import (
         CommentResult,
+        GitHub,
         Outcome,
         comment_body,
         pull_request,
         upsert_comment,
     )
-    from lancestat.review.github import GitHub
 
     # Templates of the project can read the environment, and its name is part of the comment.
     token = os.environ.pop("GITHUB_TOKEN", "")

@@ -19,9 +19,8 @@ from lancestat.joins.record import (
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy
 from lancestat.joins.search.work import JoinWork, OutputFormat, Scope
 from lancestat.redact import redact_line
-from lancestat.runs.actions import NodeAction, Reason, Verb, action_summary
+from lancestat.runs.actions import NodeAction, Reason, Stage, Verb, action_summary
 from lancestat.runs.result import NodeResult
-from lancestat.runs.stages import Stage
 from lancestat.spec.catalog import shown_uri
 from lancestat.spec.model import NodeKind
 

@@ -44,7 +44,7 @@ from lancestat.joins.sides import (
 from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_snapshots, probe
 from lancestat.runs.actions import Action, Blocked, is_pending
-from lancestat.runs.locate import located, require_sole_writer
+from lancestat.runs.discover import located, require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import named_uris
 from lancestat.spark.session import joins_by_nearest_by
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from lancestat.joins.review import JoinChange
     from lancestat.joins.run import JoinRunner
     from lancestat.review.values import PropertyChange
-    from lancestat.runs.evaluator import RunContext
+    from lancestat.runs.execute import RunContext
 
 
 _plan_log = logging.getLogger("lancestat.plan")

@@ -12,8 +12,7 @@ from lancestat.lake.files import list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import ByteEstimator, field_key
 from lancestat.lake.snapshot import Snapshot
 from lancestat.review.evidence import Evidence
-from lancestat.review.properties import declared_risks
-from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote
+from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote, declared_risks
 from lancestat.runs.observe import read_uris
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec

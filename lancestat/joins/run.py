@@ -31,11 +31,10 @@ from lancestat.joins.scratch.folder import CONNECT, require_shared, scratch_root
 from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, Scope
 from lancestat.lake.catalogs import declare
 from lancestat.lake.open import REPLACED
-from lancestat.runs.actions import Action
-from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
+from lancestat.runs.actions import Action, OnStage, StageProgress
+from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import Status, planned
-from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spark.failure import SessionLostError
 from lancestat.spark.session import RunSession, remote_of
 from lancestat.spec.catalog import UriOptions, table_name_of

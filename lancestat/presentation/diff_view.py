@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from lancestat.formats import count, size
 from lancestat.presentation.views import DiffView, NodeDiffView, PropertyView
-from lancestat.review.links import FileLinks, line_url
-from lancestat.review.source import WORK_TREE
+from lancestat.review.sides import WORK_TREE, FileLinks, line_url
 from lancestat.review.values import NO_CHANGES, SEVERITY, Change, Diff, NodeDiff, PropertyChange
 
 _SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}

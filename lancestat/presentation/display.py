@@ -16,7 +16,7 @@ from lancestat.presentation.terminal import unpainted, width
 from lancestat.presentation.text import FORMAT as TEXT
 from lancestat.presentation.views import ExplanationView, UnpublishView
 from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor, secret_environment
-from lancestat.report.rows import (
+from lancestat.report.gather import (
     RESULTS,
     STATISTICS,
     STATUS,

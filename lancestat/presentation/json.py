@@ -33,7 +33,7 @@ from lancestat.version import __version__
 
 if TYPE_CHECKING:
     from lancestat.errors import LancestatError
-    from lancestat.report.node_facts import NodeStatus
+    from lancestat.report.values import NodeStatus
     from lancestat.review.values import (
         ColumnsChange,
         NodeDiff,

@@ -31,7 +31,7 @@ from lancestat.presentation.views import (
 )
 
 if TYPE_CHECKING:
-    from lancestat.report.node_facts import NodeStatus
+    from lancestat.report.values import NodeStatus
     from lancestat.review.values import ColumnsChange, TablesChange
 
 MAX_CHARACTERS = 65_000

@@ -17,15 +17,15 @@ from lancestat.presentation.views import (
     ShowView,
     StatusView,
 )
-from lancestat.report.node_facts import (
+from lancestat.report.gather import STATISTICS, statistics_rows
+from lancestat.report.tables import status_figures
+from lancestat.report.values import (
     NodeRunFigures,
     health_counts,
     node_run,
     node_status,
     one_line,
 )
-from lancestat.report.rows import STATISTICS, statistics_rows
-from lancestat.report.tables import status_figures
 from lancestat.runs.actions import gone_words
 from lancestat.runs.result import Status
 

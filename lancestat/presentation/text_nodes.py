@@ -29,7 +29,7 @@ from lancestat.presentation.views import (
 )
 
 if TYPE_CHECKING:
-    from lancestat.report.node_facts import NodeRunFigures, NodeStatus
+    from lancestat.report.values import NodeRunFigures, NodeStatus
     from lancestat.runs.result import PastRun
     from lancestat.tables.unpublish import UnpublishedNode
 

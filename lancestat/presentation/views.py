@@ -19,10 +19,9 @@ if TYPE_CHECKING:
     from lancestat.errors import LancestatError
     from lancestat.presentation.registry import Page
     from lancestat.query.sql.explain import PlanExplanation
-    from lancestat.report.node_facts import NodeRunFigures, NodeStatus
-    from lancestat.report.rows import Row
+    from lancestat.report.gather import Row
     from lancestat.report.tables import TableFigures
-    from lancestat.report.values import ProjectReport
+    from lancestat.report.values import NodeRunFigures, NodeStatus, ProjectReport
     from lancestat.review.values import ColumnsChange, Diff, PropertyChange, TablesChange
     from lancestat.runs.actions import SourceFindings
     from lancestat.runs.result import NodeResult, PastRun

@@ -45,7 +45,7 @@ from lancestat.query.predicates.filter import (
 )
 from lancestat.query.pruning import FragmentStatistics, NoFragmentStatistics
 from lancestat.query.zone_maps import load_zone_maps
-from lancestat.runs.locate import located
+from lancestat.runs.discover import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.values import StateReader, table_identity
 from lancestat.tables.judgement import TableStatistics, Verdict

@@ -1,35 +1,311 @@
-"""Gathers all that is known of the nodes of a project."""
+"""Gathers all that is known of the nodes of a project, also as rows for the system views."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from lancestat.formats import StringEnum
+from lancestat.joins.action import JoinFigures
+from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import Audience, Redactor
 from lancestat.report.joins import JoinReporter
-from lancestat.report.rows import NodeRuns, runs_by_node
-from lancestat.report.tables import TableReporter
+from lancestat.report.tables import TableReport, TableReporter
 from lancestat.report.values import (
     NodeReport,
+    NodeRuns,
     ProjectReport,
     Reporter,
     ReportOptions,
+    runs_by_node,
 )
 from lancestat.runs.actions import Plan
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer, result_dependencies
-from lancestat.runs.result import PastRun
+from lancestat.runs.result import NodeResult, PastRun
 from lancestat.spec.graph import dependencies
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.spec.redaction import redacted_node
 from lancestat.state.values import StateReader
+from lancestat.tables.statistics.column_statistics import BOUNDS_FIRST
+from lancestat.tables.table_status import TableStatus
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_log = logging.getLogger("lancestat.report")
+
+# More than the state keeps.
+ALL = 1_000_000
+
+Row = dict[str, object]
+
+
+class CellType(StringEnum):
+    """The type of a column's cells, spelled as in Spark; any cell may be null."""
+
+    TEXT = "string"
+    TEXTS = "array<string>"
+    COUNT = "bigint"
+    NUMBER = "double"
+    FLAG = "boolean"
+    INSTANT = "timestamp"
+
+
+@dataclass(frozen=True, slots=True)
+class RowShape:
+    """The columns of some rows, in their order, each with the type of its cells."""
+
+    columns: Mapping[str, CellType]
+
+    def table(self, rows: Iterable[Row]) -> pa.Table:
+        """Rows as an Arrow table; instants are microseconds in UTC."""
+        import pyarrow as pa
+
+        types = {
+            CellType.TEXT: pa.string(),
+            CellType.TEXTS: pa.list_(pa.string()),
+            CellType.COUNT: pa.int64(),
+            CellType.NUMBER: pa.float64(),
+            CellType.FLAG: pa.bool_(),
+            CellType.INSTANT: pa.timestamp("us", "UTC"),
+        }
+        schema = pa.schema([pa.field(name, types[type]) for name, type in self.columns.items()])
+        return pa.Table.from_pylist(list(rows), schema)
+
+
+_TEXT, _TEXTS, _COUNT = CellType.TEXT, CellType.TEXTS, CellType.COUNT
+_NUMBER, _FLAG, _INSTANT = CellType.NUMBER, CellType.FLAG, CellType.INSTANT
+
+STATISTICS = RowShape(
+    {
+        "table": _TEXT,
+        "column": _TEXT,
+        "type": _TEXT,
+        **{
+            statistic.sql_name: {str: _TEXT, int: _COUNT, float: _NUMBER}[statistic.type]
+            for statistic in BOUNDS_FIRST
+        },
+        "rows": _COUNT,
+        "version": _COUNT,
+        "computed_at": _INSTANT,
+        "versions_behind": _COUNT,
+        "changed_rows": _NUMBER,
+        "fragments": _COUNT,
+        "fragments_covered": _COUNT,
+        "verdict": _TEXT,
+        "reason": _TEXT,
+        "detail": _TEXT,
+        "policy": _TEXT,
+    }
+)
+
+# What a run's row begins with, and what only plans have.
+_MEASURES = {"counts": JoinCounts, "accuracy": Accuracy}
+_ELSEWHERE = frozenset({"name", "kind", "figures", "why", "estimated_seconds"})
+_CELLS = {
+    "int": _COUNT,
+    "Rows": _COUNT,
+    "float": _NUMBER,
+    "bool": _FLAG,
+    "tuple[str, ...]": _TEXTS,
+}
+
+
+def _result_columns() -> Iterator[tuple[str, CellType]]:
+    """Return the members of a node in the JSON of runs, less those of the columns before them."""
+    for field in (*fields(NodeResult), *fields(JoinFigures)):
+        for member in fields(_MEASURES[field.name]) if field.name in _MEASURES else (field,):
+            if member.name not in _ELSEWHERE:
+                # Annotations are texts here.
+                yield member.name, _CELLS.get(str(member.type).removesuffix(" | None"), _TEXT)
+
+
+RESULTS = RowShape({"node": _TEXT, "kind": _TEXT, **dict(_result_columns())})
+
+RUNS = RowShape(
+    {
+        "run_id": _TEXT,
+        "command": _TEXT,
+        "target": _TEXT,
+        "finished_at": _INSTANT,
+        **RESULTS.columns,
+    }
+)
+
+STATUS = RowShape(
+    {
+        "node": _TEXT,
+        "kind": _TEXT,
+        "status": _TEXT,
+        "problems": _TEXTS,
+        "verdict": _TEXT,
+        "reasons": _TEXTS,
+        "computed_at": _INSTANT,
+        "rows": _COUNT,
+        "version": _COUNT,
+        "versions_behind": _COUNT,
+        "changed_rows": _NUMBER,
+        "rows_changed_at": _INSTANT,
+        "columns_covered": _COUNT,
+        "columns_wanted": _COUNT,
+        "last_run_at": _INSTANT,
+        "last_run": _TEXT,
+    }
+)
+
+FRAGMENTS = RowShape(
+    {
+        "table": _TEXT,
+        "fragment": _COUNT,
+        "rows": _COUNT,
+        "deleted_rows": _COUNT,
+        "files": _COUNT,
+        "size_bytes": _COUNT,
+        "columns": _COUNT,
+        "columns_covered": _COUNT,
+    }
+)
+
+
+def statistics_rows(status: TableStatus) -> Iterator[Row]:
+    """A row per column that has statistics or is wanted to; figures that are not known are null."""
+    whole: Row = {
+        "table": status.table,
+        "rows": status.rows,
+        "version": status.version,
+        "computed_at": status.computed_at,
+        "versions_behind": status.versions_behind,
+        "changed_rows": status.changed_rows,
+        "fragments": status.fragments,
+        "verdict": "use" if status.use else "refuse",
+        "reason": status.reason,
+        "detail": status.detail,
+        "policy": status.policy,
+    }
+    for name in (*status.columns, *status.missing):
+        column = status.columns.get(name)
+        yield {
+            **whole,
+            "column": name,
+            "type": status.types.get(name),
+            **{
+                statistic.sql_name: None if column is None else statistic.of(column)
+                for statistic in BOUNDS_FIRST
+            },
+            "fragments_covered": (status.covered or {}).get(name),
+        }
+
+
+def result_row(result: NodeResult) -> Row:
+    """A node of a plan or a run."""
+    return {
+        **JoinFigures().to_json(),
+        **result.to_json(),
+        "location": None if result.location is None else str(result.location),
+        "node": result.name,
+        "kind": result.kind,
+    }
+
+
+def run_rows(runs: Iterable[PastRun]) -> Iterator[Row]:
+    """A row per run of a node."""
+    for run in runs:
+        yield {
+            **result_row(run.result),
+            "run_id": run.run_id,
+            "command": run.command,
+            "target": run.target,
+            "finished_at": run.ended_at,
+        }
+
+
+def status_rows(report: ProjectReport) -> Iterator[Row]:
+    """A row per node; figures that are not known, or that its kind does not have, are null."""
+    for node in report.nodes:
+        last = node.runs[0] if node.runs else None
+        yield {
+            "node": node.spec.name,
+            "kind": node.spec.kind.value,
+            "status": node.health.value,
+            "problems": list(node.problems),
+            "verdict": node.verdict,
+            **node.cells(),
+            "last_run_at": last.ended_at if last else None,
+            "last_run": last.result.status.value if last else None,
+        }
+
+
+def fragment_rows(table: TableReport) -> Iterator[Row]:
+    """A row per fragment of a table that could be opened."""
+    status = table.status
+    column_count = None if status is None or status.covered is None else len(status.covered)
+    for fragment in table.fragments:
+        yield {
+            "table": table.spec.name,
+            "fragment": fragment.id,
+            "rows": fragment.rows,
+            "deleted_rows": fragment.deleted_rows,
+            "files": fragment.files,
+            "size_bytes": fragment.size_bytes,
+            "columns": column_count,
+            "columns_covered": fragment.covered,
+        }
+
+
+class ReportTable(StringEnum):
+    """The system views, by their names in SQL."""
+
+    STATISTICS = "statistics"
+    RUNS = "runs"
+    FRAGMENTS = "fragments"
+
+
+SHAPES = {
+    ReportTable.STATISTICS: STATISTICS,
+    ReportTable.RUNS: RUNS,
+    ReportTable.FRAGMENTS: FRAGMENTS,
+}
+
+
+def report_tables(
+    requested: Collection[ReportTable],
+    report: Callable[[], ProjectReport],
+    runs: Callable[[], NodeRuns],
+) -> dict[str, pa.Table]:
+    """The requested ones by name; only what they need is gathered.
+
+    Args:
+        requested: Which.
+        report: Gathers all tables, with their fragments.
+        runs: Gathers all runs, newest first.
+    """
+    by_name: dict[str, pa.Table] = {}
+    if ReportTable.RUNS in requested:
+        ended = [run for node_runs in runs().values() for run in node_runs]
+        ended.sort(key=lambda run: run.ended_at, reverse=True)
+        by_name[ReportTable.RUNS.value] = RUNS.table(run_rows(ended))
+    if {ReportTable.STATISTICS, ReportTable.FRAGMENTS}.isdisjoint(requested):
+        return by_name
+    tables = [node for node in report().nodes if isinstance(node, TableReport)]
+    if ReportTable.STATISTICS in requested:
+        statuses = (table.status for table in tables if table.status is not None)
+        rows = (row for status in statuses for row in statistics_rows(status))
+        by_name[ReportTable.STATISTICS.value] = STATISTICS.table(rows)
+    if ReportTable.FRAGMENTS in requested:
+        rows = (row for table in tables for row in fragment_rows(table))
+        by_name[ReportTable.FRAGMENTS.value] = FRAGMENTS.table(rows)
+    return by_name
+
 
 THREADS = 8
-RUNS = 30
+RUNS_READ = 30
 # How many nodes are prepared in one pass over the state.
 _PREPARED_AT_ONCE = 64
 
@@ -47,7 +323,7 @@ def gather(
     *,
     with_fragments: bool = False,
     with_histograms: bool = False,
-    runs: int = RUNS,
+    runs: int = RUNS_READ,
 ) -> ProjectReport:
     """Gather what is known of some nodes of a project, in their order.
 
@@ -67,7 +343,7 @@ def gather(
     """
     plan, observed = Observer(spec, state, clock, NODE_TYPES, THREADS).observe(nodes)
     nodes, spec = observed.nodes, observed.spec
-    outcomes = runs_by_node(state, spec.target.name, runs, NODE_TYPES) if nodes else {}
+    outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now, options = clock(), ReportOptions(with_fragments, with_histograms)
     reporters = {kind: make(plan, observed, now, options) for kind, make in REPORTERS.items()}
 

@@ -14,15 +14,15 @@ from lancestat.formats import count, format_instant
 from lancestat.joins.action import join_figures
 from lancestat.joins.node import record_of
 from lancestat.joins.record import UNMEASURED, Accuracy, JoinRecord
-from lancestat.nodes import NODE_TYPES
-from lancestat.report.rows import NodeRuns, results_by_node
 from lancestat.report.values import (
     Health,
+    NodeRuns,
     Problem,
     ReportOptions,
     failed,
     node_summary,
     problem,
+    runs_by_node,
     seconds_since,
     unreadable,
     worst,
@@ -121,9 +121,7 @@ class JoinReporter:
         """Read the runs that wrote results, once."""
         if self.results is None and joins_of(nodes):
             state, target = self.observed.state, self.observed.spec.target.name
-            self.results = results_by_node(
-                state, NodeKind.KNN_JOIN.value, target, RESULTS, NODE_TYPES
-            )
+            self.results = runs_by_node(state, target, RESULTS, NodeKind.KNN_JOIN.value)
 
     def report(self, join: KnnJoin, runs: tuple[PastRun, ...]) -> JoinReport:
         record = record_of(self.observed, join)

@@ -14,33 +14,36 @@ from lancestat.review.evidence import (
     Evidence,
     NodeChange,
     ReviewedTypes,
+    SourceChange,
+    SourceTables,
+    Taken,
+    compare_tables,
     gather,
     is_state_trusted,
+    named_sources,
+    source_properties,
+    stands_for_source,
     trusted_uris,
+    with_sources,
     withheld_reason,
+    without_defaults,
 )
-from lancestat.review.links import file_links
-from lancestat.review.mask import Mask
-from lancestat.review.properties import (
+from lancestat.review.sides import Side, Sides, file_links, find_sides
+from lancestat.review.values import (
+    Change,
+    Diff,
+    Mask,
+    NodeDiff,
     Origins,
+    Property,
+    PropertyChange,
+    Risk,
+    RiskNote,
     changes,
     node_properties,
     target_properties,
     without_flags,
 )
-from lancestat.review.source import Side, Sides, find_sides
-from lancestat.review.sources import (
-    SourceChange,
-    SourceTables,
-    Taken,
-    compare_tables,
-    named_sources,
-    source_properties,
-    stands_for_source,
-    with_sources,
-    without_defaults,
-)
-from lancestat.review.values import Change, Diff, NodeDiff, Property, PropertyChange, Risk, RiskNote
 from lancestat.runs.discover import without_stand_ins
 from lancestat.spec.digest import node_digest
 from lancestat.spec.graph import dependencies

@@ -1,4 +1,4 @@
-"""Decides what a diff may open: the places of BASE, which was reviewed, and nothing else.
+"""What a diff may open: what BASE, which was reviewed, reads, and nothing else; tables of sources.
 
 Opening a dataset sends credentials to wherever its URI and the storage options lead. Those of HEAD
 may be a stranger's.
@@ -6,22 +6,35 @@ may be a stranger's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol
 
 from lancestat.errors import LakeError, LancestatError
+from lancestat.formats import count
 from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
-from lancestat.review.mask import Mask
-from lancestat.review.values import Findings, PropertyChange
-from lancestat.runs.locate import located_uris
+from lancestat.redact import Origin
+from lancestat.review.values import (
+    Findings,
+    Mask,
+    Properties,
+    Property,
+    PropertyChange,
+    Risk,
+    RiskNote,
+    TablesChange,
+)
+from lancestat.runs.discover import FoundTable, found_tables, listed_places, located_uris
 from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes
 from lancestat.runs.observe import read_uris
-from lancestat.spec.model import ProjectSpec
+from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
+from lancestat.spec.catalog import TableName
+from lancestat.spec.model import Node, ProjectSpec, Source, Table
+from lancestat.spec.source import DEFAULT_NAME, is_source
 from lancestat.spec.source import SCHEME as SOURCE_SCHEME
-from lancestat.state.values import PartialIndex, StateReader
+from lancestat.state.values import PartialIndex, StateReader, canonical_uri
 
 _NOWHERE_ELSE = "and credentials go only where BASE sends them"
 
@@ -179,3 +192,343 @@ class ReviewedType(NodeType[N_contra], Protocol[N_contra]):
 
 
 ReviewedTypes = Mapping[str, ReviewedType[Any]]
+
+
+_NAMED = 8
+_MEANING = ("catalog", "uri", "include", "exclude", "name")
+
+
+def with_sources(spec: ProjectSpec) -> ProjectSpec:
+    """Return a project with a node for each source, as its tables are declared: nothing is opened.
+
+    So the columns, the policy and the risks of a source are compared as those of a table are.
+    """
+    nodes: list[Table] = []
+    origins = dict(spec.origins)
+    for name, source in named_sources(spec).items():
+        nodes.append(replace(source.stand_in(), name=name))
+        if source.origins:
+            origins[name] = source.origins
+    return replace(spec, nodes=(*spec.nodes, *nodes), origins=origins)
+
+
+def named_sources(spec: ProjectSpec) -> dict[str, Source]:
+    """Return the sources by what a diff calls them: further ones of a label are numbered."""
+    named: dict[str, Source] = {}
+    for source in spec.sources:
+        name, number = f"source:{source.label}", 1
+        while name in named:
+            number += 1
+            name = f"source:{source.label}:{number}"
+        named[name] = source
+    return named
+
+
+def stands_for_source(node: Node | None) -> bool:
+    """Whether a node is one of `with_sources`."""
+    return isinstance(node, Table) and is_source(node)
+
+
+def source_properties(source: Source, properties: Properties, mask: Mask) -> dict[str, Property]:
+    """Return what a source declares: where it looks, its patterns, then keys of its tables."""
+    stated = {key: _property(source, key, mask) for key in _MEANING}
+    return {
+        **{key: stated for key, stated in stated.items() if stated is not None},
+        **{key: stated for key, stated in properties.items() if key != "uri"},
+    }
+
+
+def without_defaults(properties: Properties) -> dict[str, Property]:
+    """Return properties less the pattern and the template that sources have if they name none."""
+    plain = {"include": ["*"], "name": DEFAULT_NAME}
+    return {name: stated for name, stated in properties.items() if plain.get(name) != stated.value}
+
+
+def _property(source: Source, key: str, mask: Mask) -> Property | None:
+    value = getattr(source, key)
+    if not value:
+        return None
+    if isinstance(value, str):
+        return Property(value, mask.text(value), mask.text(value))
+    texts = [mask.text(text) for text in value]
+    return Property(list(value), ", ".join(texts), list(texts))
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """Tables that another source gave on BASE, and what changes with the keys of the new one."""
+
+    giver: str
+    names: tuple[str, ...]
+    change: NodeChange
+
+    @property
+    def note(self) -> str:
+        """Which tables these are, and which of their keys differ."""
+        keys = ", ".join(changed.name for changed in self.change.changed) or "nothing"
+        return f"takes {_listed(self.names)} from {self.giver}; what changes for them: {keys}"
+
+    def placed(self, risk: RiskNote) -> RiskNote:
+        """Return a risk of these tables with their names."""
+        return RiskNote(risk.risk, f"{risk.sentence} (tables from {self.giver})")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceChange:
+    """A source on both sides: the keys of its tables, and the tables themselves.
+
+    `unknown` says why it is not known what a side gives; `taken` are tables that other sources of
+    BASE gave.
+    """
+
+    old: Node | None
+    new: Node | None
+    defaults: NodeChange
+    tables: TablesChange
+    unknown: str | None = None
+    taken: tuple[Taken, ...] = ()
+
+    @property
+    def changed(self) -> tuple[PropertyChange, ...]:
+        """The properties that differ."""
+        return self.defaults.changed
+
+    def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        """Return the datasets that tell about the change: none, since tables are listed only."""
+        return ()
+
+    def judge(self, evidence: Evidence) -> Findings:
+        """Return what the tables lose and gain."""
+        old, new = self.old, self.new
+        is_both = old is not None and new is not None
+        findings = self.defaults.judge(evidence) if is_both else Findings()
+        more = _much_more(self, is_new=old is None)
+        taken = [(part, part.change.judge(evidence)) for part in self.taken]
+        costs = [findings.cost_bytes, *(found.cost_bytes for _, found in taken)]
+        costs_more = bool(more) or None in costs
+        return replace(
+            findings,
+            tables=None if self.tables.is_empty else self.tables,
+            cost_bytes=None if costs_more else findings.cost_bytes,
+            risks=(
+                *findings.risks,
+                *(part.placed(note) for part, found in taken for note in found.risks),
+                *_lost(self, is_gone=new is None),
+                *more,
+                *_unknown(self),
+            ),
+            notes=(*findings.notes, *(part.note for part in self.taken), *_consequences(self)),
+        )
+
+
+def _lost(change: SourceChange, *, is_gone: bool) -> Iterator[RiskNote]:
+    lost = change.tables.lost
+    whose = f"{count(len(lost), 'table')}: {_listed(lost)}" if lost else "its tables"
+    if lost or (is_gone and not change.tables.is_known):
+        sentence = f"nothing refreshes the statistics of {whose}"
+        yield RiskNote(Risk.COVERAGE_LOST, sentence)
+
+
+def _much_more(change: SourceChange, *, is_new: bool) -> tuple[RiskNote, ...]:
+    gained = change.tables.gained
+    if not gained and not (is_new and not change.tables.is_known):
+        return ()
+    what = f"{count(len(gained), 'table')}: {_listed(gained)}" if gained else "its tables"
+    sentence = f"the first run reads an unknown amount more for {what}"
+    return (RiskNote(Risk.COST_INCREASED, sentence),)
+
+
+def _unknown(change: SourceChange) -> Iterator[RiskNote]:
+    if not change.tables.is_known:
+        sentence = f"which tables come and go is not known: {change.unknown}"
+        yield RiskNote(Risk.EFFECT_UNKNOWN, sentence)
+
+
+def _consequences(change: SourceChange) -> Iterator[str]:
+    if change.tables.lost:
+        yield "what is published stays in the manifests of these tables, where readers may find it"
+        yield "'lancestat gc' drops what the state knows of them"
+    if change.tables.renamed:
+        names = tuple(f"{old} is now {new}" for old, new in change.tables.renamed)
+        yield f"queries and selections need other names: {_listed(names)}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    more = f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    return ", ".join(names[:_NAMED]) + more
+
+
+@dataclass(slots=True)
+class SourceTables:
+    """What sources of two sides give, by what a diff calls them.
+
+    `before` and `after` are all tables by their places, `taken` those that another source of BASE
+    gave, by both sources' names, `origins` those of the values of partners by `id`. Only catalogs
+    and folders are listed of which BASE has a source, by BASE's own declarations.
+    """
+
+    changes: dict[str, TablesChange] = field(default_factory=dict)
+    unknown: dict[str, str] = field(default_factory=dict)
+    before: dict[str, FoundTable] = field(default_factory=dict)
+    after: dict[str, FoundTable] = field(default_factory=dict)
+    taken: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    origins: dict[int, Mapping[str, Origin]] = field(default_factory=dict)
+
+    def of(self, name: str) -> tuple[TablesChange, str | None]:
+        """Return what changes of the tables of a source, and why that may not be all."""
+        reason = self.unknown.get(name)
+        change = self.changes.get(name, TablesChange())
+        return replace(change, is_known=reason is None), reason
+
+    def partner(self, node: Node, *, is_new: bool) -> Table | None:
+        """Return the node that a source makes of the same table on the other side, None for none.
+
+        Args:
+            node: One that a side declares, and the other does not.
+            is_new: Whether HEAD declares it.
+        """
+        if not isinstance(node, Table) or is_source(node):
+            return None
+        found = (self.before if is_new else self.after).get(_place(node.uri))
+        if found is None:
+            return None
+        made = replace(found.source.node(found.node, found.table), uri=node.uri)
+        self.origins[id(made)] = found.source.origins
+        return made
+
+
+def compare_tables(
+    base: ProjectSpec, head: ProjectSpec, mask: Mask, *, is_opened: bool, has_moved: bool
+) -> SourceTables:
+    """Compare the tables that the sources of both sides give, as catalogs and folders are now.
+
+    Args:
+        base: A project without nodes for its sources.
+        head: Likewise.
+        mask: Redacts names and reasons.
+        is_opened: Whether catalogs and folders may be listed at all.
+        has_moved: Whether a side declares a table that a source of the other may give.
+    """
+    old, new = named_sources(base), named_sources(head)
+    changed = [
+        name
+        for name in dict.fromkeys((*new, *old))
+        if not _gives_same(base, old.get(name), head, new.get(name))
+    ]
+    tables = SourceTables()
+    if not changed and not (has_moved and (old or new)):
+        return tables
+    listed, refused = _look_up(base, head, is_opened=is_opened)
+    for name in changed:
+        for source in filter(None, (new.get(name), old.get(name))):
+            if source.catalog_name in refused:
+                tables.unknown.setdefault(name, mask.line(refused[source.catalog_name]))
+    before, after = found_tables(base, listed), found_tables(head, listed)
+    names = {id(source): name for side in (old, new) for name, source in side.items()}
+    tables.before, tables.after = ({found.place: found for found in one} for one in (before, after))
+    _compare(tables, base, head, names, mask)
+    return tables
+
+
+def _gives_same(
+    base: ProjectSpec, before: Source | None, head: ProjectSpec, after: Source | None
+) -> bool:
+    """Whether a source asks the same place for the same tables, by the same names."""
+    if before is None or after is None:
+        return False
+    catalogs = [
+        None if source.catalog is None else spec.target.catalogs.get(source.catalog)
+        for spec, source in ((base, before), (head, after))
+    ]
+    is_same = all(getattr(before, key) == getattr(after, key) for key in _MEANING)
+    return is_same and catalogs[0] == catalogs[1]
+
+
+def _look_up(
+    base: ProjectSpec, head: ProjectSpec, *, is_opened: bool
+) -> tuple[Mapping[str, list[TableName] | LakeError], dict[str, str]]:
+    """List what may be listed; return that, and why others are not."""
+    trusted = {source.catalog_name for source in base.sources}
+    refused: dict[str, str] = {}
+    for name in {source.catalog_name for source in (*base.sources, *head.sources)}:
+        if not is_opened:
+            refused[name] = "it is not looked up with --no-datasets"
+        elif not has_same_options(base, head):
+            refused[name] = (
+                "it is not looked up, since the storage options or the catalogs are not those of "
+                "BASE"
+            )
+        elif name not in trusted:
+            refused[name] = "it is not looked up, since BASE has no source there"
+    asked = [source for source in base.sources if source.catalog_name not in refused]
+    listed = listed_places(base, asked) if asked else {}
+    for name, tables in listed.items():
+        if isinstance(tables, LakeError):
+            refused[name] = f"it cannot be looked up: {tables.code} {tables.message}"
+    return {name: tables for name, tables in listed.items() if name not in refused}, refused
+
+
+def _compare(
+    tables: SourceTables,
+    base: ProjectSpec,
+    head: ProjectSpec,
+    names: Mapping[int, str],
+    mask: Mask,
+) -> None:
+    then, now = tables.before, tables.after
+    declared_then, declared_now = _declared(base), _declared(head)
+    lost = [found for place, found in then.items() if place not in now.keys() | declared_now]
+    lost = _not_declared_elsewhere(base, lost, declared_now - declared_then)
+    gained = [found for place, found in now.items() if place not in then.keys() | declared_then]
+    renamed = [
+        (then[place], found)
+        for place, found in now.items()
+        if place in then and then[place].node != found.node
+    ]
+    for name in dict.fromkeys(names.values()):
+        change = TablesChange(
+            gained=_names(gained, name, names, mask),
+            lost=_names(lost, name, names, mask),
+            renamed=tuple(
+                (mask.line(old.node), mask.line(new.node))
+                for old, new in renamed
+                if names[id(new.source)] == name
+            ),
+        )
+        if not change.is_empty:
+            tables.changes[name] = change
+    for place, found in now.items():
+        if place in then and names[id(then[place].source)] != names[id(found.source)]:
+            givers = tables.taken.setdefault(names[id(found.source)], {})
+            givers.setdefault(names[id(then[place].source)], []).append(mask.line(found.node))
+
+
+def _names(
+    found: Iterable[FoundTable], name: str, names: Mapping[int, str], mask: Mask
+) -> tuple[str, ...]:
+    return tuple(
+        sorted(mask.line(table.node) for table in found if names[id(table.source)] == name)
+    )
+
+
+def _declared(spec: ProjectSpec) -> frozenset[str]:
+    """The places of declared tables, as `FoundTable` has them."""
+    return frozenset(_place(node.dataset_uri) for node in spec.nodes)
+
+
+def _place(uri: str) -> str:
+    return uri if uri.startswith(CATALOG_SCHEME) else canonical_uri(uri)
+
+
+def _not_declared_elsewhere(
+    base: ProjectSpec, lost: list[FoundTable], declared: frozenset[str]
+) -> list[FoundTable]:
+    """Return tables less those that HEAD declares by the URIs that BASE's catalogs have them at."""
+    uris = {place for place in declared if not place.startswith(CATALOG_SCHEME)}
+    asked = [found.place for found in lost if found.place.startswith(CATALOG_SCHEME)]
+    if not uris or not asked:
+        return lost
+    located = located_uris(base, asked)
+    return [
+        found for found in lost if canonical_uri(located.get(found.place, found.place)) not in uris
+    ]

@@ -1,13 +1,13 @@
 """Actions: what a plan does about each node, why, and in which stages.
 
-A kind of node has an action of its own (`tables.action`, `joins.action`), and figures of its own
-where those of `Figures` do not suit it. What is here is the same for every kind.
+A kind of node has stages and an action of its own (`tables.action`, `joins.action`), and figures of
+its own where those of `Figures` do not suit it. What is here is the same for every kind.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -15,7 +15,46 @@ from lancestat import display
 from lancestat.errors import LancestatError
 from lancestat.formats import StringEnum, named, spoken
 from lancestat.redact import EMPTY_REDACTOR, Redactor
-from lancestat.runs.stages import Stage
+
+
+class Stage:
+    """A stage: a frozen dataclass that derives from this class."""
+
+    __slots__ = ()
+    name: ClassVar[str]
+
+    @property
+    def detail(self) -> str:
+        """What progress says beside the name, such as a strategy; may be empty."""
+        return ""
+
+    @property
+    def words(self) -> str:
+        """What a plan says of the stage; empty where there is nothing to say."""
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class StageProgress:
+    """The stage that a node has reached, and how far it is.
+
+    `rows_done` of `rows_total` rows (None where they are not counted yet) are done; when probing,
+    these are left rows times the parts of the right side that they meet, and `pairs_per_second`
+    is the rate at which distances are computed. `note` is a sentence about what is being done.
+    """
+
+    stage: Stage
+    rows_done: int = 0
+    rows_total: int | None = None
+    pairs_per_second: float | None = None
+    note: str | None = None
+
+
+OnStage = Callable[[StageProgress], None]
+
+
+def ignore_progress(progress: StageProgress) -> None:
+    """Ignore progress."""
 
 
 class Reason(StringEnum):

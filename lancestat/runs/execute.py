@@ -1,24 +1,499 @@
-"""Executes a plan on the Spark of its target."""
+"""Executes a plan: runs its nodes concurrently, each after those it reads, and records the run."""
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from queue import SimpleQueue
+from threading import Event
 from typing import TYPE_CHECKING
 
-from lancestat.runs.actions import Plan, is_pending
-from lancestat.runs.evaluator import Evaluator, RunContext
+from lancestat.errors import (
+    Cancelled,
+    CatalogTableMissing,
+    InternalError,
+    LancestatError,
+    Location,
+    QueryFailed,
+    SideUnreadable,
+    SparkNotStarted,
+    StateError,
+)
+from lancestat.lake.files import collect_temporary_garbage
+from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
+from lancestat.runs.actions import (
+    Action,
+    Blocked,
+    Deferred,
+    Plan,
+    Reason,
+    Skip,
+    is_pending,
+    own_figures,
+    table_figures,
+)
+from lancestat.runs.discover import located
+from lancestat.runs.node import NodeEnded, NodeRunner, NodeTypes
 from lancestat.runs.observe import Observer
-from lancestat.runs.result import Progress, RunResult, Status
-from lancestat.runs.scheduler import THREADS, NodeMessages, RunRecorder, Scheduler
+from lancestat.runs.result import (
+    NOT_BEGUN,
+    NodeResult,
+    Progress,
+    RunInterrupted,
+    RunResult,
+    Status,
+    TableProgress,
+    failed,
+    interrupted,
+    planned,
+)
 from lancestat.spark.package import require_package
 from lancestat.spark.session import RunSession, uses_package
-from lancestat.state.values import StateWriter
+from lancestat.spec.catalog import UriOptions
+from lancestat.spec.model import ProjectSpec
+from lancestat.spec.redaction import Origins, query_variables
+from lancestat.state.retention import GarbageReport, collect_state_garbage
+from lancestat.state.store import LanceState
+from lancestat.state.values import NodeRun, RunRecord, StateWriter
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+# How often a node is carried out at most that is changed by others meanwhile.
+MAX_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What the runners of all kinds of nodes share in one run.
+
+    Args:
+        observer: Plans nodes again.
+        state: What is remembered of nodes.
+        digests: The digests of the nodes' meanings.
+        progress: Receives the stages that nodes reach, and how far they are in them.
+        spark: The session of the run.
+        run_id: Names the run.
+        stored: By node, how many fragments this run has read and stored.
+        stopped: Set where nodes begin no further stage.
+        publishing: The nodes whose results are being published, or were just now; who takes in the
+            end of such a node removes it.
+    """
+
+    observer: Observer
+    state: StateWriter
+    digests: Mapping[str, str]
+    progress: Progress
+    spark: RunSession
+    run_id: str
+    stored: Counter[str] = field(default_factory=Counter)
+    stopped: Event = field(default_factory=Event)
+    publishing: set[str] = field(default_factory=set)
+
+    @property
+    def spec(self) -> ProjectSpec:
+        return self.observer.spec
+
+    @property
+    def options(self) -> UriOptions:
+        """How to reach datasets."""
+        return self.spec.options
+
+    @property
+    def clock(self) -> Callable[[], datetime]:
+        return self.observer.clock
+
+    def location(self, name: str) -> Location | None:
+        """Return where a node is declared."""
+        node = self.spec.node(name)
+        return None if node is None else node.location
+
+    def refuse_when_stopped(self, node: str) -> None:
+        """Raise `Cancelled` once nodes begin no further stage."""
+        if self.stopped.is_set():
+            raise Cancelled(f"'{node}' was stopped")
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluator:
+    """Evaluates actions; `runners` has those of each kind of node."""
+
+    context: RunContext
+    runners: Mapping[str, NodeRunner]
+
+    def run(self, action: Action) -> NodeEnded:
+        """Evaluate one action; the elapsed time of the result is not set yet.
+
+        Raises:
+            LancestatError: the node failed.
+            Cancelled: it was stopped; nothing is published of it.
+        """
+        match action:
+            case Skip():
+                return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+            case Blocked():
+                raise action.error
+            case Deferred():
+                observer = self.context.observer
+                return self.run(observer.plan_again(action.node, full_refresh=action.full_refresh))
+        ended = self.runners[action.kind].run(action)
+        return ended if isinstance(ended, NodeEnded) else self.run(ended)
+
+
+THREADS = 8
+
+# How long an interrupted run waits for what it has cancelled: longer than Spark takes to kill the
+# Python of a task, which joins wait for to remove their scratch.
+_SECONDS_TO_STOP = 5.0
+# And for tables whose statistics are being published, so that the record says which were.
+_SECONDS_TO_PUBLISH = 30.0
+_SECONDS_BETWEEN_LOOKS = 0.1
+_KILLED = "the process that ran it was killed"
+
+_log = logging.getLogger("lancestat.run")
+
+# Errors of queries on Spark.
+_QUOTING_QUERIES = {kind.code: kind for kind in (QueryFailed, SideUnreadable)}
+
+
+@dataclass(frozen=True, slots=True)
+class NodeMessages:
+    """Messages about nodes, without what an audience must not see.
+
+    `redactor` takes out values of the environment; `origins` are those of the nodes' values.
+    """
+
+    redactor: Redactor = EMPTY_REDACTOR
+    origins: Mapping[str, Origins] = field(default_factory=dict)
+
+    def shown(self, node: str, error: LancestatError) -> LancestatError:
+        """Return an error as the person who runs the node may see it."""
+        hidden = self._hidden_query(node, error.code, Audience.PERSON)
+        return hidden or self.redactor.error(error, Audience.PERSON)
+
+    def stored(self, result: NodeResult) -> NodeResult:
+        """Return a result that was shown as it may be remembered, without all that is secret."""
+        hidden = self._hidden_query(result.name, result.code, Audience.PUBLIC)
+        if hidden is not None:
+            result = replace(failed(result, hidden), location=result.location)
+        return result.redacted(self.redactor, Audience.PUBLIC)
+
+    def _hidden_query(
+        self, node: str, code: str | None, audience: Audience
+    ) -> LancestatError | None:
+        """The error that stands for Spark's words about a query that an audience must not see.
+
+        Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
+        """
+        variables = query_variables(self.origins.get(node, {}), audience)
+        kind = _QUOTING_QUERIES.get(code or "")
+        if variables is None or kind is None:
+            return None
+        return kind(f"Spark cannot read a query of this join, of which {variables} is a part")
+
+
+@dataclass(frozen=True, slots=True)
+class RunRecorder:
+    """Records runs in the state; `digests` are those of the nodes' meanings."""
+
+    state: StateWriter
+    digests: Mapping[str, str]
+    messages: NodeMessages = NodeMessages()
+
+    def begin(self, plan: Plan, run: RunRecord) -> None:
+        """Remember that a run with something to do has begun, so that its kill is noticed."""
+        if not any(map(is_pending, plan.actions)):
+            return
+        nodes = tuple(
+            self._node(NodeEnded(interrupted(planned(action), _KILLED)), plan.full_refresh)
+            for action in plan.actions
+            if is_pending(action)
+        )
+        try:
+            self.state.begin_run(replace(run, status=Status.INTERRUPTED.value, nodes=nodes))
+        except StateError as error:
+            # Only what is known of the run is less, should it be killed.
+            _log.warning("that the run has begun is not recorded: %s", error)
+
+    def record(
+        self,
+        plan: Plan,
+        run: RunRecord,
+        ended: Sequence[NodeEnded],
+        *,
+        is_interrupted: bool = False,
+    ) -> None:
+        """Record a run, but for its nodes, and these; expire old state unless interrupted.
+
+        The results are published already. A run that found nothing to do, as most scheduled ones
+        do, is not recorded.
+        """
+        if self._is_idle(plan):
+            return
+        nodes = tuple(self._node(node, plan.full_refresh) for node in ended)
+        live = {table: live for node in ended for table, live in node.live.items()}
+        try:
+            self.state.add_run(replace(run, nodes=nodes))
+            if not is_interrupted:
+                self.state.expire(live)
+        except StateError as error:
+            # The results are published: without its record the next run is slower, not wrong.
+            _log.warning("the run is not recorded: %s", error)
+
+    def _node(self, ended: NodeEnded, full_refresh: bool) -> NodeRun:
+        result = ended.result
+        return NodeRun(
+            node=result.name,
+            kind=result.kind,
+            digest=self.digests[result.name],
+            result=self.messages.stored(result).to_json(),
+            record=ended.record,
+            full_refresh=full_refresh,
+        )
+
+    def _is_idle(self, plan: Plan) -> bool:
+        """Whether there is nothing to remember."""
+        actions = plan.actions
+        if any(action.verb != "skip" for action in actions):
+            return False
+        known = self.state.digests()
+        if any(known.get(action.node) != self.digests[action.node] for action in actions):
+            return False
+        # The failure of a node stays its newest outcome until a later run records another.
+        ended = self.state.outcomes(plan.target, 1)
+        newest = [run.nodes[0] for action in actions for run in ended.get(action.node, ())]
+        return all(node.result.get("status") == Status.SUCCESS.value for node in newest)
+
+
+@dataclass(frozen=True, slots=True)
+class Scheduler:
+    """Runs the actions of a plan, `threads` nodes at once; `cancel` stops all that are running."""
+
+    evaluator: Evaluator
+    recorder: RunRecorder
+    progress: Progress
+    cancel: Callable[[], None]
+    threads: int = THREADS
+    fail_fast: bool = False
+
+    def execute(self, plan: Plan, command: str = "run") -> RunResult:
+        """Run every action; one node's failure does not stop the others unless `fail_fast`.
+
+        A node that depends on joins runs after them, and not at all when one of them fails. The run
+        is recorded as that of `command`.
+        """
+        started_at = self.evaluator.context.clock()
+        self.recorder.begin(plan, self._record(plan, command, started_at, started_at, "running"))
+        tables = [size for action in plan.actions if (size := _size(action)) is not None]
+        joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
+        self.progress.started(tables, joins)
+        ended: dict[str, NodeEnded] = {}
+        stop = _Stop()
+        interruption: KeyboardInterrupt | None = None
+        try:
+            self._run_all(plan.actions, ended, stop)
+        except KeyboardInterrupt as interrupt:
+            interruption = interrupt
+        in_order = [ended.get(action.node) or self._left(action, stop) for action in plan.actions]
+        finished_at = self.evaluator.context.clock()
+        result = RunResult(
+            plan.project,
+            plan.target,
+            tuple(node.result for node in in_order),
+            command,
+            run_id=self.evaluator.context.run_id,
+            started_at=started_at,
+            finished_at=finished_at,
+            redactor=plan.redactor,
+            sources=plan.sources,
+        )
+        run = self._record(plan, command, started_at, finished_at, result.status.value)
+        is_interrupted = interruption is not None
+        self.recorder.record(plan, run, in_order, is_interrupted=is_interrupted)
+        if is_interrupted:
+            raise RunInterrupted(result) from interruption
+        return result
+
+    def _record(
+        self, plan: Plan, command: str, started_at: datetime, finished_at: datetime, status: str
+    ) -> RunRecord:
+        """The record of the run without its nodes."""
+        run_id = self.evaluator.context.run_id
+        return RunRecord(run_id, command, plan.target, started_at, finished_at, status, ())
+
+    def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded], stop: _Stop) -> None:
+        """Run every action, and add what ended by its node, also when this is interrupted."""
+        # Light ones first: they are published while heavy ones keep all cores busy to the end.
+        waiting = sorted(actions, key=_weight)
+        names = {action.node for action in actions}
+        done: SimpleQueue[Future[NodeResult]] = SimpleQueue()
+        running = 0
+        pool = ThreadPoolExecutor(max_workers=self.threads)
+        try:
+            while waiting or running:
+                ready = [
+                    action
+                    for action in waiting
+                    if names.intersection(action.dependencies) <= ended.keys()
+                ]
+                # Joins that depend on each other in a cycle would never be ready.
+                ready = ready or ([] if running else waiting)
+                begun = {action.node for action in ready}
+                waiting = [action for action in waiting if action.node not in begun]
+                for action in ready:
+                    needed = _failed_before(action, ended)
+                    future = pool.submit(self._end_one, action, needed, stop, ended)
+                    future.add_done_callback(done.put)
+                running += len(ready)
+                finished = done.get().result()
+                running -= 1
+                self.progress.finished(finished)
+        except BaseException as error:
+            stop.is_interrupted = isinstance(error, KeyboardInterrupt)
+            stop.is_set = True
+            self.evaluator.context.stopped.set()
+            try:
+                self.progress.cancelling()
+            finally:
+                self.cancel()
+            if stop.is_interrupted:
+                self._wait_briefly(stop)
+            raise
+        finally:
+            pool.shutdown(wait=not stop.is_interrupted, cancel_futures=stop.is_interrupted)
+
+    def _wait_briefly(self, stop: _Stop) -> None:
+        """Wait for nodes that stop soon; the threads of others go on until the process ends."""
+        start = time.monotonic()
+        while stop.begun:
+            publishes = bool(self.evaluator.context.publishing)
+            waits = _SECONDS_TO_PUBLISH if publishes else _SECONDS_TO_STOP
+            if time.monotonic() - start >= waits:
+                return
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+
+    def _left(self, action: Action, stop: _Stop) -> NodeEnded:
+        """The end of a node that an interrupted run did not come to, or did not wait for."""
+        if action.verb == "skip":
+            return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+        started = stop.begun.get(action.node)
+        if started is None:
+            return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))
+        why = "the run was interrupted"
+        if action.node in self.evaluator.context.publishing:
+            why += "; its statistics were being published, and may be"
+        # What a run in full has stored, another one in full reads again.
+        is_full = Reason.FULL_REFRESH in action.reasons
+        stored = 0 if is_full else self.evaluator.context.stored[action.node]
+        return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
+
+    def _end_one(
+        self, action: Action, needed: str | None, stop: _Stop, ended: dict[str, NodeEnded]
+    ) -> NodeResult:
+        """Run an action, and add its end, whatever the main thread is at.
+
+        Raises:
+            KeyboardInterrupt: It was interrupted, and so is the run.
+        """
+        try:
+            ended[action.node] = self._run_one(action, needed, stop)
+        except KeyboardInterrupt:
+            # It is for the main thread, but Polars raises it wherever it computes, too.
+            ended[action.node] = self._left(action, stop)
+            raise
+        finally:
+            self.evaluator.context.publishing.discard(action.node)
+            stop.begun.pop(action.node, None)
+        return ended[action.node].result
+
+    def _run_one(self, action: Action, needed: str | None, stop: _Stop) -> NodeEnded:
+        if needed is not None:
+            return _not_run(action, f"it reads the result of '{needed}', which failed")
+        if stop.is_interrupted:
+            return self._left(action, stop)
+        if stop.is_set:
+            return _not_run(action, "another node failed first")
+        started = stop.begun[action.node] = time.monotonic()
+        try:
+            done = self.evaluator.run(action)
+        except Exception as error:
+            if stop.is_interrupted:
+                return self._left(action, stop)
+            if self.fail_fast:
+                stop.is_set = True
+            if stop.spark_failure is not None and stop.spark_failure[0] is error:
+                return _not_run(action, f"it needs Spark, which failed '{stop.spark_failure[1]}'")
+            if stop.spark_failure is None and isinstance(error, SparkNotStarted):
+                stop.spark_failure = error, action.node
+            shown = self.recorder.messages.shown(action.node, known_error(error))
+            failure = failed(planned(action), shown)
+            location = failure.location or self.evaluator.context.location(action.node)
+            return NodeEnded(_timed(replace(failure, location=location), started))
+        return replace(done, result=_timed(done.result, started))
+
+
+@dataclass(slots=True)
+class _Stop:
+    """Whether nodes that have not begun are left, and whether that is since the run ends.
+
+    `begun` are the times at which the nodes began that go on, `spark_failure` is the error by which
+    Spark was lost, and the node that it failed: Spark is not tried again in this run.
+    """
+
+    is_set: bool = False
+    is_interrupted: bool = False
+    begun: dict[str, float] = field(default_factory=dict)
+    spark_failure: tuple[SparkNotStarted, str] | None = None
+
+
+def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
+    """Return a join that did not succeed, of those that an action depends on."""
+    failures = (
+        name
+        for name in action.dependencies
+        if name in ended and ended[name].result.status is not Status.SUCCESS
+    )
+    return next(failures, None)
+
+
+def _weight(action: Action) -> tuple[bool, int]:
+    figures = table_figures(action)
+    return own_figures(action) is not None, figures.bytes_scanned if figures else 0
+
+
+def _size(action: Action) -> TableProgress | None:
+    """Return what of a table is to be read, None where nothing is."""
+    figures = table_figures(action)
+    if figures is None or not figures.bytes_scanned:
+        return None
+    return TableProgress(action.node, figures.fragments_scanned, figures.bytes_scanned)
+
+
+def known_error(error: Exception) -> LancestatError:
+    """Return the error as users see it; one that is not ours is a defect, and goes to the log."""
+    if isinstance(error, LancestatError):
+        return error
+    _log.debug("internal error", exc_info=error)
+    return InternalError(
+        f"internal error: {type(error).__name__}: {error}",
+        hint="run again with --verbose for the traceback",
+    )
+
+
+def _not_run(action: Action, why: str) -> NodeEnded:
+    return NodeEnded(replace(planned(action), status=Status.SKIPPED, message=why))
+
+
+def _timed(result: NodeResult, started: float) -> NodeResult:
+    return replace(result, elapsed_seconds=round(time.monotonic() - started, 3))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,3 +567,28 @@ class Execution:
         for kind, type in self.observer.types.items():
             nodes = [n for n in spec.nodes if n.kind.value == kind and n.name in written]
             type.remove_past(spec, nodes, self.observer.clock())
+
+
+def collect_garbage(
+    spec: ProjectSpec, state: LanceState, types: NodeTypes, *, now: datetime, dry_run: bool
+) -> GarbageReport:
+    """Drop garbage in the state, this user's temporary folders, and what each kind of node leaves.
+
+    Raises:
+        StateError: The state cannot be reached.
+        LakeError: A catalog does not tell where a declared table is.
+        ScratchUnusable: A scratch root cannot be listed.
+    """
+    spec, _ = located(spec, spec.nodes)
+    for table in spec.tables:
+        with suppress(CatalogTableMissing):
+            # Without its place, its state would be taken for what nothing needs.
+            spec.options.of(table.uri)
+    declared = frozenset(types[node.kind.value].record_key(node) for node in spec.nodes)
+    names = {node.name for node in spec.nodes} | {f"source:{s.label}" for s in spec.sources}
+    report = collect_state_garbage(state, declared, dry_run, target=spec.target.name, nodes=names)
+    for type in types.values():
+        report = type.collect_garbage(spec, state, report, now)
+    if not dry_run:
+        collect_temporary_garbage()
+    return report

@@ -23,7 +23,7 @@ from lancestat.state.values import StateReader, StoredRecord
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from lancestat.runs.evaluator import RunContext
+    from lancestat.runs.execute import RunContext
     from lancestat.state.retention import GarbageReport
 
 N_contra = TypeVar("N_contra", bound=Node, contravariant=True)

@@ -19,8 +19,7 @@ from lancestat.runs.actions import (
     is_pending,
     needs_spark,
 )
-from lancestat.runs.discover import source_findings
-from lancestat.runs.locate import located, shared_outputs
+from lancestat.runs.discover import located, shared_outputs, source_findings
 from lancestat.runs.node import NodePlanner, NodeTypes, Observed
 from lancestat.spec.model import Node, NodeKind, ProjectSpec
 from lancestat.state.values import StateReader, canonical_uri

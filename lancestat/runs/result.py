@@ -25,10 +25,10 @@ from lancestat.runs.actions import (
     Action,
     NodeFigures,
     SourceFindings,
+    StageProgress,
     own_figures,
     table_figures,
 )
-from lancestat.runs.stages import StageProgress
 from lancestat.state.values import RunRecord, StateReader
 
 if TYPE_CHECKING:

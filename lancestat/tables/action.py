@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from lancestat.formats import count, size
 from lancestat.lake.fingerprint import ColumnGroup, Fingerprint, field_key
 from lancestat.lake.snapshot import Field, Pin
-from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Verb, action_summary
-from lancestat.runs.stages import Stage
+from lancestat.runs.actions import Figures, NodeAction, Reason, RunsOn, Stage, Verb, action_summary
 from lancestat.spec.model import NodeKind, Publish
 from lancestat.state.values import quantile_key
 from lancestat.tables.carriers import CARRIERS

@@ -15,7 +15,7 @@ from lancestat.lake.history import History, commits_since
 from lancestat.lake.open import pinned_history, snapshot_at
 from lancestat.lake.snapshot import Field, Fragment, Snapshot
 from lancestat.runs.actions import Action, Blocked, is_pending
-from lancestat.runs.locate import require_sole_writer
+from lancestat.runs.discover import require_sole_writer
 from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer
 from lancestat.spark.session import in_process_bytes
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from lancestat.review.values import PropertyChange
-    from lancestat.runs.evaluator import RunContext
+    from lancestat.runs.execute import RunContext
     from lancestat.tables.review import TableChange
     from lancestat.tables.run import TableRunner
 

@@ -12,9 +12,16 @@ from lancestat.formats import count, size
 from lancestat.lake.fingerprint import ByteEstimator, ColumnGroup, column_groups, field_key
 from lancestat.lake.snapshot import Field, Snapshot
 from lancestat.review.evidence import Evidence
-from lancestat.review.mask import Mask
-from lancestat.review.properties import declared_risks, selection_rules
-from lancestat.review.values import ColumnsChange, Findings, PropertyChange, Risk, RiskNote
+from lancestat.review.values import (
+    ColumnsChange,
+    Findings,
+    Mask,
+    PropertyChange,
+    Risk,
+    RiskNote,
+    declared_risks,
+    selection_rules,
+)
 from lancestat.spec.declaration import key_fields
 from lancestat.spec.model import (
     ColumnPattern,

@@ -14,11 +14,10 @@ from typing_extensions import assert_never
 from lancestat.errors import StateError, TableKeepsChanging
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import REPLACED
-from lancestat.runs.actions import Action, Blocked, Figures, Reason, RunsOn, Skip
-from lancestat.runs.evaluator import MAX_ATTEMPTS, RunContext
+from lancestat.runs.actions import Action, Blocked, Figures, Reason, RunsOn, Skip, StageProgress
+from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
-from lancestat.runs.stages import StageProgress
 from lancestat.spark.failure import SessionLostError
 from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions

@@ -17,10 +17,9 @@ from lancestat.lake.commit import Conflict, Landed, LandedLate
 from lancestat.lake.open import observe_snapshots
 from lancestat.lake.snapshot import Snapshot
 from lancestat.redact import Audience
-from lancestat.runs.evaluator import MAX_ATTEMPTS
-from lancestat.runs.locate import located, require_sole_writer
+from lancestat.runs.discover import located, require_sole_writer
+from lancestat.runs.execute import MAX_ATTEMPTS, THREADS, known_error
 from lancestat.runs.result import NodeFailure, Status, nodes_failed
-from lancestat.runs.scheduler import THREADS, known_error
 from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
 from lancestat.spec.source import is_source
 from lancestat.tables.carriers import EntriesChange, commit, removal

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 
 from lancestat.project import Project
+from lancestat.runs.execute import NodeMessages, RunRecorder
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import failed, planned
-from lancestat.runs.scheduler import NodeMessages, RunRecorder
 from lancestat.spec.digest import node_digest
 from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write

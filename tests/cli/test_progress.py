@@ -19,8 +19,8 @@ from lancestat.joins.action import (
 )
 from lancestat.joins.search.cost_model import Strategy
 from lancestat.joins.search.work import Scope
+from lancestat.runs.actions import StageProgress
 from lancestat.runs.result import NodeResult, Status, TableProgress, failed, interrupted
-from lancestat.runs.stages import StageProgress
 from lancestat.spec.model import Publish
 from lancestat.tables.action import MergePartials, PublishStatistics, ReadFragments, TableStage
 

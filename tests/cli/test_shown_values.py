@@ -14,7 +14,7 @@ import pytest
 
 from lancestat.presentation.report_views import show_view
 from lancestat.project import Project
-from lancestat.report.rows import statistics_rows
+from lancestat.report.gather import statistics_rows
 from lancestat.tables.wire import NEWEST_FRAGMENT, WRITER
 from tests.canaries import seen
 from tests.cli.conftest import Lancestat

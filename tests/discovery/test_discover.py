@@ -9,8 +9,7 @@ import lance.namespace
 import pytest
 
 from lancestat.errors import LakeError
-from lancestat.runs.discover import discovered, unlisted_errors
-from lancestat.runs.locate import located
+from lancestat.runs.discover import discovered, located, unlisted_errors
 from lancestat.spec.model import ProjectSpec, Table
 from tests.discovery.catalogs import write_catalog, write_folder
 from tests.discovery.conftest import PROJECT, Write

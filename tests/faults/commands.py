@@ -14,7 +14,7 @@ from pathlib import Path
 import lance
 
 from lancestat.errors import LancestatError
-from lancestat.runs.plan_store import read_plan_file
+from lancestat.runs.plan_file import read_plan_file
 from tests.faults.bench import Bench
 from tests.review.github_stub import GitHubStub, serving
 

@@ -17,7 +17,7 @@ import pytest
 
 from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
-from lancestat.runs.stages import OnStage
+from lancestat.runs.actions import OnStage
 from lancestat.spec.catalog import UriOptions
 from lancestat.state.partials import MOST_GROUPS
 from lancestat.tables import coverage

@@ -21,8 +21,8 @@ from lancestat import Project
 from lancestat.joins.action import JoinAction
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Decision, Strategy
+from lancestat.runs.actions import StageProgress
 from lancestat.runs.result import NodeResult, Progress
-from lancestat.runs.stages import StageProgress
 
 DIMENSION, CLUSTERS, K = 16, 40, 10
 Matrix = NDArray[np.float32]

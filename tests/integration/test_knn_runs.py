@@ -25,8 +25,7 @@ from lancestat.joins.record import join_records
 from lancestat.joins.run import JoinEvaluation, JoinOpener
 from lancestat.joins.search.work import JoinWork
 from lancestat.joins.spark.engine import SparkJoin
-from lancestat.runs.actions import Skip
-from lancestat.runs.stages import OnStage, StageProgress
+from lancestat.runs.actions import OnStage, Skip, StageProgress
 from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import KnnSide, Target

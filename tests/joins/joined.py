@@ -45,13 +45,11 @@ from lancestat.joins.spark.engine import SparkJoin
 from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.open import open_pinned
 from lancestat.nodes import NODE_TYPES
-from lancestat.runs.actions import Action, Plan
-from lancestat.runs.evaluator import Evaluator
+from lancestat.runs.actions import Action, OnStage, Plan, StageProgress
+from lancestat.runs.execute import Evaluator, RunRecorder, Scheduler
 from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
-from lancestat.runs.scheduler import RunRecorder, Scheduler
-from lancestat.runs.stages import OnStage, StageProgress
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
 from lancestat.state.values import StateWriter

@@ -13,7 +13,7 @@ from lancestat.errors import UsageError
 from lancestat.joins.record import join_records
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Skip
-from lancestat.runs.garbage_collection import collect_garbage
+from lancestat.runs.execute import collect_garbage
 from lancestat.spec.model import Target
 from lancestat.state.store import open_state
 from tests.joins.joined import JoinWorld, vectors

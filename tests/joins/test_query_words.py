@@ -10,7 +10,7 @@ import pytest
 from lancestat import Project
 from lancestat.errors import SideUnreadable
 from lancestat.joins.search.work import JoinOutcome, JoinWork
-from lancestat.runs.stages import OnStage
+from lancestat.runs.actions import OnStage
 from tests.joins.joined import opened, vectors
 from tests.runs.local import scan_locally
 

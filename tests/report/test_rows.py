@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from lancestat.report.rows import (
+from lancestat.report.gather import (
     FRAGMENTS,
     RUNS,
     STATISTICS,

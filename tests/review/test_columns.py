@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lancestat.errors import Location
-from lancestat.review.mask import Mask
-from lancestat.review.values import ColumnsChange
+from lancestat.review.values import ColumnsChange, Mask
 from lancestat.spec.model import ColumnPattern, ColumnRule, ColumnSelection, Table
 from lancestat.tables.review import compare_columns
 from tests.review.conftest import snapshot

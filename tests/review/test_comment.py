@@ -10,13 +10,13 @@ from lancestat.errors import CommentError, ReadOnlyToken
 from lancestat.review.comment import (
     MAX_CHARACTERS,
     CommentResult,
+    GitHub,
     Outcome,
     PullRequest,
     fitted,
     marker,
     upsert_comment,
 )
-from lancestat.review.github import GitHub
 from lancestat.review.values import NO_CHANGES
 from tests.review.github_stub import BOT, GitHubStub, Reply, serving
 

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import LancestatError
-from lancestat.review.git import Repository as Reader
-from lancestat.review.source import find_sides
+from lancestat.review.sides import Repository as Reader
+from lancestat.review.sides import find_sides
 from lancestat.review.values import Diff
 from tests.review.conftest import Repository, write
 from tests.review.pairs import review

@@ -8,9 +8,7 @@ from hypothesis import strategies as st
 
 from lancestat.nodes import NODE_TYPES
 from lancestat.review.diff import Comparison
-from lancestat.review.mask import Mask
-from lancestat.review.properties import node_properties
-from lancestat.review.values import Change, Diff
+from lancestat.review.values import Change, Diff, Mask, node_properties
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ProjectSpec
 from tests.examples import examples

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import InvalidProject, LancestatError, UsageError
-from lancestat.review.source import find_sides
+from lancestat.review.sides import find_sides
 from lancestat.review.values import Diff
 from tests.review.conftest import Repository, write
 from tests.review.pairs import review
@@ -370,7 +370,7 @@ def test_a_file_too_large_is_not_read(
 ) -> None:
     repository.commit(specs(ORDERS + "#" * 1000))
     write(repository.top, specs(ORDERS))
-    monkeypatch.setattr("lancestat.review.git.MAX_BYTES", 500)
+    monkeypatch.setattr("lancestat.review.sides.MAX_BYTES", 500)
     with pytest.raises(InvalidProject, match=r"the file has 1,\d\d\d bytes; at most 500 are read"):
         compare(repository.top, "main")
 

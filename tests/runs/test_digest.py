@@ -27,7 +27,7 @@ from lancestat.joins.search.work import OutputFormat, Scope
 from lancestat.lake.fingerprint import ColumnGroup
 from lancestat.lake.snapshot import DataFile, Field, Fragment, Overlay, Pin, Snapshot
 from lancestat.runs.actions import Reason, RunsOn
-from lancestat.runs.saved import action_digest, snapshot_digest, value_digest
+from lancestat.runs.plan_file import action_digest, snapshot_digest, value_digest
 from lancestat.tables.action import ReadFragments, ReusePartials, TableVersion
 from lancestat.tables.coverage import Carry, Coverage, Reuse
 from tests.tables.plans import FIELDS, analyze, blocked, refresh, restamp, skip

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from lancestat.runs.drift import drift
-from lancestat.runs.saved import ObservedDataset, SavedNode, SavedPlan
+from lancestat.runs.plan_file import ObservedDataset, SavedNode, SavedPlan, drift
 from tests.runs.test_saved import SAVED
 
 NODE = SAVED.nodes[0]

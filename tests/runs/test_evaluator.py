@@ -38,7 +38,7 @@ from lancestat.joins.search.work import (
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.snapshot import Pin
-from lancestat.runs.stages import OnStage, StageProgress
+from lancestat.runs.actions import OnStage, StageProgress
 
 EXACT = JoinRequest(3)
 APPROXIMATE = JoinRequest(3, recall=0.9)

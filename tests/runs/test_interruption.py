@@ -137,7 +137,7 @@ def test_a_run_does_not_wait_for_what_does_not_stop(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A read that hangs, as on a store that does not answer, goes on in its thread."""
-    monkeypatch.setattr("lancestat.runs.scheduler._SECONDS_TO_STOP", 0.05)
+    monkeypatch.setattr("lancestat.runs.execute._SECONDS_TO_STOP", 0.05)
     hanging, read = threading.Event(), ScanTask.read
 
     def hang(task: ScanTask, part: ScanRange) -> RangePartials:
@@ -201,7 +201,7 @@ def interrupt_commit(monkeypatch: pytest.MonkeyPatch, wait: Callable[[float], ob
 def test_a_table_that_is_being_published_is_waited_for(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lancestat.runs.scheduler._SECONDS_TO_STOP", 0.05)
+    monkeypatch.setattr("lancestat.runs.execute._SECONDS_TO_STOP", 0.05)
     interrupt_commit(monkeypatch, time.sleep)
     large, error = run_large(folder)
     assert (large.status, large.version_published) == (Status.SUCCESS, 2)
@@ -213,8 +213,8 @@ def test_a_table_that_is_being_published_is_waited_for(
 def test_a_table_that_is_still_being_published_at_the_end_is_told(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lancestat.runs.scheduler._SECONDS_TO_STOP", 0.05)
-    monkeypatch.setattr("lancestat.runs.scheduler._SECONDS_TO_PUBLISH", 0.1)
+    monkeypatch.setattr("lancestat.runs.execute._SECONDS_TO_STOP", 0.05)
+    monkeypatch.setattr("lancestat.runs.execute._SECONDS_TO_PUBLISH", 0.1)
     hanging = threading.Event()
     interrupt_commit(monkeypatch, lambda _: hanging.wait(60))
     large, _ = run_large(folder)

@@ -14,8 +14,8 @@ import pytest
 from lancestat import Project
 from lancestat.errors import FragmentNotAnalyzed
 from lancestat.joins.search.work import JoinOutcome, JoinWork
+from lancestat.runs.actions import OnStage
 from lancestat.runs.result import NodeResult, RunResult, Status, UnfinishedNodes
-from lancestat.runs.stages import OnStage
 from lancestat.spec.model import Table
 from lancestat.state.values import NodeRun, RunRecord
 from tests.joins.joined import JoinWorld, opened, vectors

@@ -11,17 +11,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lancestat.runs import plan_store as plan_file
-from lancestat.runs.plan_store import (
+from lancestat.runs import plan_file
+from lancestat.runs.plan_file import (
     NotWritten,
+    ObservedDataset,
     PlaceOccupied,
     PlanFileError,
+    PlanOptions,
+    SavedLocation,
+    SavedNode,
+    SavedPlan,
     decode_plan,
     encode_plan,
     read_plan_file,
     write_plan_file,
 )
-from lancestat.runs.saved import ObservedDataset, PlanOptions, SavedLocation, SavedNode, SavedPlan
 
 SAVED = SavedPlan(
     lancestat="0.1.0",

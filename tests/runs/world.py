@@ -18,12 +18,10 @@ from lancestat.joins.spark.engine import SparkJoin
 from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.nodes import NODE_TYPES
 from lancestat.project import Project
-from lancestat.runs.actions import Action, Plan
-from lancestat.runs.evaluator import Evaluator, RunContext
+from lancestat.runs.actions import Action, OnStage, Plan
+from lancestat.runs.execute import Evaluator, RunContext, RunRecorder, Scheduler
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
-from lancestat.runs.scheduler import RunRecorder, Scheduler
-from lancestat.runs.stages import OnStage
 from lancestat.spark.session import RunSession
 from lancestat.spec.digest import node_digest
 from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target

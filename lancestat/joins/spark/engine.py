@@ -46,7 +46,7 @@ from lancestat.joins.spark.written_side import (
     write_side,
 )
 from lancestat.lake.snapshot import index_metric
-from lancestat.runs.stages import OnStage, StageProgress, ignore_progress
+from lancestat.runs.actions import OnStage, StageProgress, ignore_progress
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of
 from lancestat.spark.versions import has_nearest_by_join, is_connect, to_arrow_schema

@@ -32,7 +32,7 @@ from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import Side, VectorReader, row_places, rows_after
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.redact import redact_line, secret_values
-from lancestat.runs.stages import OnStage, StageProgress
+from lancestat.runs.actions import OnStage, StageProgress
 from lancestat.spark.failure import MORE_MEMORY, WorkerError
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, Merging

@@ -58,7 +58,7 @@ from lancestat.joins.spark.job import (
 from lancestat.joins.spark.materialize import Materializer, PreviousResult, SameWidths, Widths
 from lancestat.joins.spark.reader import VectorReader
 from lancestat.redact import secret_values
-from lancestat.runs.stages import OnStage, StageProgress
+from lancestat.runs.actions import OnStage, StageProgress
 from lancestat.spark.failure import job_error
 from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, jobs_of

@@ -11,9 +11,8 @@ from lancestat.formats import count, size, spoken
 from lancestat.presentation.site.runs import NodeRunRow, node_run_row
 from lancestat.presentation.site.text import NOTHING, ago
 from lancestat.report.joins import JoinReport
-from lancestat.report.node_facts import node_run
 from lancestat.report.tables import TableReport, status_figures, verdict_words
-from lancestat.report.values import Health, NodeReport, ProjectReport
+from lancestat.report.values import Health, NodeReport, ProjectReport, node_run
 from lancestat.tables.table_status import TableStatus
 
 

@@ -10,8 +10,7 @@ from itertools import chain
 
 from lancestat.formats import count, duration, large
 from lancestat.presentation.site.text import NOTHING
-from lancestat.report.node_facts import NodeRunFigures, node_run
-from lancestat.report.values import ProjectReport
+from lancestat.report.values import NodeRunFigures, ProjectReport, node_run
 from lancestat.runs.result import NodeFailure, NodeResult, PastRun
 
 

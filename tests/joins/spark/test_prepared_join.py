@@ -32,7 +32,7 @@ from lancestat.joins.search.work import (
 )
 from lancestat.joins.spark.job import WrittenChunk
 from lancestat.joins.spark.prepared_join import PreparedJoin, SearchResult
-from lancestat.runs.stages import StageProgress
+from lancestat.runs.actions import StageProgress
 from tests.joins.search.counted_distances import assert_counted
 
 WRITER = SimpleNamespace(storage_options={"secret": "hidden"})

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from lancestat.joins.record import JoinGroups
 from lancestat.presentation.site.facts import join_facts, side_facts
-from lancestat.review.mask import Mask
-from lancestat.review.properties import node_properties
+from lancestat.review.values import Mask, node_properties
 from tests.presentation.site.reports import join, join_report
 
 

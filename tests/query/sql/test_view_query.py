@@ -27,7 +27,7 @@ from lancestat.query.sql.statement import (
     query_text,
 )
 from lancestat.query.sql.view_query import answer, mentioned_views, view_schema
-from lancestat.report.rows import RUNS
+from lancestat.report.gather import RUNS
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.session import VIEW_SCHEMA_SETTING, defaults
 
