@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import yaml
 from yaml.events import (
     AliasEvent,
-    CollectionEndEvent,
     DocumentStartEvent,
     Event,
-    MappingStartEvent,
+    MappingEndEvent,
     NodeEvent,
     ScalarEvent,
+    SequenceEndEvent,
     SequenceStartEvent,
+    StreamEndEvent,
 )
 
 from lancestat.errors import (
@@ -46,6 +47,7 @@ _NUMBER_STARTS = frozenset("+-.0123456789")
 _LONGEST_NUMBER = 64
 
 Scalar = str | int | float | bool | None
+T = TypeVar("T")
 
 
 def plain_scalar(text: str) -> Scalar:
@@ -106,181 +108,9 @@ _NODE_CHARACTERS = 100
 _CORE_TAGS = "tag:yaml.org,2002:"
 
 
-@dataclass(slots=True)
-class YamlNode:
-    """A scalar (`text`), a sequence (`items`) or a mapping (`pairs`) and where it starts.
-
-    `size` counts the nodes here and below, a long text as several; `aliased` those of them that
-    exist only because aliases repeat them; `height` the levels below.
-    """
-
-    mark: Mark
-    tag: str | None
-    text: str | None = None
-    plain: bool = False
-    items: list[YamlNode] | None = None
-    pairs: list[tuple[YamlNode, YamlNode]] | None = None
-    key: YamlNode | None = None
-    closed: bool = True
-    size: int = 1
-    aliased: int = 0
-    height: int = 0
-
-
-@dataclass(slots=True)
-class Composer:
-    """Builds the graph of the one document that a text holds; SpecError where it cannot."""
-
-    file: str
-    text: str
-    anchors: dict[str, YamlNode] = field(default_factory=dict)
-    stack: list[YamlNode] = field(default_factory=list)
-    root: YamlNode | None = None
-
-    def compose(self) -> YamlNode | None:
-        """The root node, or None when the text holds nothing but comments."""
-        documents = 0
-        try:
-            for event in _events(self.text):
-                if type(event) is DocumentStartEvent:
-                    documents += 1
-                    if documents == 2:
-                        self._fail(
-                            _mark(event),
-                            InvalidSyntax,
-                            "a second YAML document starts here",
-                            "a file holds one document; remove '---' or split the file",
-                        )
-                self._accept(event)
-        except yaml.MarkedYAMLError as error:
-            self._fail_syntax(error)
-        except yaml.YAMLError as error:
-            self._fail((0, 0), InvalidSyntax, f"not YAML: {error}")
-        return self.root
-
-    def _accept(self, event: Event) -> None:
-        if isinstance(event, ScalarEvent):
-            plain = event.style in (None, "")
-            size = 1 + len(event.value) // _NODE_CHARACTERS
-            self._add(event, YamlNode(_mark(event), event.tag, event.value, plain, size=size))
-        elif isinstance(event, MappingStartEvent):
-            self._open(event, YamlNode(_mark(event), event.tag, pairs=[], closed=False))
-        elif isinstance(event, SequenceStartEvent):
-            self._open(event, YamlNode(_mark(event), event.tag, items=[], closed=False))
-        elif isinstance(event, CollectionEndEvent):
-            self._close()
-        elif isinstance(event, AliasEvent):
-            self._alias(event)
-
-    def _open(self, event: NodeEvent, node: YamlNode) -> None:
-        self._add(event, node)
-        self.stack.append(node)
-        self._check_depth(_mark(event), len(self.stack))
-
-    def _close(self) -> None:
-        node = self.stack.pop()
-        node.closed = True
-        if self.stack:
-            self._count(self.stack[-1], node)
-
-    def _add(self, event: NodeEvent, node: YamlNode) -> None:
-        if event.anchor is not None:
-            self.anchors[event.anchor] = node
-        self._attach(node, _mark(event))
-        if node.text is not None and self.stack:
-            self._count(self.stack[-1], node)
-
-    def _alias(self, event: AliasEvent) -> None:
-        mark, name = _mark(event), event.anchor or ""
-        target = self.anchors.get(name)
-        if target is None:
-            self._fail(
-                mark,
-                InvalidSyntax,
-                f"alias '*{name}' names no anchor",
-                did_you_mean(name, self.anchors) or self._pattern_hint(name),
-            )
-        if not target.closed:
-            self._fail(mark, TooComplex, f"anchor '{name}' contains itself")
-        self._check_depth(mark, len(self.stack) + target.height)
-        self._attach(target, mark)
-        if self.stack:
-            parent = self.stack[-1]
-            self._count(parent, target)
-            parent.aliased += target.size - target.aliased
-            if sum(node.aliased for node in self.stack) > MAX_ALIASED_NODES:
-                self._fail(
-                    mark,
-                    TooComplex,
-                    f"aliases unfold to more than {MAX_ALIASED_NODES:,} values",
-                )
-
-    def _attach(self, node: YamlNode, mark: Mark) -> None:
-        if not self.stack:
-            self.root = node
-            return
-        parent = self.stack[-1]
-        if parent.items is not None:
-            parent.items.append(node)
-        elif parent.key is None:
-            if node.text is None:
-                hint = self._template_hint(mark[0])
-                message = "a key must be text, not a list or a mapping"
-                if hint is not None:
-                    message = "a template without quotes"
-                self._fail(mark, InvalidSyntax, message, hint)
-            parent.key = node
-        else:
-            assert parent.pairs is not None
-            parent.pairs.append((parent.key, node))
-            parent.key = None
-
-    @staticmethod
-    def _count(parent: YamlNode, child: YamlNode) -> None:
-        parent.size += child.size
-        parent.aliased += child.aliased
-        parent.height = max(parent.height, child.height + 1)
-
-    def _check_depth(self, mark: Mark, depth: int) -> None:
-        if depth > MAX_DEPTH:
-            self._fail(mark, TooComplex, f"nested more than {MAX_DEPTH} levels deep")
-
-    def _fail_syntax(self, error: yaml.MarkedYAMLError) -> NoReturn:
-        opened = self.stack[-1].mark if self.stack else None
-        mark, message, hint = explain(error, self.text, opened)
-        if _TOO_DEEP in message:
-            # The parser's own limit, of libyaml since 0.2.6, is met before any event is yielded.
-            self._check_depth(mark, MAX_DEPTH + 1)
-        self._fail(mark, InvalidSyntax, message, hint)
-
-    def _pattern_hint(self, name: str) -> str | None:
-        key = self.stack[-1].key if self.stack else None
-        is_merge = key is not None and key.text == "<<"
-        return None if is_merge else f'put quotes around a pattern: "*{name}"'
-
-    def _line(self, number: int) -> str:
-        lines = lines_of(self.text)
-        return lines[number] if number < len(lines) else ""
-
-    def _template_hint(self, number: int) -> str | None:
-        nearby = self._line(number) + self._line(max(number - 1, 0))
-        return 'put quotes around a template: "{{ ... }}"' if "{{" in nearby else None
-
-    def _fail(
-        self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
-    ) -> NoReturn:
-        raise kind(message, location=Location(self.file, mark[0] + 1, mark[1] + 1), hint=hint)
-
-
 def short_tag(tag: str) -> str:
     """A tag as people write it: `!!str` for `tag:yaml.org,2002:str`."""
     return "!!" + tag.removeprefix(_CORE_TAGS) if tag.startswith(_CORE_TAGS) else tag
-
-
-def _events(text: str) -> Iterator[Event]:
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    events: Iterator[Event] = yaml.parse(text, Loader=loader)
-    return events
 
 
 def _mark(event: Event) -> Mark:
@@ -359,18 +189,15 @@ def parse_document(content: bytes, file: str) -> Document:
     Raises:
         InvalidProject: with the one reason why the text cannot be read.
     """
+    values = _Values(file)
     try:
-        text = _decode(content, file)
-        root = Composer(file, text).compose()
-        if root is None or (root.text == "" and root.plain and root.tag is None):
-            raise UnreadableFile("the file is empty", location=Location(file, 1, 1))
+        value = _Reader(file, _decode(content, file)).read(values)
     except SpecError as error:
         raise InvalidProject([error]) from None
-    unfolding = _Constructor(file)
-    value = unfolding.value(root, ())
-    errors = tuple(unfolding.errors[key] for key in sorted(unfolding.errors))
-    marks, key_marks, numbers = unfolding.marks, unfolding.key_marks, unfolding.numbers
-    return Document(file, value, marks, key_marks, numbers, errors, unfolding.unread)
+    errors = tuple(values.errors[key] for key in sorted(values.errors))
+    return Document(
+        file, value, values.marks, values.key_marks, values.numbers, errors, values.unread
+    )
 
 
 def _decode(content: bytes, file: str) -> str:
@@ -401,8 +228,8 @@ def _decode(content: bytes, file: str) -> str:
     return text
 
 
-class _Constructor:
-    """Plain values of a node graph: copies for aliases, merge keys merged, duplicates reported."""
+class _Values:
+    """What is known of the values in a part of a document, besides the values."""
 
     def __init__(self, file: str) -> None:
         self.file = file
@@ -413,97 +240,7 @@ class _Constructor:
         self.errors: dict[tuple[Mark, str], SpecError] = {}
         self.unread: dict[KeyPath, SpecError] = {}
 
-    def value(self, node: YamlNode, path: KeyPath) -> object:
-        self.marks[path] = node.mark
-        if node.text is not None:
-            return self._scalar(node, path)
-        if node.tag not in (None, "!", _COLLECTION_TAGS[node.items is None]):
-            self.unread[path] = self._report_tag(node)
-            return None
-        if node.items is not None:
-            return [self.value(item, (*path, index)) for index, item in enumerate(node.items)]
-        return self._mapping(node, path)
-
-    def _scalar(self, node: YamlNode, path: KeyPath) -> Scalar:
-        assert node.text is not None
-        try:
-            value = _resolve(node.text, node.tag, node.plain)
-        except ValueError as error:
-            self.unread[path] = self._report(node.mark, WrongValue, str(error))
-            return None
-        except LookupError:
-            self.unread[path] = self._report_tag(node)
-            return None
-        if type(value) is int or type(value) is float:
-            self.numbers[path] = node.text
-        return value
-
-    def _mapping(self, node: YamlNode, path: KeyPath) -> dict[str, object]:
-        assert node.pairs is not None
-        mapping: dict[str, object] = {}
-        written: dict[str, Mark] = {}
-        merges: list[YamlNode] = []
-        for key, child in node.pairs:
-            name = self._key(key)
-            if name in written:
-                self._report_duplicate(name, key.mark, written[name])
-                continue
-            written[name] = key.mark
-            if name == "<<" and key.plain:
-                merges.extend(self._merged(child, path))
-                continue
-            child_path = (*path, name)
-            self.key_marks[child_path] = key.mark
-            mapping[name] = self.value(child, child_path)
-        for merge in merges:
-            self._merge(merge, path, mapping)
-        return mapping
-
-    def _merged(self, node: YamlNode, path: KeyPath) -> list[YamlNode]:
-        sources = node.items if node.items is not None else [node]
-        for source in sources:
-            if source.pairs is None:
-                message = "'<<' merges mappings; this is not a mapping"
-                self.unread[path] = self._report(source.mark, InvalidSyntax, message)
-                return []
-        return sources
-
-    def _merge(self, source: YamlNode, path: KeyPath, mapping: dict[str, object]) -> None:
-        # What is written in the mapping wins over what is merged, an earlier source over a later.
-        merged = _Constructor(self.file)
-        values = merged._mapping(source, path)
-        new = values.keys() - mapping.keys()
-        mapping.update({name: value for name, value in values.items() if name in new})
-        depth = len(path)
-        for own, inherited in ((self.marks, merged.marks), (self.key_marks, merged.key_marks)):
-            own.update({path: mark for path, mark in inherited.items() if path[depth] in new})
-        self.numbers.update(
-            {path: text for path, text in merged.numbers.items() if path[depth] in new}
-        )
-        self.errors.update(merged.errors)
-        self.unread.update(
-            {path: error for path, error in merged.unread.items() if path[depth] in new}
-        )
-
-    def _key(self, node: YamlNode) -> str:
-        assert node.text is not None
-        if node.tag not in (None, "!") and short_tag(node.tag or "") != "!!str":
-            self._report_tag(node)
-        return node.text
-
-    def _report_tag(self, node: YamlNode) -> SpecError:
-        tag = short_tag(node.tag or "")
-        return self._report(
-            node.mark, InvalidSyntax, f"unknown tag {quoted(tag)}", "remove the tag"
-        )
-
-    def _report_duplicate(self, name: str, mark: Mark, first: Mark) -> None:
-        location = Location(self.file, first[0] + 1, first[1] + 1)
-        self._report(
-            mark, DuplicateKey, f"key {quoted(name)} is written twice, first at {location}"
-        )
-
-    def _report(
+    def report(
         self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
     ) -> SpecError:
         location = Location(self.file, mark[0] + 1, mark[1] + 1)
@@ -511,8 +248,241 @@ class _Constructor:
         self.errors[mark, message] = error
         return error
 
+    def report_tag(self, event: Any) -> SpecError:
+        message = f"unknown tag {quoted(short_tag(event.tag or ''))}"
+        return self.report(_mark(event), InvalidSyntax, message, "remove the tag")
 
-def _resolve(text: str, tag: str | None, plain: bool) -> Scalar:
-    if tag is not None:
-        return tagged_scalar(short_tag(tag), text)
-    return plain_scalar(text) if plain else text
+    def scalar(self, event: ScalarEvent, path: KeyPath) -> Scalar:
+        text: str = event.value
+        try:
+            if event.tag is not None:
+                value = tagged_scalar(short_tag(event.tag), text)
+            else:
+                value = plain_scalar(text) if _is_plain(event) else text
+        except ValueError as error:
+            self.unread[path] = self.report(_mark(event), WrongValue, str(error))
+            return None
+        except LookupError:
+            self.unread[path] = self.report_tag(event)
+            return None
+        if type(value) is int or type(value) is float:
+            self.numbers[path] = text
+        return value
+
+    def merge(self, other: _Values, prefix: KeyPath, path: KeyPath, new: Collection[str]) -> None:
+        """Take what is known of some keys of the mapping at `prefix`, as of those at `path`."""
+        depth = len(prefix)
+        for own, merged in (
+            (self.marks, other.marks),
+            (self.key_marks, other.key_marks),
+            (self.numbers, other.numbers),
+            (self.unread, other.unread),
+        ):
+            known: Any = own
+            for found, entry in merged.items():
+                if len(found) > depth and found[:depth] == prefix and found[depth] in new:
+                    known[(*path, *found[depth:])] = entry
+
+
+class _Reader:
+    """Reads the one document that a text holds from its events; SpecError where it cannot.
+
+    An alias reads the events of its anchor again, as copies. Merge keys are merged, and of a key
+    that is written twice the first is taken.
+    """
+
+    def __init__(self, file: str, text: str) -> None:
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+        self.file, self.text = file, text
+        self.source: Iterator[Event] = yaml.parse(text, Loader=loader)
+        self.events: list[Event] = []
+        self.position = 0
+        # The positions of anchors, and by position of an alias, that of its anchor at the time.
+        self.anchors: dict[str, int] = {}
+        self.targets: dict[int, int | None] = {}
+        # Where the collections around start, and the keys whose values are read in them.
+        self.opened: list[tuple[int, Mark]] = []
+        self.keys: list[str | None] = []
+        # The outermost alias that is read, and how many values aliases have repeated.
+        self.alias: Mark | None = None
+        self.aliased = 0
+
+    def read(self, values: _Values) -> object:
+        try:
+            return self._document(values)
+        except yaml.MarkedYAMLError as error:
+            opened = self.opened[-1][1] if self.opened else None
+            mark, message, hint = explain(error, self.text, opened)
+            if _TOO_DEEP in message:
+                # The parser's own limit, of libyaml since 0.2.6, is met before any event is
+                # yielded.
+                self._check_depth(mark, MAX_DEPTH + 1)
+            self._fail(mark, InvalidSyntax, message, hint)
+        except yaml.YAMLError as error:
+            self._fail((0, 0), InvalidSyntax, f"not YAML: {error}")
+
+    def _document(self, values: _Values) -> object:
+        self._next()
+        is_empty = isinstance(self._next(), StreamEndEvent)
+        if not is_empty:
+            root = self._peek()
+            is_empty = isinstance(root, ScalarEvent) and root.value == "" and _is_plain(root)
+            is_empty = is_empty and root.tag is None
+            value = self._value((), values)
+            self._next()
+            event = self._next()
+            if isinstance(event, DocumentStartEvent):
+                message = "a second YAML document starts here"
+                hint = "a file holds one document; remove '---' or split the file"
+                self._fail(_mark(event), InvalidSyntax, message, hint)
+        if is_empty:
+            self._fail((0, 0), UnreadableFile, "the file is empty")
+        return value
+
+    def _peek(self) -> Any:
+        if self.position == len(self.events):
+            self.events.append(next(self.source))
+        return self.events[self.position]
+
+    def _next(self) -> Any:
+        event = self._peek()
+        self.position += 1
+        return event
+
+    def _value(self, path: KeyPath, values: _Values) -> object:
+        start, event = self.position, self._next()
+        if isinstance(event, AliasEvent):
+            return self._aliased(event, lambda: self._value(path, values))
+        self._enter(event, start)
+        values.marks[path] = _mark(event)
+        if isinstance(event, ScalarEvent):
+            return values.scalar(event, path)
+        is_list = isinstance(event, SequenceStartEvent)
+        is_read = event.tag in (None, "!", _COLLECTION_TAGS[not is_list])
+        if not is_read:
+            values.unread[path] = values.report_tag(event)
+            values = _Values(self.file)
+        value: object = self._list(path, values) if is_list else self._mapping(path, values)
+        return value if is_read else None
+
+    def _enter(self, event: NodeEvent, start: int) -> None:
+        """Count a node, remember its anchor, and what is opened by it."""
+        if event.anchor is not None and self.alias is None:
+            self.anchors[event.anchor] = start
+        text = event.value if isinstance(event, ScalarEvent) else None
+        if self.alias is not None:
+            self.aliased += 1 + len(text or "") // _NODE_CHARACTERS
+            if self.aliased > MAX_ALIASED_NODES:
+                message = f"aliases unfold to more than {MAX_ALIASED_NODES:,} values"
+                self._fail(self.alias, TooComplex, message)
+        if text is None:
+            self.opened.append((start, _mark(event)))
+            self.keys.append(None)
+            self._check_depth(self.alias or _mark(event), len(self.opened))
+
+    def _leave(self) -> None:
+        self._next()
+        self.opened.pop()
+        self.keys.pop()
+
+    def _aliased(self, event: AliasEvent, read: Callable[[], T]) -> T:
+        """Return what `read` makes of the events of an alias's anchor."""
+        mark, name, back, outer = _mark(event), event.anchor or "", self.position, self.alias
+        target = self.targets.setdefault(back, self.anchors.get(name))
+        if target is None:
+            is_merge = self.keys[-1:] == ["<<"]
+            hint = None if is_merge else f'put quotes around a pattern: "*{name}"'
+            hint = did_you_mean(name, self.anchors) or hint
+            self._fail(mark, InvalidSyntax, f"alias '*{name}' names no anchor", hint)
+        if any(start == target for start, _ in self.opened):
+            self._fail(mark, TooComplex, f"anchor '{name}' contains itself")
+        self.position, self.alias = target, outer or mark
+        result = read()
+        self.position, self.alias = back, outer
+        return result
+
+    def _list(self, path: KeyPath, values: _Values) -> list[object]:
+        items: list[object] = []
+        while not isinstance(self._peek(), SequenceEndEvent):
+            items.append(self._value((*path, len(items)), values))
+        self._leave()
+        return items
+
+    def _mapping(self, path: KeyPath, values: _Values) -> dict[str, object]:
+        mapping: dict[str, object] = {}
+        written: dict[str, Mark] = {}
+        merge: tuple[object, _Values] | None = None
+        while not isinstance(self._peek(), MappingEndEvent):
+            key = self._key()
+            name: str = key.value
+            if key.tag not in (None, "!") and short_tag(key.tag) != "!!str":
+                values.report_tag(key)
+            self.keys[-1] = name
+            if name in written:
+                first = Location(self.file, written[name][0] + 1, written[name][1] + 1)
+                message = f"key {quoted(name)} is written twice, first at {first}"
+                values.report(_mark(key), DuplicateKey, message)
+                self._value(path, _Values(self.file))
+            elif name == "<<" and _is_plain(key):
+                known = _Values(self.file)
+                merge = self._value(path, known), known
+            else:
+                values.key_marks[(*path, name)] = _mark(key)
+                mapping[name] = self._value((*path, name), values)
+            written.setdefault(name, _mark(key))
+            self.keys[-1] = None
+        self._leave()
+        if merge is not None:
+            _merge(*merge, path, mapping, values)
+        return mapping
+
+    def _key(self) -> ScalarEvent:
+        start, event = self.position, self._next()
+        mark = _mark(event)
+        if isinstance(event, AliasEvent):
+            event = self._aliased(event, self._peek)
+        if not isinstance(event, ScalarEvent):
+            lines = lines_of(self.text)
+            nearby = "".join(lines[max(mark[0] - 1, 0) : mark[0] + 1])
+            if "{{" in nearby:
+                hint = 'put quotes around a template: "{{ ... }}"'
+                self._fail(mark, InvalidSyntax, "a template without quotes", hint)
+            self._fail(mark, InvalidSyntax, "a key must be text, not a list or a mapping")
+        self._enter(event, start)
+        return event
+
+    def _check_depth(self, mark: Mark, depth: int) -> None:
+        if depth > MAX_DEPTH:
+            self._fail(mark, TooComplex, f"nested more than {MAX_DEPTH} levels deep")
+
+    def _fail(
+        self, mark: Mark, kind: type[SpecError], message: str, hint: str | None = None
+    ) -> NoReturn:
+        raise kind(message, location=Location(self.file, mark[0] + 1, mark[1] + 1), hint=hint)
+
+
+def _is_plain(event: ScalarEvent) -> bool:
+    return event.style in (None, "")
+
+
+def _merge(
+    value: object, known: _Values, path: KeyPath, mapping: dict[str, object], values: _Values
+) -> None:
+    """Merge a mapping, or some in a list, into the one at `path`.
+
+    What is written in the mapping wins over what is merged, an earlier source over a later.
+    """
+    listed = value if isinstance(value, list) else ()
+    sources = [((*path, index), item) for index, item in enumerate(listed)] or [(path, value)]
+    for prefix, source in sources:
+        if not isinstance(source, dict):
+            message = "'<<' merges mappings; this is not a mapping"
+            error = values.report(known.marks[prefix], InvalidSyntax, message)
+            values.unread[path] = error
+            return
+    values.errors.update(known.errors)
+    for prefix, source in sources:
+        assert isinstance(source, dict)
+        new = source.keys() - mapping.keys()
+        mapping.update({name: item for name, item in source.items() if name in new})
+        values.merge(known, prefix, path, new)
