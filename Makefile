@@ -92,7 +92,7 @@ format: install ## Let ruff write the code's layout
 
 .PHONY: generate
 generate: install ## Generate schemas/, docs/reference/{yaml,errors}.md from the code
-	@$(BIN)/python -m lancestat.spec.reference
+	@$(BIN)/python -m lancestat.spec.schema
 	@$(BIN)/python -m lancestat.errors.reference
 
 .PHONY: golden

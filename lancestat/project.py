@@ -25,7 +25,7 @@ from lancestat.errors import InvalidArgument, LancestatError, UnknownTable, did_
 from lancestat.logs import redact_logs
 from lancestat.redact import Audience
 from lancestat.spec import PAGES
-from lancestat.spec.digest import node_digest
+from lancestat.spec.graph import select as select_nodes
 from lancestat.spec.load import load_project
 from lancestat.spec.model import (
     ColumnSelection,
@@ -33,9 +33,9 @@ from lancestat.spec.model import (
     ProjectSpec,
     Refresh,
     Table,
+    node_digest,
     tables_of,
 )
-from lancestat.spec.selection import select as select_nodes
 from lancestat.version import __version__
 
 if TYPE_CHECKING:

@@ -185,7 +185,7 @@ KEY = """\
 import json, sys
 from click.testing import CliRunner
 from lancestat.cli.main import cli
-from lancestat.spec.digest import node_digest
+from lancestat.spec.model import node_digest
 from lancestat.spec.load import load_project
 from pathlib import Path
 for words in json.loads(sys.argv[1]):
@@ -313,7 +313,7 @@ def test_commands_the_schema_and_the_reference_know_a_new_key(
     [page] = (tmp_path / "pages/tables").glob("*.html")
     assert LINK in page.read_text(encoding="utf-8")
 
-    printed(package, package, "-m", "lancestat.spec.reference")
+    printed(package, package, "-m", "lancestat.spec.schema")
     schemas = json.loads((package / "schemas/lancestat_specs.schema.json").read_text())
     assert "link" in schemas["$defs"]["table"]["properties"]
     row = "| `link` | text that is not empty | | A page about the table. |"

@@ -27,7 +27,7 @@ from click.shell_completion import (
 )
 
 if TYPE_CHECKING:
-    from lancestat.spec.outline import NodeOutline, Outline
+    from lancestat.spec.files import NodeOutline, Outline
 
 # A word that begins with a hyphen would be an option.
 _PLAIN = re.compile(r"(?!-)[\w@%./:=\-]+")
@@ -79,7 +79,7 @@ def complete_schema(
 
 
 def _outline(ctx: click.Context) -> Outline:
-    from lancestat.spec.outline import Outline, outline
+    from lancestat.spec.files import Outline, outline
 
     try:
         return outline(_project_dir(ctx).resolve())
@@ -101,8 +101,8 @@ def _project_dir(ctx: click.Context) -> Path:
 
 
 def _selectors(project: Outline) -> Iterator[tuple[str, str | None]]:
+    from lancestat.spec.graph import STATES
     from lancestat.spec.model import NodeKind
-    from lancestat.spec.selection import STATES
 
     for node in project.nodes:
         yield node.name, _about(node)

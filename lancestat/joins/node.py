@@ -49,9 +49,7 @@ from lancestat.runs.node import Observed
 from lancestat.runs.observe import named_uris
 from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
-from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of
-from lancestat.spec.spark_master import local_cores
+from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of, local_cores, node_digest
 from lancestat.state.retention import GarbageReport
 from lancestat.state.values import StateReader, canonical_uri, join_identity
 

@@ -45,10 +45,8 @@ from lancestat.review.values import (
     without_flags,
 )
 from lancestat.runs.discover import without_stand_ins
-from lancestat.spec.digest import node_digest
-from lancestat.spec.graph import dependencies
-from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table
-from lancestat.spec.selection import select_on_either
+from lancestat.spec.graph import dependencies, select_on_either
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, node_digest
 from lancestat.state.store import open_state
 from lancestat.state.values import StateReader, canonical_uri
 

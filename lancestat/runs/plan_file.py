@@ -37,8 +37,7 @@ from lancestat.runs.actions import Action, Plan
 from lancestat.runs.node import NodeType, NodeTypes, Observed
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import planned
-from lancestat.spec.digest import node_digest
-from lancestat.spec.model import Node, ProjectSpec
+from lancestat.spec.model import Node, ProjectSpec, node_digest
 from lancestat.state.values import canonical_uri, table_identity
 
 if TYPE_CHECKING:

@@ -47,8 +47,7 @@ from lancestat.spark.versions import (
     session_class,
     time_settings,
 )
-from lancestat.spec.model import Target
-from lancestat.spec.spark_master import is_local, remote_address, remote_secrets, with_attempts
+from lancestat.spec.model import Target, is_local, remote_address, remote_secrets, with_attempts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

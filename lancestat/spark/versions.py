@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast
 from lancestat.errors import LancestatError, OtherPython, WorkersLackPackage
 from lancestat.lake.files import temporary_folder
 from lancestat.lake.snapshot import BLOB, UNREADABLE_NAME, Field, is_readable_name, spark_type
-from lancestat.spec.spark_master import is_local
+from lancestat.spec.model import is_local
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -281,7 +281,8 @@ class _Values:
             known: Any = own
             for found, entry in merged.items():
                 if len(found) > depth and found[:depth] == prefix and found[depth] in new:
-                    known[(*path, *found[depth:])] = entry
+                    at = (*path, *found[depth:])
+                    known[at] = entry
 
 
 class _Reader:
@@ -427,8 +428,9 @@ class _Reader:
                 known = _Values(self.file)
                 merge = self._value(path, known), known
             else:
-                values.key_marks[(*path, name)] = _mark(key)
-                mapping[name] = self._value((*path, name), values)
+                inner = (*path, name)
+                values.key_marks[inner] = _mark(key)
+                mapping[name] = self._value(inner, values)
             written.setdefault(name, _mark(key))
             self.keys[-1] = None
         self._leave()

@@ -2,10 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from itertools import chain
+from pathlib import PurePosixPath
 
-from lancestat.errors import CyclicReferences, LancestatError, OverlappingOutputs, SpecError
-from lancestat.spec.model import Node, NodeKind, ProjectSpec, joins_of
+from lancestat.arguments import check_selectors
+from lancestat.errors import (
+    CyclicReferences,
+    InvalidSelector,
+    LancestatError,
+    NothingSelected,
+    OverlappingOutputs,
+    SpecError,
+    did_you_mean,
+)
+from lancestat.formats import quoted
+from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, joins_of
+from lancestat.spec.names import composed
 
 
 def dependencies(spec: ProjectSpec) -> Mapping[str, tuple[str, ...]]:
@@ -116,3 +131,243 @@ def shared_output_error(node: Node, other: Node) -> SpecError:
         location=node.location,
         hint=hint,
     )
+
+
+STATES = ("new", "modified")
+
+_METHODS = ("tag", "path", "kind", "state", "source")
+
+# Gives 'new', 'modified' or 'same' for every node; called only when a selector asks for it.
+States = Callable[[], Mapping[str, str]]
+Selector = str | Sequence[str] | None
+
+
+def select(
+    spec: ProjectSpec,
+    select: Selector = None,
+    exclude: Selector = None,
+    *,
+    states: States | None = None,
+) -> tuple[Node, ...]:
+    """The selected nodes, in the order of the project; all of them when nothing is selected.
+
+    Whatever names something and finds nothing is an error, since a typo would otherwise select
+    nothing in silence: a name, pattern, tag, path, source or kind that fits no node, an
+    intersection that no node is in, and an exclusion that leaves nothing. In `exclude` alone
+    patterns and the like may fit nothing. A state is a condition: that no node is in it is not an
+    error, and neither is a source that has no tables.
+
+    Raises:
+        UsageError: for such a selector, or one that cannot be understood.
+    """
+    check_selectors(select=select, exclude=exclude)
+    graph = _Graph(spec, states)
+    names = _chosen([graph], select, exclude)
+    return tuple(node for node in spec.nodes if node.name in names)
+
+
+def select_on_either(
+    sides: Iterable[tuple[ProjectSpec, States]], select: Selector, exclude: Selector
+) -> frozenset[str]:
+    """Return the names of the nodes that are selected on one side of a change or on both.
+
+    Raises:
+        UsageError: as for `select`; what fits a node of one side is no error.
+    """
+    return _chosen([_Graph(spec, states) for spec, states in sides], select, exclude)
+
+
+def _chosen(graphs: Sequence[_Graph], select: Selector, exclude: Selector) -> frozenset[str]:
+    if _is_unset(select):
+        chosen = [set(graph.names) for graph in graphs]
+    else:
+        chosen = _union(graphs, select, strict=True)
+    if _is_unset(exclude):
+        return frozenset().union(*chosen)
+    excluded = _union(graphs, exclude, strict=False)
+    left = frozenset().union(*(one - other for one, other in zip(chosen, excluded, strict=True)))
+    if any(chosen) and not left and not _is_conditional(select, exclude):
+        hint = "leave out --exclude, or exclude less"
+        raise NothingSelected("everything that is selected is excluded", hint=hint)
+    return left
+
+
+def _is_unset(selector: Selector) -> bool:
+    return selector is None or (not isinstance(selector, str) and len(selector) == 0)
+
+
+def _words(selector: Selector) -> Iterator[str]:
+    for text in [selector] if isinstance(selector, str) else selector or ():
+        words = text.split()
+        if not words:
+            raise InvalidSelector("an empty selector")
+        yield from words
+
+
+def _core(part: str) -> str:
+    return part.removeprefix("+").removesuffix("+")
+
+
+def _is_conditional(*selectors: Selector) -> bool:
+    """Whether what is selected depends on the state, so that nothing may be selected."""
+    words = [word for selector in selectors for word in _words(selector)]
+    return any(_core(part).startswith("state:") for word in words for part in word.split(","))
+
+
+_HINT_ON_COMMAS = "a comma is an intersection; separate them by a space for the union"
+
+
+def _union(graphs: Sequence[_Graph], selector: Selector, *, strict: bool) -> list[set[str]]:
+    """Return the names that a selector means in each graph."""
+    chosen: list[set[str]] = [set() for _ in graphs]
+    for word in _words(selector):
+        parts = [_term(graphs, part, word, strict) for part in word.split(",")]
+        common = [set.intersection(*named) for named in zip(*parts, strict=True)]
+        is_error = strict and all(map(any, parts)) and not _is_conditional(word)
+        if is_error and not any(common):
+            shown = " and ".join(quoted(part) for part in word.split(","))
+            raise NothingSelected(
+                f"no node is in all of {shown}",
+                hint=_HINT_ON_COMMAS,
+            )
+        for names, added in zip(chosen, common, strict=True):
+            names |= added
+    return chosen
+
+
+def _term(graphs: Sequence[_Graph], part: str, word: str, strict: bool) -> list[set[str]]:
+    core = _core(part)
+    if not core:
+        hint = _HINT_ON_COMMAS if "," in word else None
+        raise InvalidSelector(f"selector {quoted(word)} has an empty part", hint=hint)
+    matched = [graph.matched(core) for graph in graphs]
+    is_plain_name = ":" not in core and not _is_pattern(core)
+    if not any(matched) and (strict or is_plain_name):
+        known = [graph.known(core) for graph in graphs]
+        if None not in known:
+            raise _nothing(core, list(dict.fromkeys(chain.from_iterable(filter(None, known)))))
+    return [graph.reach(part, names) for graph, names in zip(graphs, matched, strict=True)]
+
+
+def _nothing(core: str, known: Sequence[str]) -> NothingSelected:
+    valid = ", ".join(known[:20]) + (", ..." if len(known) > 20 else "")
+    return NothingSelected(
+        f"selector {quoted(core)} matches nothing",
+        hint=did_you_mean(core, known) or f"known: {valid or 'none'}",
+    )
+
+
+def _is_pattern(name: str) -> bool:
+    return any(char in name for char in "*?[")
+
+
+@dataclass(slots=True)
+class _Graph:
+    spec: ProjectSpec
+    states: States | None
+
+    @property
+    def names(self) -> list[str]:
+        return [node.name for node in self.spec.nodes]
+
+    def reach(self, part: str, names: set[str]) -> set[str]:
+        """Add what the nodes read, and what reads them, as the signs of a part say."""
+        upstream = self._reach(names, dependencies(self.spec)) if part[0] == "+" else set()
+        downstream = self._reach(names, self._readers()) if part[-1] == "+" else set()
+        return names | upstream | downstream
+
+    def matched(self, core: str) -> set[str]:
+        """Return the names of the nodes that fit a selector without signs."""
+        method, colon, argument = core.partition(":")
+        if not colon:
+            name = composed(core)
+            if _is_pattern(name):
+                return self._where(lambda node: fnmatchcase(node.name, name))
+            return {name}.intersection(self.names)
+        match method:
+            case "kind":
+                _check_word(core, argument, [kind.value for kind in NodeKind])
+                return self._where(lambda node: node.kind.value == argument)
+            case "state":
+                _check_word(core, argument, STATES)
+                return self._by_state(argument)
+            case "tag":
+                return self._where(lambda node: composed(argument) in node.tags)
+            case "path":
+                return self._where(lambda node: _below(node.location.file, argument))
+            case "source":
+                return self._where(lambda node: _is_of_source(node, argument))
+        hint = did_you_mean(method, _METHODS)
+        valid = ", ".join(f"{known}:" for known in _METHODS)
+        raise InvalidSelector(
+            f"unknown selector {quoted(core)}; methods are {valid}",
+            hint=hint,
+        )
+
+    def known(self, core: str) -> list[str] | None:
+        """Return the selectors of its method that fit a node, None if one need not fit any."""
+        method, colon, argument = core.partition(":")
+        if not colon:
+            return self.names
+        nodes = self.spec.nodes
+        match method:
+            case "tag":
+                words = sorted({tag for node in nodes for tag in node.tags})
+            case "path":
+                words = sorted({node.location.file for node in nodes})
+            # A source may have no tables, and before it was looked up it has none.
+            case "kind":
+                words = sorted({node.kind.value for node in nodes})
+                if argument == NodeKind.TABLE.value and self.spec.sources:
+                    return None
+            case "source":
+                words = [source.label for source in self.spec.sources]
+                if any(fnmatchcase(label, argument) for label in words):
+                    return None
+            case _:
+                return None
+        return [f"{method}:{word}" for word in words]
+
+    def _by_state(self, word: str) -> set[str]:
+        if self.states is None:
+            raise InvalidSelector(f"selector 'state:{word}' cannot be used here")
+        states = self.states()
+        return self._where(lambda node: states.get(node.name, "new") == word)
+
+    def _where(self, accepts: Callable[[Node], bool]) -> set[str]:
+        return {node.name for node in self.spec.nodes if accepts(node)}
+
+    def _readers(self) -> dict[str, tuple[str, ...]]:
+        readers: dict[str, list[str]] = {}
+        for name, read in dependencies(self.spec).items():
+            for other in read:
+                readers.setdefault(other, []).append(name)
+        return {name: tuple(others) for name, others in readers.items()}
+
+    @staticmethod
+    def _reach(start: set[str], edges: Mapping[str, tuple[str, ...]]) -> set[str]:
+        reached = set(start)
+        pending = list(start)
+        while pending:
+            for other in edges.get(pending.pop(), ()):
+                if other not in reached:
+                    reached.add(other)
+                    pending.append(other)
+        return reached
+
+
+def _is_of_source(node: Node, argument: str) -> bool:
+    return isinstance(node, Table) and fnmatchcase(node.source or "", argument)
+
+
+def _check_word(core: str, word: str, valid: Sequence[str]) -> None:
+    if word not in valid:
+        raise InvalidSelector(
+            f"selector {quoted(core)} must name one of {', '.join(valid)}",
+            hint=did_you_mean(word, valid),
+        )
+
+
+def _below(file: str, argument: str) -> bool:
+    path = PurePosixPath(argument).as_posix()
+    return file == path or file.startswith(f"{path}/") or path == "." or fnmatchcase(file, path)

@@ -40,12 +40,20 @@ from lancestat.spec.declaration import default_of, key_fields
 from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, output_errors
-from lancestat.spec.model import RESOURCES, KnnJoin, Node, ProjectFile, ProjectSpec, Source, Target
+from lancestat.spec.model import (
+    RESOURCES,
+    KnnJoin,
+    Node,
+    ProjectFile,
+    ProjectSpec,
+    Source,
+    Target,
+    remote_secrets,
+)
 from lancestat.spec.names import Item, Namespace, Rendering
 from lancestat.spec.redaction import excerpts, hidden_locations
 from lancestat.spec.schema import PROJECT_FILE, PROJECT_SCHEMA, SPECS_SCHEMA, keywords
 from lancestat.spec.schema_check import check, subject
-from lancestat.spec.spark_master import remote_secrets
 from lancestat.spec.template import TemplateScope, is_template
 
 _log = logging.getLogger("lancestat.spec")

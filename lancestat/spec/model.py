@@ -6,16 +6,22 @@ resource is a new field here; see docs/recipes/table-key.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from enum import Enum
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
 
 from lancestat import display
 from lancestat.errors import Location
 from lancestat.formats import StringEnum, count
-from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, secret_options
+from lancestat.redact import EMPTY_REDACTOR, Origin, Redactor, is_commonplace, secret_options
 from lancestat.spec.catalog import Catalog, UriOptions
 from lancestat.spec.declaration import (
     DURATION,
@@ -30,9 +36,11 @@ from lancestat.spec.declaration import (
     Nested,
     PathOrUri,
     Resource,
+    Role,
     Shape,
     Text,
     key,
+    key_fields,
     resource,
     words,
 )
@@ -365,3 +373,125 @@ class ProjectSpec:
 
     def node(self, name: str) -> Node | None:
         return next((node for node in self.nodes if node.name == name), None)
+
+
+LOCAL_ATTEMPTS = 4
+
+_LOCAL = re.compile(r"local(?:\[([^\],]+)(?:,\s*(\d+))?\])?")
+
+
+def is_local(master: str) -> bool:
+    return _LOCAL.fullmatch(master) is not None
+
+
+def local_cores(master: str) -> int | None:
+    """Return the cores of a local master, None of another one."""
+    matched = _LOCAL.fullmatch(master)
+    if matched is None:
+        return None
+    threads = matched.group(1) or "1"
+    return int(threads) if threads.isdecimal() else os.cpu_count() or 1
+
+
+def with_attempts(master: str, attempts: str | None = None) -> str:
+    """Return a local master that retries failed tasks as clusters do; Spark's own does not."""
+    matched = _LOCAL.fullmatch(master)
+    if matched is None or matched.group(2) is not None:
+        return master
+    return f"local[{matched.group(1) or 1},{attempts or LOCAL_ATTEMPTS}]"
+
+
+DEFAULT_REMOTE_PORT = 15002
+
+
+def remote_address(remote: str) -> tuple[str, int]:
+    url = urlsplit(remote.partition(";")[0])
+    return url.hostname or "localhost", url.port or DEFAULT_REMOTE_PORT
+
+
+def remote_secrets(remote: str) -> Iterator[str]:
+    """Yield the URL of a server, and the values of its parameters, such as `token`.
+
+    Switches and names of users are no secrets.
+    """
+    yield remote
+    for parameter in remote.partition(";")[2].split(";"):
+        name, _, value = parameter.partition("=")
+        is_secret = name not in ("use_ssl", "user_id") and not is_commonplace(value)
+        if value and (name == "token" or is_secret):
+            yield value
+            yield unquote(value)
+
+
+DIGEST_VERSION = 1
+
+Meaning = dict[str, Any]
+
+_JSON_SCALARS = frozenset((str, int, float, bool, type(None)))
+
+
+def node_digest(node: Node) -> str:
+    """Return SHA-256, in hex, of what a run does for the node and what readers accept of it.
+
+    Keys whose role is neither `MEANING` nor `OPTION` have no part in it, nor have formatting,
+    locations, and whether a policy or a column set is inline or named. It is stable across runs and
+    releases, as long as `DIGEST_VERSION` stays.
+    """
+    meaning = _meaning(node.declared or node)
+    text = json.dumps([DIGEST_VERSION, node.kind.value, meaning], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _meaning(resource: Declared) -> Meaning:
+    meaning: Meaning = {}
+    for declared in key_fields(type(resource)):
+        key, value = declared.first, getattr(resource, declared.name)
+        if key.role is Role.OPTION and value != declared.default:
+            meaning[key.label or key.name] = _json_value(value)
+        elif key.role is Role.MEANING and key.path[0] in resource.declares.groups:
+            # The keys of a group are a list, in their order.
+            meaning.setdefault(key.path[0], []).append(_json_value(value))
+        elif key.role is Role.MEANING:
+            meaning[key.label or key.name] = _json_value(value)
+    return meaning
+
+
+def _json_value(value: Any) -> Any:
+    if type(value) in _JSON_SCALARS:
+        return value
+    match value:
+        case Enum():
+            return value.value
+        case timedelta():
+            return value.total_seconds()
+        case ColumnSelection():
+            return _columns(value)
+        case Policy() | StaleBounds() | KnnSide():
+            return _meaning(value)
+        case frozenset():
+            return sorted(value)
+        case Mapping():
+            return dict(value)
+        case tuple():
+            return [_json_value(item) for item in value]
+    return value
+
+
+def _columns(selection: ColumnSelection) -> Meaning:
+    return {
+        "all": selection.all,
+        "rules": sorted((_rule(rule) for rule in selection.rules), key=json.dumps),
+        "exclude": _patterns(selection.exclude),
+    }
+
+
+def _rule(rule: ColumnRule) -> Meaning:
+    return {
+        "include": _patterns(rule.include),
+        "exclude": _patterns(rule.exclude),
+        "types": None if rule.types is None else sorted(rule.types),
+    }
+
+
+def _patterns(patterns: tuple[ColumnPattern, ...]) -> list[str]:
+    return sorted({pattern.text for pattern in patterns})

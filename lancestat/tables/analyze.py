@@ -20,8 +20,7 @@ from lancestat.spark.failure import WorkerError, job_error
 from lancestat.spark.session import task_threads
 from lancestat.spark.versions import prepare_worker
 from lancestat.spec.catalog import UriOptions
-from lancestat.spec.model import Target
-from lancestat.spec.spark_master import LOCAL_ATTEMPTS, local_cores
+from lancestat.spec.model import LOCAL_ATTEMPTS, Target, local_cores
 from lancestat.state.values import has_quantiles, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge

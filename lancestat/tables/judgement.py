@@ -21,7 +21,6 @@ from lancestat.formats import count
 from lancestat.lake.fingerprint import ColumnGroup, schema_hash
 from lancestat.lake.history import History, rows_changed_between
 from lancestat.lake.snapshot import UNREADABLE_NAME, Field, Snapshot, is_readable_name
-from lancestat.spec.columns import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.spec.model import (
     ColumnPattern,
     ColumnRule,
@@ -30,6 +29,7 @@ from lancestat.spec.model import (
     StaleBounds,
     Table,
 )
+from lancestat.spec.table import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.state.values import PartialIndex
 from lancestat.tables.carriers import CARRIERS, Carrier
 from lancestat.tables.coverage import Rewritten

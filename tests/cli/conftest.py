@@ -13,8 +13,8 @@ from lancestat.errors import Location
 from lancestat.project import Project
 from lancestat.runs.actions import Plan
 from lancestat.runs.result import Progress, RunResult
+from lancestat.spec.graph import select as select_nodes
 from lancestat.spec.model import Node, Policy, ProjectSpec, Table, Target
-from lancestat.spec.selection import select as select_nodes
 from lancestat.state.retention import GarbageReport
 from lancestat.tables.table_status import TableStatus
 from tests.tables.plans import plan as make_plan

@@ -17,7 +17,7 @@ from lancestat.project import Project
 from lancestat.runs.execute import NodeMessages, RunRecorder
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import failed, planned
-from lancestat.spec.digest import node_digest
+from lancestat.spec.model import node_digest
 from lancestat.state.values import RunRecord
 from tests.canaries import ENVIRONMENT, ORDINARY, PROJECT, SECRET, SPECS, seen, write
 from tests.cli.conftest import Lancestat

@@ -148,7 +148,7 @@ def test_an_internal_error_prints_nothing_at_a_prompt(
     def broken(root: Path) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("lancestat.spec.outline.outline", broken)
+    monkeypatch.setattr("lancestat.spec.files.outline", broken)
     assert complete("show", "") == []
 
 

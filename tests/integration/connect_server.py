@@ -18,7 +18,7 @@ from pathlib import Path
 import pyspark
 
 import lancestat
-from lancestat.spec.spark_master import remote_address
+from lancestat.spec.model import remote_address
 from tests.connect_client import FOLDER as CLIENT
 
 _PACKAGE = Path(lancestat.__file__).parent

@@ -50,8 +50,7 @@ from lancestat.runs.execute import Evaluator, RunRecorder, Scheduler
 from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
-from lancestat.spec.digest import node_digest
-from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target
+from lancestat.spec.model import KnnJoin, KnnSide, Node, ProjectSpec, Table, Target, node_digest
 from lancestat.state.values import StateWriter
 from lancestat.tables.run import TableRunner
 from tests.runs.world import PLACE, Clock, World, run_context

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from lancestat.nodes import NODE_TYPES
 from lancestat.review.diff import Comparison
 from lancestat.review.values import Change, Diff, Mask, node_properties
-from lancestat.spec.digest import node_digest
-from lancestat.spec.model import ProjectSpec
+from lancestat.spec.model import ProjectSpec, node_digest
 from tests.examples import examples
 from tests.review.conftest import NOW
 from tests.review.rewriting import Edit, Node, edits, loaded, projects, rewritten, written

@@ -23,8 +23,15 @@ from lancestat.runs.execute import Evaluator, RunContext, RunRecorder, Scheduler
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
 from lancestat.spark.session import RunSession
-from lancestat.spec.digest import node_digest
-from lancestat.spec.model import ColumnSelection, Policy, ProjectSpec, Publish, Table, Target
+from lancestat.spec.model import (
+    ColumnSelection,
+    Policy,
+    ProjectSpec,
+    Publish,
+    Table,
+    Target,
+    node_digest,
+)
 from lancestat.state.values import StateWriter, has_quantiles
 from lancestat.tables.action import ReadFragments, Scan, TableVersion
 from lancestat.tables.judgement import TableAssessment, TableChanges

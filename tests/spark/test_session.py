@@ -22,8 +22,7 @@ from lancestat.spark.session import (
     start_session,
     stop_session,
 )
-from lancestat.spec.model import Target
-from lancestat.spec.spark_master import remote_address, remote_secrets, with_attempts
+from lancestat.spec.model import Target, remote_address, remote_secrets, with_attempts
 from tests import connect_client
 
 if TYPE_CHECKING:

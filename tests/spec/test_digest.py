@@ -16,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lancestat.errors import Location
-from lancestat.spec.digest import node_digest
 from lancestat.spec.load import load_project
 from lancestat.spec.model import (
     ColumnPattern,
@@ -31,6 +30,7 @@ from lancestat.spec.model import (
     Refresh,
     StaleBounds,
     Table,
+    node_digest,
 )
 from tests.conftest import Golden
 from tests.spec.conftest import PROJECT, Load, write

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from lancestat.errors import InvalidProject, UsageError
 from lancestat.spec.document import read_document
+from lancestat.spec.graph import select
 from lancestat.spec.names import PUNCTUATION, Rendering, is_name
 from lancestat.spec.schema import PROJECT_SCHEMA, SPECS_SCHEMA, schema
 from lancestat.spec.schema_check import check
-from lancestat.spec.selection import select
 from tests.spec.conftest import Load
 
 # Characters between the letters of a name, or alone, that are neither letters nor digits.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lancestat.spec.reference import generated_files
+from lancestat.spec.schema import generated_files
 
 TOP = Path(__file__).parents[2]
 

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 
 from lancestat.errors import UsageError
+from lancestat.spec.graph import select, select_on_either
 from lancestat.spec.model import ProjectSpec
-from lancestat.spec.selection import select, select_on_either
 from tests.spec.conftest import Load
 
 

@@ -45,7 +45,7 @@ from lancestat.lake.files import (
 )
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.versions import is_connect
-from lancestat.spec.spark_master import is_local
+from lancestat.spec.model import is_local
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,8 +14,7 @@ import pytest
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
 from lancestat.lake.fingerprint import field_key
 from lancestat.spark.session import in_process_bytes, start_seconds
-from lancestat.spec.model import Target
-from lancestat.spec.spark_master import LOCAL_ATTEMPTS
+from lancestat.spec.model import LOCAL_ATTEMPTS, Target
 from lancestat.tables.analyze import ProcessScanner, RangePartials, ScanRange, ScanTask
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial
