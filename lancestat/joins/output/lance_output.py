@@ -1,40 +1,44 @@
-"""Results as Lance datasets: one commit each; past versions, and what killed runs left."""
+"""Results as Lance datasets: one marked commit each; past versions, and what killed runs left.
+
+The *mark* says which location and which content a result belongs to. It is schema metadata, since
+Lance commits that together with the rows, and every later commit carries it on, also after the
+versions before it have been cleaned up. Readers copy schema metadata as well. A mark therefore
+counts only in the dataset at the location that it names, for the columns and files that it names.
+
+Names of data files tell nothing about who wrote them, and a task's report is lost when its job
+fails. So each task leaves a *write intent*, `_lancestat/<run>/<attempt>.json`, before the data is
+moved into place. What it has not finished is in the folder `_lancestat/<run>/<attempt>`.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import logging
+import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
-from lancestat.errors import DatasetMissing, OutputNotWritten, VersionMissing
-from lancestat.joins.output.lance_mark import (
-    MESSAGE,
-    is_result,
-    objection,
-    with_mark,
-    with_new_mark,
+from lancestat.errors import DatasetMissing, LakeError, OutputNotWritten, VersionMissing
+from lancestat.joins.output.writer import (
+    GRACE,
+    OutputWriter,
+    Written,
+    location_digest,
+    refused,
+    stale,
+    writing,
 )
-from lancestat.joins.output.write_intents import (
-    FOLDER,
-    WriteIntents,
-    all_intents,
-    intents_of,
-    new_attempt,
-    new_run,
-    record_intent,
-    remove_intents,
-    withdraw_intent,
-)
-from lancestat.joins.output.writer import GRACE, OutputWriter, Written, refused, stale, writing
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.catalogs import CatalogOptions
 from lancestat.lake.commit import (
+    MESSAGE_PROPERTY,
+    VERSION_PROPERTY,
     BatchSource,
     Conflict,
     SameDataset,
@@ -43,254 +47,416 @@ from lancestat.lake.commit import (
     unannounced,
 )
 from lancestat.lake.error_mapping import Cause, cause_of
-from lancestat.lake.files import abandoned, local_path, storage_at, store_options, this_process
-from lancestat.lake.history import read_commit
+from lancestat.lake.files import (
+    Lease,
+    Process,
+    Storage,
+    abandoned,
+    local_path,
+    parse_instant,
+    process_of,
+    storage_at,
+    store_options,
+    this_process,
+)
+from lancestat.lake.history import Commit, Effect, read_commit
 from lancestat.lake.open import (
     observe_dataset,
     pinned_history,
     readable,
     renewed_by_catalog,
     snapshot,
+    snapshot_at,
 )
-from lancestat.lake.snapshot import pin_of
+from lancestat.lake.snapshot import Field, Fragment, fragment_values, pin_of
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow as pa
-    from lance import FragmentMetadata, LanceDataset, LanceOperation
+    from lance import FragmentMetadata, LanceDataset, LanceOperation, LanceSchema
 
 _log = logging.getLogger("lancestat.knn")
+
+MESSAGE = "result of a KNN join"
+_KEY = "lancestat.output"
+_FORMAT_VERSION = 2
+# Rows and columns are the same after these, though the files may not be.
+_PRESERVING = frozenset({Effect.ROWS_UNCHANGED, Effect.REWRITTEN})
+# So many commits after a join are looked at; compactions and statistics are a few.
+_COMMITS = 200
+
+_INTENTS = "_lancestat"
+_LAST = "last.json"
+# The entries of a dataset without any commit, and the file by which catalogs reserve a folder.
+_UNCOMMITTED = {"data", "_transactions", "_versions", _INTENTS, ".lance-reserved"}
+# Clocks of those who commit to one dataset differ by less.
+_CLOCK_SKEW = timedelta(hours=1)
 
 _ATTEMPTS = 20
 _PAUSE_SECONDS = 0.05
 _BATCH_ROWS = 8192
-# The entries of a dataset without any commit, and the file by which catalogs reserve a folder.
-_UNCOMMITTED = {"data", "_transactions", "_versions", FOLDER, ".lance-reserved"}
 
 
-def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
-    collect_garbage(uri, options)
-    owner = this_process()
-    return OutputWriter(OutputFormat.LANCE, uri, new_run(), run_id, owner, options)
+@dataclass(frozen=True, slots=True)
+class LanceOutput:
+    """A result in a dataset; the methods are those of `result`."""
 
+    uri: str
+    options: Mapping[str, str]
 
-def collect_garbage(uri: str, options: Mapping[str, str]) -> None:
-    """See `result.collect_garbage`: write intents name what there is."""
-    if _opened(uri, options) is None:
-        _require_nothing(uri, options)
-    with _logged(uri, options):
-        leased = ((intents, intents.lease) for intents in all_intents(uri, options))
-        for intents in abandoned(leased):
-            clean_up(uri, intents, options)
+    def begin(self, run_id: str) -> OutputWriter:
+        self.collect_garbage()
+        owner = this_process()
+        run = f"{owner.tag}-{secrets.token_hex(8)}"
+        return OutputWriter(OutputFormat.LANCE, self.uri, run, run_id, owner, self.options)
 
+    def collect_garbage(self) -> None:
+        if self.opened() is None:
+            self.require_nothing()
+        with self._logged():
+            leased = ((intents, intents.lease) for intents in self.all_intents())
+            for intents in abandoned(leased):
+                self._clean_up(intents)
 
-def write(
-    writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> Written:
-    uri, options = writer.uri, writer.storage_options
-    source = BatchSource(schema.remove_metadata(), batches)
-    with source.own_errors(), writing(uri, options):
-        path = local_path(uri)
+    def write(
+        self,
+        writer: OutputWriter,
+        number: int,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+    ) -> Written:
+        source = BatchSource(schema.remove_metadata(), batches)
+        attempt = f"{number:06d}-{secrets.token_hex(4)}"
+        with source.own_errors(), writing(self.uri, self.options):
+            path = local_path(self.uri)
+            if path is not None:
+                fragments = self._write_aside(writer, path, attempt, source)
+            else:
+                fragments = self._write_fragments(source)
+                self._record_intent(writer, attempt, fragments)
+        content = json.dumps([fragment.to_json() for fragment in fragments])
+        return Written(content, source.rows)
+
+    def replace(
+        self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
+    ) -> OutputState:
+        from lance import LanceOperation
+
+        fragments = _fragments(written)
+        marked = schema.with_metadata({_KEY: _mark(self.uri, schema, fragments)})
+        operation = LanceOperation.Overwrite(marked, fragments)
+        for attempt in range(_ATTEMPTS):
+            before = self.opened()
+            if before is None:
+                self.require_nothing()
+            landed = self._commit(writer, operation, before)
+            if landed is not None:
+                self.settle(writer)
+                return self._state(landed)
+            time.sleep(_PAUSE_SECONDS * attempt)
+        shown = redact_line(self.uri, secret_values(self.options))
+        raise OutputNotWritten(
+            f"the result cannot be written to {shown}: others kept committing first",
+            hint="run again when that dataset is quieter; readers still see the old result",
+        )
+
+    def append(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        previous: OutputState,
+        written: Sequence[Written],
+    ) -> OutputState:
+        """See `result.append`: a Merge, which lists all fragments.
+
+        An Append would land behind that of another run, and rows would be there twice; a Merge
+        conflicts with whatever changes rows.
+        """
+        from lance import LanceOperation
+
+        dataset = self.opened()
+        if dataset is None:
+            raise stale(self.uri, "has gone", self.options)
+        state = self._state(dataset)
+        if state.digest != previous.digest:
+            raise stale(self.uri, "has changed", self.options)
+        if not dataset.schema.remove_metadata().equals(schema.remove_metadata()):
+            raise stale(self.uri, "has got other columns", self.options)
+        fragments = [fragment.metadata for fragment in dataset.get_fragments()]
+        new = _fragments(written)
+        if not new:
+            return state
+        first = max((fragment.id for fragment in fragments), default=-1) + 1
+        for id, fragment in enumerate(new, first):
+            fragment.id = id
+        fragments += new
+        marked = _with_new_mark(self.uri, dataset.lance_schema, fragments)
+        landed = self._commit(writer, LanceOperation.Merge(fragments, marked), dataset)
+        if landed is None:
+            raise stale(self.uri, "has changed", self.options)
+        self.settle(writer)
+        return self._state(landed)
+
+    def discard(self, writer: OutputWriter) -> None:
+        self.settle(writer)
+
+    def current(self) -> OutputState | None:
+        dataset = self.opened()
+        return None if dataset is None else self._state(dataset)
+
+    def read_rows(self, state: OutputState, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        options, version = self.options, state.version
+        try:
+            dataset = observe_dataset(self.uri, version=version, storage_options=options)
+        except (DatasetMissing, VersionMissing):
+            raise stale(self.uri, "has gone", options) from None
+        if self._state(dataset).digest != state.digest:
+            raise stale(self.uri, "has been replaced", options)
+        with readable(self.uri, version=version, storage_options=options):
+            first = 0
+            for fragment in dataset.get_fragments():
+                rows = fragment.metadata.num_rows
+                skipped, end = max(start - first, 0), min(stop - first, rows)
+                first += rows
+                if skipped < end:
+                    yield from fragment.scanner(
+                        offset=skipped, limit=end - skipped, batch_size=_BATCH_ROWS
+                    ).to_batches()
+                if first >= stop:
+                    return
+
+    def remove_past(self, keep: int | timedelta, now: datetime) -> int:
+        """See `result.remove_past`: results are versions of a dataset, and those after them.
+
+        The versions of a catalog that manages them are the catalog's to remove.
+        """
+        dataset = self.opened()
+        if dataset is None or self._is_managed:
+            return 0
+        with pinned_history(pin_of(dataset, self.uri), self.options) as history:
+            past = _past_versions(history, keep, now)
+        if not past:
+            return 0
+        with writing(self.uri, self.options):
+            removed = dataset.cleanup_old_versions(
+                versions=past, error_if_tagged_old_versions=False
+            )
+        return int(removed.old_versions)
+
+    def opened(self) -> LanceDataset | None:
+        """Open the result at its latest version; None when there is none, `OutputOccupied` else."""
+        dataset = self._existing()
+        if dataset is None:
+            return None
+        try:
+            reason = objection(dataset, self.uri, self.options)
+        except VersionMissing:
+            # Lance opens the only version of a folder, though it does not find it in the catalog.
+            if not self._is_managed:
+                raise
+            raise unannounced(self.uri, dataset.version, self.options) from None
+        if reason is not None:
+            raise refused(self.uri, reason, self.options)
+        return dataset
+
+    def require_nothing(self) -> None:
+        """Refuse a location without a dataset unless it is empty, or has files of no commit."""
+        from lance.file import LanceFileSession
+
+        path, options = local_path(self.uri), self.options
         if path is not None:
-            fragments = _write_aside(writer, path, number, source)
+            if path.is_symlink() or (path.exists() and not path.is_dir()):
+                raise refused(self.uri, "no folder", options)
+            names = {entry.name for entry in path.iterdir()} if path.exists() else set()
         else:
-            fragments = _write_fragments(writer, source)
-            _record_intent(writer, new_attempt(number), fragments)
-    content = json.dumps([fragment.to_json() for fragment in fragments])
-    return Written(content, source.rows)
+            with readable(self.uri, storage_options=options):
+                stored = store_options(self.uri, options)
+                listed = LanceFileSession(self.uri, storage_options=stored).list_with_delimiter(
+                    None
+                )
+            paths = [*listed.common_prefixes, *listed.objects]
+            names = {path.rstrip("/").rpartition("/")[2] for path in paths}
+        if names - _UNCOMMITTED:
+            raise refused(self.uri, "a folder with other files", options)
+
+    def settle(self, writer: OutputWriter) -> None:
+        """Remove what the run has written and nobody has committed, and its intents."""
+        with self._logged():
+            intents = _read_intents(self._storage, writer.folder)
+            if intents is not None:
+                self._clean_up(intents)
+
+    def all_intents(self) -> Iterator[WriteIntents]:
+        """Yield the intents of all runs, those that go on included."""
+        for run in self._storage.children(_INTENTS):
+            intents = _read_intents(self._storage, run)
+            if intents is not None:
+                yield intents
+
+    def _existing(self) -> LanceDataset | None:
+        try:
+            return observe_dataset(self.uri, storage_options=self.options)
+        except DatasetMissing:
+            return None
+
+    def _write_aside(
+        self, writer: OutputWriter, path: Path, attempt: str, source: BatchSource
+    ) -> list[FragmentMetadata]:
+        """Write beside the intents, and move the files in once there is an intent that names them.
+
+        Lance writes under passing names, which a killed worker leaves; there they go with the
+        intents. An object store shows nothing that is not whole.
+        """
+        self._record_intent(writer, attempt, [])
+        run = f"{_INTENTS}/{writer.folder}"
+        aside = path / run / attempt
+        try:
+            fragments = _fragments_of(source, str(aside), "create", self.options)
+        except BaseException:
+            self._storage.remove(f"{run}/{attempt}", _LAST)
+            self._storage.remove_file(f"{run}/{attempt}.json")
+            self._storage.remove_empty(run)
+            self._storage.remove_empty(_INTENTS)
+            raise
+        for name in self._record_intent(writer, attempt, fragments):
+            (path / "data").mkdir(exist_ok=True)
+            (aside / "data" / name).rename(path / "data" / name)
+        return fragments
+
+    def _record_intent(
+        self, writer: OutputWriter, attempt: str, fragments: Sequence[FragmentMetadata]
+    ) -> list[str]:
+        """Record the data files of fragments, in place of those recorded before; return names."""
+        files = [file.path for fragment in fragments for file in fragment.files]
+        intent = {
+            "format_version": 1,
+            "files": files,
+            "written_at": datetime.now(timezone.utc).isoformat(),
+            "owner": writer.owner.to_json(),
+        }
+        path = f"{_INTENTS}/{writer.folder}/{attempt}.json"
+        self._storage.write(path, json.dumps(intent), make_folder=True)
+        return files
+
+    def _write_fragments(self, source: BatchSource) -> list[FragmentMetadata]:
+        if self.opened() is not None:
+            return _fragments_of(source, self.uri, "overwrite", self.options)
+        try:
+            # Lance warns of a dataset that is missing unless it is to be created.
+            return _fragments_of(source, self.uri, "create", self.options)
+        except OSError as error:
+            # Another run was first. Lance looks at one batch before it looks for the dataset.
+            if cause_of(error, self.uri) is not Cause.EXISTS or not source.rewind():
+                raise
+            return _fragments_of(source, self.uri, "overwrite", self.options)
+
+    def _commit(
+        self,
+        writer: OutputWriter,
+        operation: LanceOperation.BaseOperation,
+        before: LanceDataset | None,
+    ) -> LanceDataset | None:
+        """Return the dataset after the commit, None when another commit came first.
+
+        `before` is the result that was looked at, None where there is no dataset yet.
+        """
+        uri, options = self.uri, self.options
+
+        def put_back(landed: LanceDataset) -> None:
+            observe_dataset(uri, version=landed.version - 1, storage_options=options).restore()
+            raise refused(uri, "another table than a moment before", options)
+
+        with writing(uri, options):
+            outcome = commit(
+                uri,
+                operation,
+                0 if before is None else before.version,
+                [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
+                properties=commit_properties(MESSAGE, writer.run_id),
+                storage_options=options,
+                undo=put_back,
+            )
+        return None if isinstance(outcome, Conflict) else outcome.dataset
+
+    def _state(self, dataset: LanceDataset) -> OutputState:
+        """Return the state of an open result.
+
+        Its digest is over columns and fragments in their order, which decide the rows and their
+        order. Versions, ids of fragments and the config do not, so that statistics can be
+        published to a result.
+        """
+        read = snapshot(dataset, self.uri, self.options)
+        columns = [[field.id, field.name, str(field.type)] for field in read.fields]
+        digest = _digest(columns, read.fragments, with_field_ids=True)
+        version = read.version
+        return OutputState(OutputFormat.LANCE, self.uri, read.rows, digest, version=version)
+
+    def _clean_up(self, intents: WriteIntents) -> None:
+        """Remove the files of a run that no version has, and its intents."""
+        dataset, storage = self._existing(), self._storage
+        # A commit whose answer got lost, or after which the run was killed, was made all the same.
+        since = intents.since - _CLOCK_SKEW
+        committed: set[str] = set()
+        unannounced: set[str] = set()
+        if dataset is not None and not self._is_managed:
+            committed = _files_since(dataset, since, self.options, ())
+        elif dataset is not None:
+            committed = _files_since(dataset, since, self.options, (VersionMissing,))
+            # Versions that lie in the folder, whether the catalog knows them or not.
+            past_catalog, skipped = dict(self.options), (VersionMissing, DatasetMissing)
+            unannounced = _files_since(dataset, since, past_catalog, skipped)
+        for path in sorted(intents.files - committed - unannounced):
+            storage.remove_file(f"data/{path}")
+        if intents.files & unannounced - committed:
+            # The catalog may take that version on, or its manifest is removed: a later run sees.
+            return
+        storage.remove(f"{_INTENTS}/{intents.run}", _LAST)
+        storage.remove_empty(_INTENTS)
+        if dataset is None:
+            # The folders of a dataset that was never committed.
+            storage.remove_empty("data")
+            storage.remove_empty("")
+
+    @contextmanager
+    def _logged(self) -> Iterator[None]:
+        """Log failures of a clean-up, which a later run repeats."""
+        try:
+            yield
+        except Exception as error:
+            hidden = secret_values(self.options)
+            shown, reason = redact_line(self.uri, hidden), redact_line(str(error), hidden)
+            _log.warning("what a run left in %s was not removed: %s", shown, reason)
+
+    @property
+    def _storage(self) -> Storage:
+        return storage_at(self.uri, self.options)
+
+    @property
+    def _is_managed(self) -> bool:
+        return isinstance(self.options, CatalogOptions) and self.options.is_managed
 
 
-def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    from lance import LanceOperation
-
-    fragments = _fragments(written)
-    operation = LanceOperation.Overwrite(with_mark(writer.uri, schema, fragments), fragments)
-    for attempt in range(_ATTEMPTS):
-        before = _opened(writer.uri, writer.storage_options)
-        if before is None:
-            _require_nothing(writer.uri, writer.storage_options)
-        landed = _commit(writer, operation, before)
-        if landed is not None:
-            _settle(writer)
-            return _state(landed, writer.uri, writer.storage_options)
-        time.sleep(_PAUSE_SECONDS * attempt)
-    raise OutputNotWritten(
-        f"the result cannot be written to {_redacted_uri(writer)}: others kept committing first",
-        hint="run again when that dataset is quieter; readers still see the old result",
-    )
-
-
-def append(
-    writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
-) -> OutputState:
-    """See `result.append`: a Merge, which lists all fragments.
-
-    An Append would land behind that of another run, and rows would be there twice; a Merge
-    conflicts with whatever changes rows.
-    """
-    from lance import LanceOperation
-
-    uri, options = writer.uri, writer.storage_options
-    dataset = _opened(uri, options)
-    if dataset is None:
-        raise stale(uri, "has gone", options)
-    state = _state(dataset, uri, options)
-    if state.digest != previous.digest:
-        raise stale(uri, "has changed", options)
-    if not dataset.schema.remove_metadata().equals(schema.remove_metadata()):
-        raise stale(uri, "has got other columns", options)
-    fragments = [fragment.metadata for fragment in dataset.get_fragments()]
-    new = _fragments(written)
-    if not new:
-        return state
-    first = max((fragment.id for fragment in fragments), default=-1) + 1
-    for id, fragment in enumerate(new, first):
-        fragment.id = id
-    fragments += new
-    merged = with_new_mark(uri, dataset.lance_schema, fragments)
-    operation = LanceOperation.Merge(fragments, merged)
-    landed = _commit(writer, operation, dataset)
-    if landed is None:
-        raise stale(uri, "has changed", options)
-    _settle(writer)
-    return _state(landed, uri, options)
-
-
-def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    _settle(writer)
-
-
-def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
-    dataset = _opened(uri, options)
-    return None if dataset is None else _state(dataset, uri, options)
-
-
-def read_rows(
-    state: OutputState, start: int, stop: int, options: Mapping[str, str]
-) -> Iterator[pa.RecordBatch]:
-    try:
-        dataset = observe_dataset(state.uri, version=state.version, storage_options=options)
-    except (DatasetMissing, VersionMissing):
-        raise stale(state.uri, "has gone", options) from None
-    if _state(dataset, state.uri, options).digest != state.digest:
-        raise stale(state.uri, "has been replaced", options)
-    with readable(state.uri, version=state.version, storage_options=options):
-        first = 0
-        for fragment in dataset.get_fragments():
-            rows = fragment.metadata.num_rows
-            skipped, end = max(start - first, 0), min(stop - first, rows)
-            first += rows
-            if skipped < end:
-                yield from fragment.scanner(
-                    offset=skipped, limit=end - skipped, batch_size=_BATCH_ROWS
-                ).to_batches()
-            if first >= stop:
-                return
-
-
-def remove_past(
-    uri: str,
+def _files_since(
+    dataset: LanceDataset,
+    since: datetime,
     options: Mapping[str, str],
-    keep: int | timedelta,
-    now: datetime,
-) -> int:
-    """See `result.remove_past`: results are versions of a dataset, and those after them.
+    skipped: tuple[type[LakeError], ...],
+) -> set[str]:
+    """Return data files of the latest version and of all that were committed since some time.
 
-    The versions of a catalog that manages them are the catalog's to remove.
+    Versions that cannot be opened for a reason among `skipped` are left out.
     """
-    dataset = _opened(uri, options)
-    if dataset is None or is_managed(options):
-        return 0
-    with pinned_history(pin_of(dataset, uri), options) as history:
-        past = past_versions(history, keep, now)
-    if not past:
-        return 0
-    with writing(uri, options):
-        removed = dataset.cleanup_old_versions(versions=past, error_if_tagged_old_versions=False)
-    return int(removed.old_versions)
-
-
-def _opened(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
-    """Open the result at its latest version; None when there is none, `OutputOccupied` else."""
-    dataset = existing(uri, options)
-    if dataset is None:
-        return None
-    try:
-        reason = objection(dataset, uri, options)
-    except VersionMissing:
-        # Lance opens the only version of a folder, though it does not find it in the catalog.
-        if not is_managed(options):
-            raise
-        raise unannounced(uri, dataset.version, options) from None
-    if reason is not None:
-        raise refused(uri, reason, options)
-    return dataset
-
-
-def _require_nothing(uri: str, options: Mapping[str, str]) -> None:
-    """Refuse a place without a dataset unless it is empty, or has only files of no commit."""
-    from lance.file import LanceFileSession
-
-    path = local_path(uri)
-    if path is not None:
-        if path.is_symlink() or (path.exists() and not path.is_dir()):
-            raise refused(uri, "no folder", options)
-        names = {entry.name for entry in path.iterdir()} if path.exists() else set()
-    else:
-        with readable(uri, storage_options=options):
-            session = LanceFileSession(uri, storage_options=store_options(uri, options))
-            listed = session.list_with_delimiter(None)
-        names = {name.rstrip("/").rpartition("/")[2] for name in listed.common_prefixes}
-        names |= {name.rpartition("/")[2] for name in listed.objects}
-    if names - _UNCOMMITTED:
-        raise refused(uri, "a folder with other files", options)
-
-
-def _write_aside(
-    writer: OutputWriter, path: Path, number: int, source: BatchSource
-) -> list[FragmentMetadata]:
-    """Write beside the intents, and move the files in once there is an intent that names them.
-
-    Lance writes under passing names, which a killed worker leaves; there they go with the intents.
-    An object store shows nothing that is not whole.
-    """
-    run, attempt, options = writer.folder, new_attempt(number), writer.storage_options
-    _record_intent(writer, attempt, [])
-    aside = path / FOLDER / run / attempt
-    try:
-        fragments = _fragments_of(source, str(aside), "create", options)
-    except BaseException:
-        withdraw_intent(writer.uri, run, attempt, options)
-        raise
-    for name in _record_intent(writer, attempt, fragments):
-        (path / "data").mkdir(exist_ok=True)
-        (aside / "data" / name).rename(path / "data" / name)
-    return fragments
-
-
-def _record_intent(
-    writer: OutputWriter, attempt: str, fragments: Sequence[FragmentMetadata]
-) -> Sequence[str]:
-    """Record the data files of fragments, and return their names."""
-    files = [file.path for fragment in fragments for file in fragment.files]
-    record_intent(writer.uri, writer.folder, attempt, files, writer.owner, writer.storage_options)
+    files: set[str] = set()
+    for version in dataset.versions():
+        number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
+        if number == dataset.version or committed_at >= since:
+            with suppress(*skipped):
+                other = observe_dataset(dataset.uri, version=number, storage_options=options)
+                for fragment in other.get_fragments():
+                    files.update(file.path for file in fragment.metadata.files)
     return files
-
-
-def _write_fragments(writer: OutputWriter, source: BatchSource) -> list[FragmentMetadata]:
-    uri, options = writer.uri, writer.storage_options
-    if _opened(uri, options) is not None:
-        return _fragments_of(source, uri, "overwrite", options)
-    try:
-        # Lance warns of a dataset that is missing unless it is to be created.
-        return _fragments_of(source, uri, "create", options)
-    except OSError as error:
-        # Another run was first. Lance looks at one batch before it looks for the dataset.
-        if cause_of(error, uri) is not Cause.EXISTS or not source.rewind():
-            raise
-        return _fragments_of(source, uri, "overwrite", options)
 
 
 def _fragments_of(
@@ -319,92 +485,17 @@ def _fragments(written: Sequence[Written]) -> list[FragmentMetadata]:
     ]
 
 
-def _commit(
-    writer: OutputWriter, operation: LanceOperation.BaseOperation, before: LanceDataset | None
-) -> LanceDataset | None:
-    """Return the dataset after the commit, None when another commit came first.
-
-    Args:
-        writer: Where.
-        operation: What to commit.
-        before: The result that was looked at, None where there is no dataset yet.
-    """
-    uri, options = writer.uri, writer.storage_options
-
-    def put_back(landed: LanceDataset) -> None:
-        observe_dataset(uri, version=landed.version - 1, storage_options=options).restore()
-        raise refused(uri, "another table than a moment before", options)
-
-    read_version = 0 if before is None else before.version
-    properties = commit_properties(MESSAGE, writer.run_id)
-    with writing(uri, options):
-        outcome = commit(
-            uri,
-            operation,
-            read_version,
-            [] if before is None else [SameDataset(pin_of(before, uri), or_cleaned_up=True)],
-            properties=properties,
-            storage_options=options,
-            undo=put_back,
-        )
-    return None if isinstance(outcome, Conflict) else outcome.dataset
-
-
-def _state(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> OutputState:
-    """Return the state of an open result.
-
-    Its digest is over columns and fragments in their order, which decide the rows and their
-    places. Versions, ids of fragments and the config do not, so that statistics can be published
-    to a result.
-    """
-    read = snapshot(dataset, uri, options)
-    digest = hashlib.blake2b(digest_size=16)
-    columns = [[field.id, field.name, str(field.type)] for field in read.fields]
-    digest.update(json.dumps(columns).encode())
-    for fragment in read.fragments:
-        files = [[file.path, file.base_id, file.field_ids] for file in fragment.files]
-        overlays = [[overlay.file.path, overlay.coverage] for overlay in fragment.overlays]
-        line = [files, fragment.physical_rows, fragment.deletion_file, overlays]
-        digest.update(json.dumps(line).encode())
-    return OutputState(OutputFormat.LANCE, uri, read.rows, digest.hexdigest(), version=read.version)
-
-
-def _settle(writer: OutputWriter) -> None:
-    """Remove what the run has written and nobody has committed, and its intents."""
-    with _logged(writer.uri, writer.storage_options):
-        intents = intents_of(writer.uri, writer.folder, writer.storage_options)
-        if intents is not None:
-            clean_up(writer.uri, intents, writer.storage_options)
-
-
-@contextmanager
-def _logged(uri: str, options: Mapping[str, str]) -> Iterator[None]:
-    """Log failures of a clean-up, which a later run repeats."""
-    try:
-        yield
-    except Exception as error:
-        secrets = secret_values(options)
-        reason = redact_line(str(error), secrets)
-        _log.warning("what a run left in %s was not removed: %s", redact_line(uri, secrets), reason)
-
-
-def _redacted_uri(writer: OutputWriter) -> str:
-    return redact_line(writer.uri, secret_values(writer.storage_options))
-
-
-def past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) -> list[int]:
+def _past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) -> list[int]:
     """Return the versions before the oldest result that is kept, but for those in use until now.
 
-    Args:
-        dataset: A result, open at its latest version.
-        keep: How many results to keep, or for how long. The newest one is kept in any case.
-        now: The time from which ages count.
+    The newest result is kept in any case.
     """
     committed = {
         version["version"]: version["timestamp"].astimezone(timezone.utc)
         for version in dataset.versions()
     }
-    results = _results(dataset, committed)
+    newest_first = sorted(committed, reverse=True)
+    results = (number for number in newest_first if is_result(read_commit(dataset, number)))
     newest = next(results, None)
     if newest is None:
         return []
@@ -420,90 +511,120 @@ def past_versions(dataset: LanceDataset, keep: int | timedelta, now: datetime) -
     ]
 
 
-def _results(dataset: LanceDataset, committed: Mapping[int, datetime]) -> Iterator[int]:
-    """Yield the versions that joins have committed, the newest first."""
-    for number in sorted(committed, reverse=True):
-        if is_result(read_commit(dataset, number)):
-            yield number
+def is_result(commit: Commit) -> bool:
+    """Whether a commit says that a join made it."""
+    message = commit.properties.get(MESSAGE_PROPERTY, "")
+    return VERSION_PROPERTY in commit.properties and message.endswith(f": {MESSAGE}")
 
 
-# Clocks of those who commit to one dataset differ by less.
-_CLOCK_SKEW = timedelta(hours=1)
+@dataclass(frozen=True, slots=True)
+class WriteIntents:
+    """The intents of one run: the names of its data files, since when, and its driver's process."""
+
+    run: str
+    files: frozenset[str]
+    since: datetime
+    owner: Process
+
+    @property
+    def lease(self) -> Lease:
+        """While it is held, somebody may still commit or discard these files."""
+        return Lease(self.owner, self.since)
 
 
-def clean_up(uri: str, intents: WriteIntents, options: Mapping[str, str]) -> None:
-    """Remove the files of a run that no version has, and its intents."""
-    dataset = existing(uri, options)
-    # A commit whose answer got lost, or after which the run was killed, has been made all the same.
-    since = intents.since - _CLOCK_SKEW
-    committed = set() if dataset is None else set(_files_since(dataset, since, options))
-    unannounced = set() if dataset is None else _unannounced_since(dataset, since, options)
-    storage = storage_at(uri, options)
-    for path in sorted(intents.files - committed - unannounced):
-        storage.remove_file(f"data/{path}")
-    if intents.files & unannounced - committed:
-        # The catalog may take that version on, or its manifest is removed: a later run sees.
-        return
-    remove_intents(uri, intents.run, options)
-    if dataset is None:
-        # The folders of a dataset that was never committed.
-        storage.remove_empty("data")
-        storage.remove_empty("")
+def _read_intents(storage: Storage, run: str) -> WriteIntents | None:
+    """Return the intents of a run, None where there are none that can be read.
 
-
-def _files_since(
-    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
-) -> Iterator[str]:
-    """Yield data files of the latest version and of all that were committed since some time.
-
-    Of a dataset whose versions a catalog owns, those that the catalog does not know are left out.
+    Of a run that was killed before its first one, or removing its last one, the name tells the
+    process, if it is one of this host.
     """
-    for number in _versions_since(dataset, since):
-        try:
-            other = observe_dataset(dataset.uri, version=number, storage_options=options)
-        except VersionMissing:
-            if not is_managed(options):
-                raise
-            continue
-        yield from _files_of(other)
-
-
-def _unannounced_since(
-    dataset: LanceDataset, since: datetime, options: Mapping[str, str]
-) -> set[str]:
-    """Return data files of versions that lie in the folder, whether the catalog knows them or not.
-
-    There are none where no catalog owns the versions.
-    """
-    if not is_managed(options):
-        return set()
-    past_catalog = dict(options)
-    files: set[str] = set()
-    for number in _versions_since(dataset, since):
-        with suppress(VersionMissing, DatasetMissing):
-            other = observe_dataset(dataset.uri, version=number, storage_options=past_catalog)
-            files.update(_files_of(other))
-    return files
-
-
-def _versions_since(dataset: LanceDataset, since: datetime) -> Iterator[int]:
-    for version in dataset.versions():
-        number, committed_at = version["version"], version["timestamp"].astimezone(timezone.utc)
-        if number == dataset.version or committed_at >= since:
-            yield number
-
-
-def _files_of(dataset: LanceDataset) -> Iterator[str]:
-    for fragment in dataset.get_fragments():
-        yield from (file.path for file in fragment.metadata.files)
-
-
-def is_managed(options: Mapping[str, str]) -> bool:
-    return isinstance(options, CatalogOptions) and options.is_managed
-
-
-def existing(uri: str, options: Mapping[str, str]) -> LanceDataset | None:
     try:
-        return observe_dataset(uri, storage_options=options)
-    except DatasetMissing:
+        names = storage.files(f"{_INTENTS}/{run}")
+        texts = [
+            storage.read(f"{_INTENTS}/{run}/{name}") for name in names if name.endswith(".json")
+        ]
+        stored = [json.loads(text or "null") for text in texts]
+        if not stored:
+            owner = process_of(run.rpartition("-")[0])
+            now = datetime.now(timezone.utc)
+            return None if owner is None else WriteIntents(run, frozenset(), now, owner)
+        return WriteIntents(
+            run,
+            frozenset(file for intent in stored for file in intent["files"]),
+            min(parse_instant(intent["written_at"]) for intent in stored),
+            Process.from_json(stored[0]["owner"]),
+        )
+    except (KeyError, TypeError, ValueError):
         return None
+
+
+def objection(dataset: LanceDataset, uri: str, options: Mapping[str, str]) -> str | None:
+    """Return why the version that readers see is not what a join wrote there, None if it is."""
+    text = (dataset.schema.metadata or {}).get(_KEY.encode(), b"").decode(errors="replace")
+    try:
+        mark = json.loads(text)
+        location, content = str(mark["place"]), str(mark["content"])
+    except (ValueError, TypeError, KeyError):
+        return "a Lance table that no join has written"
+    if location != location_digest(uri):
+        return "a copy of a join's result that was written at another location"
+    if not _has_content(dataset, uri, options, content):
+        return "a join's result that something else has changed since"
+    return None
+
+
+def _has_content(dataset: LanceDataset, uri: str, options: Mapping[str, str], content: str) -> bool:
+    """Return whether rows and columns are those of a content, as Lance's transactions prove."""
+    with pinned_history(pin_of(dataset, uri), options) as latest:
+        for version in range(latest.version, max(0, latest.version - _COMMITS), -1):
+            read = snapshot_at(latest, version, uri, options)
+            if read is None:
+                return False
+            if _content(read.fields, read.fragments) == content:
+                return True
+            if read_commit(latest, version).effect not in _PRESERVING:
+                return False
+    return False
+
+
+def _with_new_mark(
+    uri: str, schema: LanceSchema, fragments: Iterable[FragmentMetadata]
+) -> LanceSchema:
+    """Return the schema of an existing result, its fields unchanged, with a mark for fragments."""
+    # As pickle does it: Lance has no other way to change metadata and keep the ids of fields.
+    make, arguments = cast(tuple[Any, tuple[Any, ...]], schema.__reduce__())
+    mark = _mark(uri, schema.to_pyarrow(), fragments)
+    remade: LanceSchema = make(json.dumps({_KEY: list(mark.encode())}), *arguments[1:])
+    return remade
+
+
+def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) -> str:
+    content = _content(schema, fragment_values(fragments, {}))
+    mark = {"format_version": _FORMAT_VERSION, "place": location_digest(uri), "content": content}
+    return json.dumps(mark)
+
+
+def _content(columns: Iterable[Field | pa.Field], fragments: Iterable[Fragment]) -> str:
+    """Return a digest over the columns, and the files of the fragments in their order.
+
+    Lance never writes two files of one name. Ids of fields and fragments are not known before the
+    commit, and are left out.
+    """
+    return _digest([[field.name, str(field.type)] for field in columns], fragments)
+
+
+def _digest(
+    columns: list[list[Any]], fragments: Iterable[Fragment], *, with_field_ids: bool = False
+) -> str:
+    digest = hashlib.blake2b(json.dumps(columns).encode(), digest_size=16)
+    for fragment in fragments:
+        files = [
+            [file.path, file.base_id, file.field_ids]
+            if with_field_ids
+            else [file.path, file.base_id]
+            for file in fragment.files
+        ]
+        overlays = [[overlay.file.path, overlay.coverage] for overlay in fragment.overlays]
+        line = [files, fragment.physical_rows, fragment.deletion_file, overlays]
+        digest.update(json.dumps(line).encode())
+    return digest.hexdigest()

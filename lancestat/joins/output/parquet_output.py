@@ -1,4 +1,21 @@
-"""Results as folders of Parquet files, which a link points to."""
+"""Results as folders of Parquet files: a link, and beside it a folder with generations.
+
+similar.parquet -> .similar.parquet.lancestat/5d0f3a7c91b2e846
+.similar.parquet.lancestat/
+    lancestat.json              the mark: whose folder this is, and which files generations have
+    lock                        held while the link moves
+    superseded                  generations that somebody may still read, and since when
+    5d0f3a7c91b2e846/           part-000000-5d0f3a7c91b2e846.parquet and so on
+    77aa01b2c3d4e5f6.part/      files of a run that goes on
+    77aa01b2c3d4e5f6.json       the process of that run
+
+Readers list the files first and open them by name later. No name occurs in two generations, unless
+it is the same file, so that a reader who lists one and opens another fails and never mixes rows.
+Who resolves the link first reads one result, whatever is committed meanwhile.
+
+A copy of the folder has its mark too. The mark therefore counts only at the location that it names,
+and a generation is a join's result only while it holds the files that the mark lists.
+"""
 
 from __future__ import annotations
 
@@ -6,118 +23,478 @@ import hashlib
 import json
 import logging
 import os
+import re
 import secrets
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lancestat.errors import StaleBase
-from lancestat.joins.output.parquet_location import ParquetLocation, location_of
-from lancestat.joins.output.writer import OutputWriter, Written, reading, stale, writing
+from lancestat.errors import OutputNotReplaceable, RunError, StaleBase
+from lancestat.joins.output.writer import (
+    GRACE,
+    OutputWriter,
+    Written,
+    location_digest,
+    reading,
+    refused,
+    stale,
+    writing,
+)
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.commit import BatchSource
-from lancestat.lake.files import this_process
+from lancestat.lake.files import Lease, Process, abandoned, local_path, parse_instant, this_process
+from lancestat.redact import redact_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _log = logging.getLogger("lancestat.knn")
 
+MARKER = "lancestat.json"
+_HOLDS = "generations of a KNN join's result"
+_FORMAT_VERSION = 2
+# File systems round times of files differently when they write them down.
+_CLOCK_SECONDS = 2.0
+_SUPERSEDED = "superseded"
+_GENERATION = re.compile(r"[0-9a-f]{16}")
+_SUFFIXES = (".part", ".link", ".json", ".json.draft")
+_OURS = re.compile(r"([0-9a-f]{16})(\.part|\.link|\.json|\.json\.draft)?")
+
 _GROUP_ROWS = 1 << 17
 _GROUP_BYTES = 64 << 20
 _BATCH_ROWS = 8192
 
 
-def begin(uri: str, run_id: str, options: Mapping[str, str]) -> OutputWriter:
-    location = location_of(uri)
-    with writing(uri, options):
-        location.prepare()
-        with location.locked():
-            location.collect_garbage()
-            folder = location.start()
-    owner = this_process()
-    return OutputWriter(OutputFormat.PARQUET, uri, str(folder), run_id, owner, options)
+@dataclass(frozen=True, slots=True)
+class ParquetOutput:
+    """A result as Parquet files; the methods are those of `result`."""
 
+    uri: str
+    options: Mapping[str, str]
 
-def collect_garbage(uri: str, options: Mapping[str, str]) -> None:
-    location = location_of(uri)
-    location.check()
-    if location.root.is_dir():
-        with writing(uri, options), location.locked():
-            location.collect_garbage()
+    @property
+    def location(self) -> ParquetLocation:
+        return location_of(self.uri)
 
+    def begin(self, run_id: str) -> OutputWriter:
+        location, owner = self.location, this_process()
+        with writing(self.uri, self.options):
+            location.prepare()
+            with location.locked():
+                location.collect_garbage()
+                folder = str(location.start())
+        return OutputWriter(OutputFormat.PARQUET, self.uri, folder, run_id, owner, self.options)
 
-def write(
-    writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
-) -> Written:
-    source = BatchSource(schema.remove_metadata(), batches)
-    path = Path(writer.folder) / f"{number:06d}-{secrets.token_hex(4)}.parquet"
-    with source.own_errors(), writing(writer.uri, writer.storage_options):
+    def collect_garbage(self) -> None:
+        location = self.location
+        location.check()
+        if location.root.is_dir():
+            with writing(self.uri, self.options), location.locked():
+                location.collect_garbage()
+
+    def write(
+        self,
+        writer: OutputWriter,
+        number: int,
+        schema: pa.Schema,
+        batches: Iterable[pa.RecordBatch],
+    ) -> Written:
+        source = BatchSource(schema.remove_metadata(), batches)
+        path = Path(writer.folder) / f"{number:06d}-{secrets.token_hex(4)}.parquet"
+        with source.own_errors(), writing(self.uri, self.options):
+            try:
+                _write_file(path, source)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+        return Written(path.name, source.rows)
+
+    def replace(
+        self, writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]
+    ) -> OutputState:
+        with writing(self.uri, self.options), self.location.locked():
+            return self._publish(writer, schema, written, [])
+
+    def append(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        previous: OutputState,
+        written: Sequence[Written],
+    ) -> OutputState:
+        location = self.location
+        with writing(self.uri, self.options), location.locked():
+            state = self.current()
+            if state is None:
+                raise stale(self.uri, "has gone", self.options)
+            if (state.generation, state.digest) != (previous.generation, previous.digest):
+                raise stale(self.uri, "has changed", self.options)
+            assert state.generation is not None
+            files = _parquet_files(location.root / state.generation)
+            if not files or not _holds(files[0], schema):
+                raise stale(self.uri, "has got other columns", self.options)
+            return self._publish(writer, schema, written, files)
+
+    def discard(self, writer: OutputWriter) -> None:
+        location = self.location
         try:
-            _write_file(path, source)
-        except BaseException:
-            path.unlink(missing_ok=True)
-            raise
-    return Written(path.name, source.rows)
+            with location.locked():
+                location.forget(Path(writer.folder).stem)
+        except OSError as error:
+            _log.warning("what was written to %s was not removed: %s", location.root, error)
 
+    def current(self) -> OutputState | None:
+        location = self.location
+        location.check()
+        generation = location.generation()
+        with suppress(StaleBase):
+            return None if generation is None else self._state(generation)
+        return None
 
-def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
-    location = location_of(writer.uri)
-    with writing(writer.uri, writer.storage_options), location.locked():
-        return _publish(location, writer, schema, written, [])
-
-
-def append(
-    writer: OutputWriter, schema: pa.Schema, previous: OutputState, written: Sequence[Written]
-) -> OutputState:
-    uri, options = writer.uri, writer.storage_options
-    location = location_of(uri)
-    with writing(uri, options), location.locked():
-        state = current(uri, options)
-        if state is None:
-            raise stale(uri, "has gone", options)
-        if (state.generation, state.digest) != (previous.generation, previous.digest):
-            raise stale(uri, "has changed", options)
+    def read_rows(self, state: OutputState, start: int, stop: int) -> Iterator[pa.RecordBatch]:
         assert state.generation is not None
-        files = _files(location.root / state.generation)
-        if not files or not _holds(files[0], schema):
-            raise stale(uri, "has got other columns", options)
-        return _publish(location, writer, schema, written, files)
+        first = 0
+        with reading(self.uri, self.options):
+            for path, groups in _row_groups(self.location.root / state.generation):
+                if first >= stop:
+                    return
+                yield from _read_file(path, groups, start - first, stop - first)
+                first += sum(groups)
+
+    def _publish(
+        self,
+        writer: OutputWriter,
+        schema: pa.Schema,
+        written: Sequence[Written],
+        earlier: Sequence[Path],
+    ) -> OutputState:
+        location, part = self.location, Path(writer.folder)
+        location.check()
+        generation = part.stem
+        folder = location.root / generation
+        folder.mkdir()
+        for path in earlier:
+            _link(path, folder / path.name)
+        pieces = [piece for piece in written if piece.rows]
+        if not pieces and not earlier:
+            pieces = [self.write(writer, 0, schema, [])]
+        # Names differ between generations: who reads one while the link moves never mixes two.
+        first = 1 + max((int(path.name.split("-")[1]) for path in earlier), default=-1)
+        for number, piece in enumerate(pieces, first):
+            (part / piece.content).rename(folder / f"part-{number:06d}-{generation}.parquet")
+        location.publish(generation)
+        shutil.rmtree(part, ignore_errors=True)
+        (location.root / f"{generation}.json").unlink(missing_ok=True)
+        location.collect_garbage()
+        return self._state(generation)
+
+    def _state(self, generation: str) -> OutputState:
+        folder = self.location.root / generation
+        with reading(self.uri, self.options):
+            sizes = [(path.name, path.stat().st_size) for path in _parquet_files(folder)]
+            digest = hashlib.blake2b(json.dumps(sizes).encode(), digest_size=16).hexdigest()
+            rows = sum(sum(groups) for _, groups in _row_groups(folder))
+        return OutputState(OutputFormat.PARQUET, self.uri, rows, digest, generation=generation)
 
 
-def discard(writer: OutputWriter, written: Sequence[Written]) -> None:
-    location = location_of(writer.uri)
+@dataclass(frozen=True, slots=True)
+class ParquetLocation:
+    """The location of one result; `path` is what readers open, absolute."""
+
+    uri: str
+    path: Path
+
+    @property
+    def root(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.lancestat")
+
+    def generation(self) -> str | None:
+        """Return the generation that readers see, None when there is none; see `check`."""
+        if not os.path.lexists(self.path):
+            return None
+        if not self.path.is_symlink():
+            what = "a folder" if self.path.is_dir() else "a file"
+            raise refused(self.uri, f"{what} that no join has written", {})
+        target = self.path.readlink()
+        if target.parent != Path(self.root.name) or not _GENERATION.fullmatch(target.name):
+            raise refused(self.uri, "a link that no join has made", {})
+        return target.name if (self.root / target.name).is_dir() else None
+
+    def check(self) -> None:
+        """Refuse what no join has written here, at the path of the link or of the folder."""
+        generation = self.generation()
+        if self.root.is_symlink() or (self.root.exists() and not self._is_marked()):
+            raise refused(str(self.root), "something that no join has made", {})
+        mark = self._mark()
+        if mark is None:
+            return
+        if mark.location != location_digest(str(self.root)):
+            what = "a copy of a join's result that was written at another location"
+            raise refused(str(self.root if generation is None else self.path), what, {})
+        if generation is not None:
+            files = mark.generations.get(generation)
+            if files is None or not is_unchanged(self.root / generation, files):
+                what = "a join's result that something else has changed since"
+                raise refused(self.uri, what, {})
+
+    def prepare(self) -> None:
+        """Make the folder for generations, after `check`; its mark names this path from now on."""
+        self.check()
+        self.root.mkdir(parents=True, exist_ok=True)
+        with self.locked():
+            if self._mark() is None:
+                self._write_mark({})
+
+    def start(self) -> Path:
+        """Make a folder for files of a generation that nobody sees yet, with a lease."""
+        generation = secrets.token_hex(8)
+        created = datetime.now(timezone.utc).isoformat()
+        owner = {**this_process().to_json(), "created": created}
+        write_durably(self.root / f"{generation}.json", json.dumps(owner))
+        folder = self.root / f"{generation}.part"
+        folder.mkdir()
+        return folder
+
+    def publish(self, generation: str) -> None:
+        """Let readers see a generation, whose files are complete, from now on; holds the lock."""
+        before, mark, folder = self.generation(), self._mark(), self.root / generation
+        sync_folder(folder)
+        assert mark is not None
+        present = {n: files for n, files in mark.generations.items() if (self.root / n).is_dir()}
+        stats = [(path.name, path.stat()) for path in sorted(folder.iterdir())]
+        files = tuple((name, stat.st_size, stat.st_mtime) for name, stat in stats)
+        self._write_mark({**present, generation: files})
+        if before is not None:
+            self._supersede(before)
+        link = self.root / f"{generation}.link"
+        target = Path(self.root.name) / generation
+        if os.path.lexists(self.path):
+            link.symlink_to(target)
+            sync_folder(self.root)
+            link.replace(self.path)
+        else:
+            sync_folder(self.root)
+            # Unlike a rename this does not replace what somebody puts there meanwhile.
+            self.path.symlink_to(target)
+        sync_folder(self.path.parent)
+
+    def forget(self, generation: str) -> None:
+        """Remove the files of a run, except a generation that readers may see.
+
+        A generation into which somebody else has written stays, too.
+        """
+        if generation not in self._readable() | self._changed():
+            _remove(self.root / generation)
+        for suffix in _SUFFIXES:
+            _remove(self.root / f"{generation}{suffix}")
+
+    def collect_garbage(self) -> None:
+        """Remove generations that no reader can see and no run is writing; holds the lock.
+
+        Such files are also left by a run that was killed after it had published.
+        """
+        names = {entry.name for entry in self.root.iterdir()}
+        generations = {match[1] for name in names if (match := _OURS.fullmatch(name))}
+        for generation in abandoned((name, self._lease(name)) for name in generations):
+            self.forget(generation)
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock, where the file system has locks."""
+        try:
+            import fcntl
+        except ImportError:
+            yield
+            return
+        with (self.root / "lock").open("a", encoding="utf-8") as lock:
+            # Network file systems may have none; the link still moves in one step.
+            with suppress(OSError):
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _readable(self) -> set[str]:
+        """Return the generations that readers see or may still read.
+
+        The newest that was superseded always is one of them.
+        """
+        superseded = self._superseded()
+        now = datetime.now(timezone.utc)
+        readable = {generation for generation, since in superseded.items() if now - since < GRACE}
+        if superseded:
+            readable.add(max(superseded, key=lambda generation: superseded[generation]))
+        with suppress(RunError):
+            readable.add(self.generation() or "")
+        return readable
+
+    def _changed(self) -> set[str]:
+        """Return the generations that hold what no join has written."""
+        mark = self._mark()
+        listed = {} if mark is None else mark.generations
+        return {
+            name
+            for name, files in listed.items()
+            if (self.root / name).is_dir() and not is_unchanged(self.root / name, files)
+        }
+
+    def _supersede(self, generation: str) -> None:
+        since = {**self._superseded(), generation: datetime.now(timezone.utc)}
+        present = {name: instant for name, instant in since.items() if (self.root / name).is_dir()}
+        stored = {name: instant.isoformat() for name, instant in present.items()}
+        write_durably(self.root / _SUPERSEDED, json.dumps(stored))
+
+    def _superseded(self) -> dict[str, datetime]:
+        try:
+            stored = json.loads((self.root / _SUPERSEDED).read_text(encoding="utf-8"))
+            return {name: datetime.fromisoformat(since) for name, since in stored.items()}
+        except (OSError, ValueError, TypeError, AttributeError):
+            return {}
+
+    def _lease(self, generation: str) -> Lease:
+        """Return the lease of a generation: one that has ended where there is none.
+
+        A lease that cannot be understood does not end.
+        """
+        try:
+            stored = json.loads((self.root / f"{generation}.json").read_text(encoding="utf-8"))
+            return Lease(Process.from_json(stored), parse_instant(stored["created"]))
+        except FileNotFoundError:
+            return Lease(None, datetime.min.replace(tzinfo=timezone.utc))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return Lease(None)
+
+    def _is_marked(self) -> bool:
+        # Listed first: the marker comes before all else, which other runs may add at any moment.
+        names = {entry.name for entry in self.root.iterdir()} if self.root.is_dir() else {""}
+        try:
+            return ParquetMark.read(self.root) is not None
+        except FileNotFoundError:
+            # Another run may be about to write it, or was killed before it could.
+            return names <= {"lock", f"{MARKER}.draft"}
+
+    def _write_mark(self, generations: Mapping[str, Files]) -> None:
+        mark = {
+            "format_version": _FORMAT_VERSION,
+            "holds": _HOLDS,
+            "place": location_digest(str(self.root)),
+            "generations": generations,
+        }
+        write_durably(self.root / MARKER, json.dumps(mark))
+
+    def _mark(self) -> ParquetMark | None:
+        try:
+            return ParquetMark.read(self.root)
+        except FileNotFoundError:
+            return None
+
+
+def location_of(uri: str) -> ParquetLocation:
+    """Return the location that a URI names."""
+    path = local_path(uri)
+    if path is None:
+        raise OutputNotReplaceable(
+            f"a Parquet result cannot be replaced in one step at {redact_line(uri)}, since object "
+            "stores have neither links nor renames",
+            hint="use 'output: {lance: ...}', which commits atomically there",
+        )
+    return ParquetLocation(uri, Path(os.path.normpath(path.absolute())))
+
+
+def write_durably(path: Path, text: str) -> None:
+    """Write a small file so that it is there wholly or not at all, even after a power failure.
+
+    One at a time: the lock is held.
+    """
+    draft = path.with_name(f"{path.name}.draft")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
+    sync_folder(path.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder last. Best effort: some file systems cannot sync a folder."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
     try:
-        with location.locked():
-            location.forget(Path(writer.folder).stem)
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
     except OSError as error:
-        _log.warning("what was written to %s was not removed: %s", location.root, error)
+        _log.warning("%s was not removed: %s", path, error.strerror)
 
 
-def current(uri: str, options: Mapping[str, str]) -> OutputState | None:
-    location = location_of(uri)
-    location.check()
-    generation = location.generation()
-    with suppress(StaleBase):
-        return None if generation is None else _state(location, generation, options)
-    return None
+# The name, bytes and time of modification of each file, as it was when a generation was complete.
+Files = tuple[tuple[str, int, float], ...]
 
 
-def read_rows(
-    state: OutputState, start: int, stop: int, options: Mapping[str, str]
-) -> Iterator[pa.RecordBatch]:
-    assert state.generation is not None
-    folder = location_of(state.uri).root / state.generation
-    first = 0
-    with reading(state.uri, options):
-        for path, groups in _row_groups(folder):
-            if first >= stop:
-                return
-            yield from _read_file(path, groups, start - first, stop - first)
-            first += sum(groups)
+@dataclass(frozen=True, slots=True)
+class ParquetMark:
+    """The mark of a folder of generations; `location` is a `location_digest`."""
+
+    location: str
+    generations: Mapping[str, Files] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, folder: Path) -> ParquetMark | None:
+        """Read the mark of a folder of generations; None where it is not one."""
+        try:
+            stored = json.loads((folder / MARKER).read_text(encoding="utf-8"))
+            if stored["holds"] != _HOLDS or stored["format_version"] != _FORMAT_VERSION:
+                return None
+            generations = {
+                name: tuple((str(path), int(size), float(time)) for path, size, time in files)
+                for name, files in stored["generations"].items()
+            }
+            return cls(str(stored["place"]), generations)
+        except FileNotFoundError:
+            raise
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            return None
+
+
+def is_unchanged(folder: Path, files: Files) -> bool:
+    """Return whether a generation holds nothing but files that were listed, as they were.
+
+    Files that are gone or can no longer be read do not count as changes.
+    """
+    known = {name: (size, time) for name, size, time in files}
+    for path in folder.iterdir():
+        # File systems and their users leave hidden files everywhere.
+        if path.name.startswith("."):
+            continue
+        if path.name not in known:
+            return False
+        (size, time), stat = known[path.name], path.stat()
+        is_same = stat.st_size == size and abs(stat.st_mtime - time) < _CLOCK_SECONDS
+        if not is_same and not _is_damaged(path):
+            return False
+    return True
+
+
+def _is_damaged(path: Path) -> bool:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        parquet.read_metadata(path)
+    except (OSError, ValueError, pa.ArrowException):
+        return path.is_file()
+    return False
 
 
 def _write_file(path: Path, source: BatchSource) -> None:
@@ -149,34 +526,6 @@ def _grouped(source: BatchSource) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(waiting, source.schema)
 
 
-def _publish(
-    location: ParquetLocation,
-    writer: OutputWriter,
-    schema: pa.Schema,
-    written: Sequence[Written],
-    earlier: Sequence[Path],
-) -> OutputState:
-    location.check()
-    part = Path(writer.folder)
-    generation = part.stem
-    folder = location.root / generation
-    folder.mkdir()
-    for path in earlier:
-        _link(path, folder / path.name)
-    pieces = [piece for piece in written if piece.rows]
-    if not pieces and not earlier:
-        pieces = [write(writer, 0, schema, [])]
-    # Names differ between generations: who reads one while the link moves never mixes two.
-    first = 1 + max((_number(path) for path in earlier), default=-1)
-    for number, piece in enumerate(pieces, first):
-        (part / piece.content).rename(folder / f"part-{number:06d}-{generation}.parquet")
-    location.publish(generation)
-    shutil.rmtree(part, ignore_errors=True)
-    (location.root / f"{generation}.json").unlink(missing_ok=True)
-    location.collect_garbage()
-    return _state(location, generation, writer.storage_options)
-
-
 def _link(path: Path, target: Path) -> None:
     try:
         target.hardlink_to(path)
@@ -186,25 +535,8 @@ def _link(path: Path, target: Path) -> None:
             os.fsync(file.fileno())
 
 
-def _number(path: Path) -> int:
-    return int(path.name.split("-")[1])
-
-
-def _files(folder: Path) -> list[Path]:
+def _parquet_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("*.parquet"))
-
-
-def _state(location: ParquetLocation, generation: str, options: Mapping[str, str]) -> OutputState:
-    folder = location.root / generation
-    with reading(location.uri, options):
-        digest = _digest(folder)
-        rows = sum(sum(groups) for _, groups in _row_groups(folder))
-    return OutputState(OutputFormat.PARQUET, location.uri, rows, digest, generation=generation)
-
-
-def _digest(folder: Path) -> str:
-    sizes = [(path.name, path.stat().st_size) for path in _files(folder)]
-    return hashlib.blake2b(json.dumps(sizes).encode(), digest_size=16).hexdigest()
 
 
 @lru_cache(maxsize=64)
@@ -213,7 +545,7 @@ def _row_groups(folder: Path) -> tuple[tuple[Path, tuple[int, ...]], ...]:
     import pyarrow.parquet as pq
 
     files = []
-    for path in _files(folder):
+    for path in _parquet_files(folder):
         metadata = pq.read_metadata(path)
         groups = range(metadata.num_row_groups)
         files.append((path, tuple(metadata.row_group(group).num_rows for group in groups)))

@@ -1,4 +1,4 @@
-"""The writer of a result, and the errors about its place; all output formats share them."""
+"""The writer of a result, and the errors about its location; all output formats share them."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ class OutputWriter:
 
 
 def location_digest(uri: str) -> str:
-    """Return 32 hex digits that stand for a place, however its URI is written, and hide it."""
+    """Return 32 hex digits for a location, however its URI is written, which do not show it."""
     text = canonical_uri(uri).encode(errors="surrogatepass")
     return blake2b(text, digest_size=16).hexdigest()
 
 
 def refused(uri: str, what: str, options: Mapping[str, str]) -> RunError:
-    """Return the error for a place that holds something other than a result of a join."""
+    """Return the error for a location that holds something other than a result of a join."""
     return OutputOccupied(
         f"{redact_line(uri, secret_values(options))} is {what}, and was left as it is: only the "
         "result of an earlier join is replaced",
@@ -74,7 +74,14 @@ def writing(uri: str, options: Mapping[str, str]) -> Iterator[None]:
     except BaseException as error:
         if not is_error_or_panic(error):
             raise
-        raise _output_not_written(uri, error, options) from None
+        hidden = secret_values(options)
+        shown = redact_line(uri, hidden)
+        message = f"the result cannot be written to {shown}: {redact_line(str(error), hidden)}"
+        hint = "check the output and the permissions there"
+        if is_full(error):
+            message = f"the result does not fit: no space is left at {shown}"
+            hint = "make room there, or select fewer columns"
+        raise OutputNotWritten(message, hint=f"{hint}; readers still see the old result") from None
 
 
 @contextmanager
@@ -89,17 +96,3 @@ def reading(uri: str, options: Mapping[str, str]) -> Iterator[None]:
     except Exception as error:
         reason = redact_line(str(error), secret_values(options))
         raise stale(uri, f"cannot be read any more ({reason})", options) from None
-
-
-def _output_not_written(uri: str, error: BaseException, options: Mapping[str, str]) -> RunError:
-    secrets = secret_values(options)
-    redacted_uri = redact_line(uri, secrets)
-    if is_full(error):
-        return OutputNotWritten(
-            f"the result does not fit: no space is left at {redacted_uri}",
-            hint="make room there, or select fewer columns; readers still see the old result",
-        )
-    return OutputNotWritten(
-        f"the result cannot be written to {redacted_uri}: {redact_line(str(error), secrets)}",
-        hint="check the output and the permissions there; readers still see the old result",
-    )

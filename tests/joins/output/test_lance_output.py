@@ -24,6 +24,7 @@ import pytest
 
 from lancestat.errors import LakeError, RunError, StaleBase
 from lancestat.joins.output import result as output
+from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.files import Process, this_process
@@ -224,20 +225,18 @@ def test_a_commit_during_the_replacement_of_a_result_is_detected(
     uri: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lance rebases an Overwrite over all commits in between."""
-    from lancestat.joins.output import lance_output
-
     put(LANCE, uri, [rows(0, 3)])
     writer = output.begin(LANCE, uri, "run", {})
     written = write(writer, [rows(3, 5)])
-    look = lance_output._opened
+    look = LanceOutput.opened
 
-    def look_and_be_late(*arguments: Any) -> lance.LanceDataset | None:
-        outcome = look(*arguments)
+    def look_and_be_late(self: LanceOutput) -> lance.LanceDataset | None:
+        outcome = look(self)
         lance.write_dataset(table(rows(7, 8)), uri, mode="append")
         monkeypatch.undo()
         return outcome
 
-    monkeypatch.setattr(lance_output, "_opened", look_and_be_late)
+    monkeypatch.setattr(LanceOutput, "opened", look_and_be_late)
     with pytest.raises(RunError) as caught:
         output.replace(writer, SCHEMA, written)
     assert caught.value.code == "LS570"
@@ -376,8 +375,8 @@ def test_concurrent_first_results_leave_one_whole_result(
     """Each finds no dataset when it begins, and one of another process when it writes."""
     put(LANCE, uri, [rows(0, 3)])
     with monkeypatch.context() as patch:
-        patch.setattr("lancestat.joins.output.lance_output._opened", lambda *place: None)
-        patch.setattr("lancestat.joins.output.lance_output._require_nothing", lambda *place: None)
+        patch.setattr(LanceOutput, "opened", lambda self: None)
+        patch.setattr(LanceOutput, "require_nothing", lambda self: None)
         writer = output.begin(LANCE, uri, "run", {})
         written = write(writer, [rows(3, 5), rows(5, 6)], [])
     output.replace(writer, SCHEMA, written)
@@ -533,10 +532,10 @@ def test_committed_files_of_a_killed_run_are_kept(
     dead = replace(output.begin(LANCE, uri, "run", {}), owner=GONE)
     written = write(dead, [rows(0, 3)])
     with monkeypatch.context() as patch:
-        patch.setattr("lancestat.joins.output.lance_output._settle", lambda writer: None)
+        patch.setattr(LanceOutput, "settle", lambda self, writer: None)
         output.replace(dead, SCHEMA, written)
     with monkeypatch.context() as patch:
-        patch.setattr("lancestat.joins.output.lance_output.all_intents", lambda *place: ())
+        patch.setattr(LanceOutput, "all_intents", lambda self: ())
         put(LANCE, uri, [rows(3, 5)])
     assert Path(uri, "_lancestat").exists()
     output.begin(LANCE, uri, "run", {})

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lancestat.errors import RunError, StaleBase
-from lancestat.joins.output import parquet_location, parquet_output
+from lancestat.joins.output import parquet_output
 from lancestat.joins.output import result as output
 from lancestat.joins.search.work import OutputFormat
 from tests.examples import examples
@@ -115,7 +115,7 @@ def test_earlier_results_are_kept_for_their_readers(
     put(PARQUET, str(path), [rows(3, 6)])
     put(PARQUET, str(path), [rows(6, 9)])
     assert pq.read_table(first) == table(rows(0, 3))
-    monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
+    monkeypatch.setattr(parquet_output, "GRACE", timedelta(0))
     previous = path.resolve()
     put(PARQUET, str(path), [rows(9, 12)])
     assert pq.read_table(previous) == table(rows(6, 9))
@@ -280,7 +280,7 @@ def test_a_copied_folder_of_generations_is_not_changed(path: Path) -> None:
 def test_rows_added_to_a_result_replaced_meanwhile_are_kept(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
+    monkeypatch.setattr(parquet_output, "GRACE", timedelta(0))
     put(PARQUET, str(path), [rows(0, 3)])
     late = path.resolve()
     put(PARQUET, str(path), [rows(3, 5)])
@@ -410,7 +410,7 @@ def main(path, how, last):
 def test_a_writer_killed_at_any_step_leaves_a_whole_result(
     path: Path, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet_location, "GRACE", timedelta(0))
+    monkeypatch.setattr(parquet_output, "GRACE", timedelta(0))
     old = table(rows(0, 5))
     new = table(rows(5, 9)) if how == "replace" else table(rows(0, 9))
     outcomes = []

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from lancestat.errors import RunError, StaleBase, VectorLengthMismatch
 from lancestat.joins.output import result as output
-from lancestat.joins.output.parquet_location import location_of
+from lancestat.joins.output.parquet_output import location_of
 from lancestat.joins.search.work import OutputFormat, OutputState
 from tests.examples import examples
 from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
