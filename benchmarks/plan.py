@@ -153,7 +153,7 @@ def steps(folder: Path, tiny: bool) -> Measures:
     from lancestat.runs.actions import Plan
     from lancestat.tables.stored import table_records
 
-    spec, observer = project.spec, project._observer
+    spec, observer = project.spec, project._observer()
     requests = [(table.name, table.uri) for table in spec.tables]
     step.take("open the tables", lambda: observe_snapshots(requests))
     step.take("open the state and read its records", lambda: table_records(project.state))

@@ -90,6 +90,12 @@ class Project:
     """A project under one of its targets: plan it, run it, query its tables, report on it.
 
     `Project.load` makes one from a folder. Errors that its methods raise contain no secrets.
+
+    Raises:
+        UsageError: A selector is invalid or matches nothing, a table is not declared, or an
+            argument is of a wrong kind (`InvalidArgument`) or conflicts with another.
+        StateError: The state, which most methods and some selectors need, cannot be reached.
+        LancestatError: A dataset cannot be opened, or a session cannot be used (`RunError`).
     """
 
     def __init__(
@@ -208,10 +214,6 @@ class Project:
             select: Selectors, as for `--select` of the command line; None selects all nodes.
             exclude: Selectors of nodes to leave out.
             discover: Whether to search sources for tables if that has not been done yet.
-
-        Raises:
-            UsageError: A selector is invalid, or matches nothing.
-            StateError: A selector needs the state, which cannot be reached.
         """
         if discover:
             self._discovered()
@@ -230,13 +232,9 @@ class Project:
             select: Selectors of nodes; None selects all.
             exclude: Selectors of nodes to leave out.
             full_refresh: Whether to plan as if nothing were known yet.
-
-        Raises:
-            UsageError: A selector is invalid, or matches nothing.
-            StateError: The state cannot be reached.
         """
         self.discover()
-        return self._observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
+        return self._observer().plan(self.nodes(select, exclude), full_refresh=full_refresh)
 
     def save_plan(
         self,
@@ -257,8 +255,6 @@ class Project:
         Raises:
             PlaceOccupied: There is something other than a plan file at `path`.
             NotWritten: The file cannot be written.
-            UsageError: A selector is invalid, or matches nothing.
-            StateError: The state cannot be reached.
         """
         from lancestat.runs.plan_file import PlanOptions
 
@@ -311,10 +307,6 @@ class Project:
             session: The classic or Spark Connect session to use, instead of the thread's or the
                 target's. A plan made by `plan` may still read small tables in this process.
             ends_process: Whether the process exits next, so that nothing waits for Spark to stop.
-
-        Raises:
-            UsageError: An argument is of a wrong kind or conflicts with another, or a selector is
-                invalid or matches nothing.
         """
         _check_plan(plan, select, exclude)
         if plan is None:
@@ -331,10 +323,6 @@ class Project:
 
         Args:
             limit: The maximum number of runs; None returns all that the state remembers.
-
-        Raises:
-            StateError: The state cannot be reached.
-            InvalidArgument: `limit` is negative, or no whole number.
         """
         from lancestat.nodes import NODE_TYPES
         from lancestat.runs.result import past_runs
@@ -343,11 +331,7 @@ class Project:
         return past_runs(self.state, self.spec.target.name, limit, NODE_TYPES)
 
     def unfinished(self) -> UnfinishedNodes:
-        """Return the nodes that failed, or were not run, in the target's newest recorded run.
-
-        Raises:
-            StateError: The state cannot be reached.
-        """
+        """Return the nodes that failed, or were not run, in the target's newest recorded run."""
         from lancestat.runs.result import unfinished
 
         names = frozenset(node.name for node in self._discovered().nodes)
@@ -376,10 +360,6 @@ class Project:
             progress: See `run`.
             session: See `run`.
             ends_process: See `run`.
-
-        Raises:
-            InvalidArgument: An argument is of a wrong kind.
-            StateError: The state cannot be reached.
         """
         from lancestat.runs.result import UnfinishedNodes
 
@@ -419,13 +399,12 @@ class Project:
 
         Raises:
             UsageError: The table is not declared, or a column does not exist or cannot be analyzed.
-            LancestatError: The dataset cannot be opened.
         """
         declared = self._table(table)
         if columns is not None:
             check_names("columns", columns)
         if columns is None and not all_columns:
-            plan = self._observer.plan(self.nodes(table))
+            plan = self._observer().plan(self.nodes(table))
             return self.run(plan, progress=progress, session=session)
         everything = replace(
             declared,
@@ -437,7 +416,7 @@ class Project:
             from lancestat.tables.judgement import named_columns
             from lancestat.tables.node import assess_table
 
-            assessment, _ = assess_table(self._observer, everything)
+            assessment, _ = assess_table(self._observer(), everything)
             named = named_columns(assessment, columns, is_case_sensitive=is_case_sensitive)
             selected = replace(everything, columns=named)
         nodes = tuple(selected if node is declared else node for node in self.spec.nodes)
@@ -472,9 +451,6 @@ class Project:
 
         Args:
             spark: A classic session.
-
-        Raises:
-            RunError: The session cannot be used.
         """
         from lancestat.joins.nearest_by import install
 
@@ -505,10 +481,6 @@ class Project:
             select: Selectors of tables that become views; None selects all.
             exclude: Selectors of tables to leave out.
             options: Options of all scans of the views, as for `lancestat.read_table`.
-
-        Raises:
-            UsageError: A selector is invalid or matches nothing, or there is no such option.
-            RunError: The session cannot be used.
         """
         from lancestat.joins.nearest_by import has_rule
         from lancestat.query.read.relation import attach_views
@@ -534,9 +506,6 @@ class Project:
 
         Args:
             spark: A classic session.
-
-        Raises:
-            RunError: The session cannot be used.
         """
         from lancestat.query.read.relation import Attachment
 
@@ -561,9 +530,6 @@ class Project:
 
         Args:
             spark: A classic session.
-
-        Raises:
-            RunError: The session cannot be used.
         """
         from lancestat.query.read.session_catalogs import detach
 
@@ -581,16 +547,12 @@ class Project:
 
         Args:
             table: The name of a declared table.
-
-        Raises:
-            UsageError: The table is not declared.
-            LancestatError: The dataset cannot be opened.
         """
         from lancestat.report.tables import fragment_coverage
         from lancestat.tables.node import assess_table
         from lancestat.tables.table_status import table_status
 
-        assessment, changes = assess_table(self._observer, self._table(table))
+        assessment, changes = assess_table(self._observer(), self._table(table))
         covered = fragment_coverage(assessment, changes.index).columns
         return table_status(assessment, self._clock(), covered, self.spec.redactor)
 
@@ -611,10 +573,6 @@ class Project:
             with_fragments: Whether to include every fragment of every table.
             with_histograms: Whether to include the histograms of tables that have them.
             runs: How many runs of each node to include; None includes a few.
-
-        Raises:
-            UsageError: A selector is invalid, or matches nothing.
-            StateError: The state cannot be reached.
         """
         from lancestat.report.gather import RUNS_READ, gather
 
@@ -635,10 +593,6 @@ class Project:
 
         Args:
             wanted: Names of tables to return: `statistics`, `runs`, `fragments`.
-
-        Raises:
-            InvalidArgument: There is no such table; the message lists those that there are.
-            StateError: The state cannot be reached.
         """
         from lancestat.report.gather import ALL, ReportTable, gather, report_tables
         from lancestat.report.values import runs_by_node
@@ -672,9 +626,6 @@ class Project:
             select: Selectors of tables; None selects all.
             exclude: Selectors of tables to leave out.
             dry_run: Whether to only return what would be removed.
-
-        Raises:
-            UsageError: A selector is invalid, or matches nothing.
         """
         from lancestat.tables.unpublish import unpublish
 
@@ -688,7 +639,6 @@ class Project:
             dry_run: Whether to only return what would be removed.
 
         Raises:
-            StateError: The state cannot be reached.
             RunError: A scratch root cannot be listed.
         """
         from lancestat.nodes import NODE_TYPES
@@ -712,11 +662,7 @@ class Project:
             for name, digest in self._digests.items()
         }
 
-    @property
-    def _observer(self) -> Observer:
-        return self._observer_for(None)
-
-    def _observer_for(self, session: SparkSession | None) -> Observer:
+    def _observer(self, session: SparkSession | None = None) -> Observer:
         from lancestat.nodes import node_types
         from lancestat.runs.observe import Observer
         from lancestat.spark.session import start_seconds
@@ -734,7 +680,7 @@ class Project:
     def _plan_store(self) -> PlanStore:
         from lancestat.runs.plan_file import PlanStore
 
-        return PlanStore(self._observer, self.nodes, __version__)
+        return PlanStore(self._observer(), self.nodes, __version__)
 
     def _execution(
         self,
@@ -751,7 +697,7 @@ class Project:
         if session is not None:
             check_session("session", session)
         receiver = progress or Progress()
-        observer = self._observer_for(session)
+        observer = self._observer(session)
         return Execution(
             observer, self.state, self._digests, receiver, threads, fail_fast, session, ends_process
         )

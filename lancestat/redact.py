@@ -17,7 +17,7 @@ import os
 import re
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import NamedTuple
@@ -129,61 +129,54 @@ class KnownValue:
     is_whole: bool = False
 
     def patterns(self) -> Iterator[_Pattern]:
-        replacement = self.replacement
-        spellings = dict.fromkeys(self.spellings())
+        """Yield one for each spelling; messages also name the folder, or shorten the value."""
         shortest = _SHORTEST_SECRET if self.is_secret else _SHORTEST_ORDINARY
-        within = _LEAST_WITHIN_WORDS[self.is_secret]
-        for spelling in spellings:
-            words = spelling.split()
-            if not words:
-                continue
-            if len(spelling) < shortest:
-                quoted = f"'{spelling}'"
+        for spelling in dict.fromkeys(self._spellings()):
+            if spelling.strip() and len(spelling) < shortest:
                 # Not the name of a variable that is shown in place of another value.
-                yield _Pattern(
-                    quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", f"'{replacement}'"
-                )
-                continue
-            pattern = r"\s+".join(map(re.escape, words))
-            if len(spelling) < within:
-                before = r"(?<![^\W_])" if spelling[0].isalnum() else ""
-                after = r"(?![^\W_])" if spelling[-1].isalnum() else ""
-                pattern = f"{before}{pattern}{after}"
-            yield _Pattern(words[0].lower(), f"({pattern})", replacement)
+                quoted, shown = f"'{spelling}'", f"'{self.replacement}'"
+                yield _Pattern(quoted.lower(), f"((?<!var\\(){re.escape(quoted)})", shown)
+            elif spelling.strip():
+                stands_alone = len(spelling) < _LEAST_WITHIN_WORDS[self.is_secret]
+                before = r"(?<![^\W_])" if stands_alone and spelling[0].isalnum() else ""
+                after = r"(?![^\W_])" if stands_alone and spelling[-1].isalnum() else ""
+                yield _pattern(spelling, self.replacement, before, after)
+        if not self.is_whole:
+            return
         parent = self.value.rstrip("/").rpartition("/")[0]
-        if self.is_whole and parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
-            # Messages name the folder, too, and what else lies in it.
-            yield _Pattern(parent.split()[0].lower(), f"({re.escape(parent)})", f"{replacement}/..")
-        if self.is_whole and len(self.value) >= _LONG:
-            start = self.value[:_BEGINNING].split()
-            if start and len(start[0]) >= shortest:
-                pattern = r"\s+".join(map(re.escape, start))
-                yield _Pattern(start[0].lower(), rf"({pattern}\S*)", replacement)
+        if parent.count("/") >= 2 and len(parent) >= _LEAST_WITHIN_WORDS[False]:
+            yield _pattern(parent, f"{self.replacement}/..")
+        start = self.value[:_BEGINNING]
+        if len(self.value) >= _LONG and start.strip() and len(start.split()[0]) >= shortest:
+            yield _pattern(start, self.replacement, after=r"\S*")
 
-    def spellings(self) -> Iterator[str]:
+    def _spellings(self) -> Iterator[str]:
         """Yield the spellings of a value: of URIs, JSON, Rust, object stores and lancestat."""
         values = [self.value]
         if "\n" in self.value and self.is_whole:
-            values += [
-                line for line in self.value.splitlines() if len(line) >= _LEAST_WITHIN_WORDS[True]
-            ]
+            lines = self.value.splitlines()
+            values += [line for line in lines if len(line) >= _LEAST_WITHIN_WORDS[True]]
         for value in values:
-            yield value
-            yield quote(value, errors="replace")
-            yield quote(value, safe="", errors="replace")
-            yield json.dumps(value)[1:-1]
+            yield from (value, visible(value), json.dumps(value)[1:-1])
             yield json.dumps(value, ensure_ascii=False)[1:-1]
-            yield visible(value)
-            bare = _SCHEME.sub("", value)
+            yield from (quote(value, safe=safe, errors="replace") for safe in ("/", ""))
             # Object stores report paths without a scheme and slashes at the start or the end.
+            bare = _SCHEME.sub("", value)
             inner = bare.strip("/")
             yield from (inner, bare.rstrip("/")) if "/" in inner else (bare,)
         if self.value.startswith("/") and len(self.value) < 4096 and "\0" not in self.value:
             yield os.path.realpath(self.value)
         if self.is_secret:
             encoded = self.value.encode("utf-8", "surrogatepass")
-            yield base64.b64encode(encoded).decode().rstrip("=")
-            yield base64.urlsafe_b64encode(encoded).decode().rstrip("=")
+            for encode in (base64.b64encode, base64.urlsafe_b64encode):
+                yield encode(encoded).decode().rstrip("=")
+
+
+def _pattern(text: str, replacement: str, before: str = "", after: str = "") -> _Pattern:
+    """Return the pattern of a text, with white space of any kind between its words."""
+    words = text.split()
+    spaced = r"\s+".join(map(re.escape, words))
+    return _Pattern(words[0].lower(), f"({before}{spaced}{after})", replacement)
 
 
 class _Pattern(NamedTuple):
@@ -270,7 +263,7 @@ class Redactor:
     def _of(self, audience: Audience) -> tuple[_Pattern, ...]:
         if audience not in self._patterns:
             known = [candidate for candidate in self.known if self._is_sought(candidate, audience)]
-            parts = _sorted(known, is_whole=True)
+            parts = _sorted(candidate for candidate in known if candidate.is_whole)
             # A thousand tables below one variable are found by that.
             self._patterns[audience] = _sorted(
                 candidate
@@ -294,19 +287,15 @@ def secret_environment(environment: Mapping[str, str]) -> Iterator[KnownValue]:
     only named like secrets.
     """
     for name, value in environment.items():
-        if (
-            is_secret_name(name)
-            and len(value) >= 12
-            and not value.isalpha()
-            and "/" not in value[:2]
-        ):
+        is_long = len(value) >= 12 and not value.isalpha() and "/" not in value[:2]
+        if is_long and is_secret_name(name):
             yield KnownValue(value, f"{{{{ {Variable(name)} }}}}", is_secret=True, is_whole=True)
 
 
 def secret_options(options: Mapping[str, str]) -> Iterator[KnownValue]:
     """All values of storage options, of which none may be shown; nothing is renewed for them."""
     values = options.secrets if isinstance(options, RenewedOptions) else options.values()
-    for value in values:
+    for value in map(str, values):
         yield KnownValue(value, MASK, is_secret=True, is_whole=True)
 
 
@@ -319,12 +308,12 @@ def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:
     merged: dict[str, KnownValue] = {}
     for candidate in known:
         first = merged.setdefault(candidate.value, candidate)
-        is_secret, is_whole = (
+        flags = (
             first.is_secret or candidate.is_secret,
             first.is_whole or candidate.is_whole,
         )
-        if (is_secret, is_whole) != (first.is_secret, first.is_whole):
-            merged[candidate.value] = replace(first, is_secret=is_secret, is_whole=is_whole)
+        if flags != (first.is_secret, first.is_whole):
+            merged[first.value] = KnownValue(first.value, first.replacement, *flags)
     return tuple(merged.values())
 
 
@@ -338,10 +327,9 @@ def _replaced(text: str, patterns: Iterable[_Pattern]) -> str:
     return pattern.sub(lambda match: replacements[(match.lastindex or 1) - 1], text)
 
 
-def _sorted(known: Iterable[KnownValue], *, is_whole: bool = False) -> tuple[_Pattern, ...]:
+def _sorted(known: Iterable[KnownValue]) -> tuple[_Pattern, ...]:
     """Return patterns for values: of those that contain each other, the longest first."""
-    candidates = [candidate for candidate in known if candidate.is_whole or not is_whole]
-    patterns = [pattern for candidate in candidates for pattern in candidate.patterns()]
+    patterns = [pattern for candidate in known for pattern in candidate.patterns()]
     return tuple(sorted(patterns, key=lambda pattern: -len(pattern.pattern)))
 
 
@@ -393,11 +381,8 @@ class RenewedOptions(Mapping[str, str]):
 
 def secret_values(storage_options: Mapping[str, str] | None) -> frozenset[str]:
     """The values of storage options, of which none may be shown; switches and limits are none."""
-    if isinstance(storage_options, RenewedOptions):
-        values: Iterable[str] = storage_options.secrets
-    else:
-        values = map(str, (storage_options or {}).values())
-    return frozenset(value for value in values if not is_commonplace(value))
+    known = secret_options(storage_options or {})
+    return frozenset(secret.value for secret in known if not is_commonplace(secret.value))
 
 
 def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
@@ -412,7 +397,9 @@ def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
     """
     text = _RUST_PLACE.sub("", message)
     text = _XML_ERROR.sub(_xml_error_text, text)
-    for secret in sorted(_url_spellings(secrets), key=len, reverse=True):
+    known = [secret for secret in secrets if secret]
+    spelled = {quote(secret, safe=safe) for secret in known for safe in ("", "/")}
+    for secret in sorted(spelled.union(known), key=len, reverse=True):
         text = text.replace(secret, MASK)
     text = _USER_INFO.sub(f"{MASK}@", text)
     text = _QUERY.sub(rf"\g<1>{MASK}", text)
@@ -420,12 +407,6 @@ def redact_line(message: str, secrets: Iterable[str] = ()) -> str:
     text = _AWS_KEY_ID.sub(MASK, text)
     line = " ".join(text.split())
     return line if len(line) <= _LONGEST else f"{line[: _LONGEST - 3]}..."
-
-
-def _url_spellings(secrets: Iterable[str]) -> set[str]:
-    verbatim = {secret for secret in secrets if secret}
-    quoted = {quote(secret, safe=safe) for secret in verbatim for safe in ("", "/")}
-    return verbatim | quoted
 
 
 def _xml_error_text(match: re.Match[str]) -> str:
