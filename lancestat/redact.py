@@ -308,10 +308,7 @@ def _merged(known: Iterable[KnownValue]) -> tuple[KnownValue, ...]:
     merged: dict[str, KnownValue] = {}
     for candidate in known:
         first = merged.setdefault(candidate.value, candidate)
-        flags = (
-            first.is_secret or candidate.is_secret,
-            first.is_whole or candidate.is_whole,
-        )
+        flags = (first.is_secret or candidate.is_secret, first.is_whole or candidate.is_whole)
         if flags != (first.is_secret, first.is_whole):
             merged[first.value] = KnownValue(first.value, first.replacement, *flags)
     return tuple(merged.values())

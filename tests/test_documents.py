@@ -14,13 +14,7 @@ import yaml
 from lancestat.cli.command import Command, ExitCode
 from lancestat.cli.main import COMMANDS, load_command
 from lancestat.query.estimates import PruningReason, PushDownReason
-from lancestat.query.table import (
-    ALLOW_STALE,
-    ENABLED,
-    OWN_SPARK_PREFIX,
-    PUSHDOWN,
-    SPARK_PREFIX,
-)
+from lancestat.query.table import ALLOW_STALE, ENABLED, OWN_SPARK_PREFIX, PUSHDOWN, SPARK_PREFIX
 from lancestat.review.values import Risk
 from lancestat.runs.actions import Reason
 from lancestat.tables import wire

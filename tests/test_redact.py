@@ -147,9 +147,7 @@ def test_equal_values_are_secret_where_any_is() -> None:
 
 def test_errors_are_redacted_in_all_their_parts() -> None:
     error = UnknownKey(
-        "s3://lake-of-mine/x",
-        location=Location("lake-of-mine/x/a", 1, 2),
-        hint="lake-of-mine/x",
+        "s3://lake-of-mine/x", location=Location("lake-of-mine/x/a", 1, 2), hint="lake-of-mine/x"
     )
     [redacted] = redactor(LAKE).error(InvalidProject([error]), PUBLIC).errors  # type: ignore[attr-defined]
     assert isinstance(redacted, UnknownKey)

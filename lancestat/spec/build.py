@@ -115,12 +115,9 @@ class Builder:
         """
         values = self._values(Source, item)
         catalog = values["catalog"]
-        if catalog is not None and self.catalogs is not None and catalog not in self.catalogs:
-            known = ", ".join(self.catalogs) or "none"
-            hint = None if item.origin("catalog") else did_you_mean(catalog, self.catalogs)
+        if catalog is not None:
             message = f"the target has no catalog {item.quoted(catalog, 'catalog')}"
-            hint = hint or f"declared: {known}"
-            self.errors.append(item.error(UnknownReference, message, "catalog", hint=hint))
+            self._check_catalog(item, catalog, message, "catalog")
         try:
             sample = render(
                 values["name"],
@@ -244,15 +241,17 @@ class Builder:
         except ValueError as error:
             self.errors.append(item.error(WrongValue, f"'{steps[-1]}' {error}", *steps))
             return text
-        if self.catalogs is not None and table.catalog not in self.catalogs:
-            known = ", ".join(self.catalogs) or "none"
-            hint = None if item.origin(*steps) else did_you_mean(table.catalog, self.catalogs)
-            message = f"the target has no catalog {quoted(table.catalog)}"
-            if item.origin(*steps) is not None:
-                message = f"the target has no such catalog as {item.quoted(text, *steps)} names"
-            hint = hint or f"declared: {known}"
-            self.errors.append(item.error(UnknownReference, message, *steps, hint=hint))
+        message = f"the target has no catalog {quoted(table.catalog)}"
+        if item.origin(*steps) is not None:
+            message = f"the target has no such catalog as {item.quoted(text, *steps)} names"
+        self._check_catalog(item, table.catalog, message, *steps)
         return table.uri
+
+    def _check_catalog(self, item: Item, name: str, message: str, *steps: str | int) -> None:
+        if self.catalogs is not None and name not in self.catalogs:
+            hint = None if item.origin(*steps) else did_you_mean(name, self.catalogs)
+            hint = hint or f"declared: {', '.join(self.catalogs) or 'none'}"
+            self.errors.append(item.error(UnknownReference, message, *steps, hint=hint))
 
     def _check_freshness(self, item: Item, *steps: str) -> None:
         value = _at(item.value, steps)

@@ -268,12 +268,17 @@ def key(
     )
 
 
+def row_key(shape: Shape, about: str, *path: str, **options: Any) -> Any:
+    """Return a field as `key` does, with a key that decides which rows a join returns."""
+    return key(shape, about, *path, role=MEANING, risk=Risk.JOIN_MEANING_CHANGED, **options)
+
+
 def keys(*spellings: Key, **options: Any) -> Any:
     """Return a field that any one of several keys sets; `options` are `dataclasses.field`'s."""
     return field(metadata={"keys": spellings}, **options)
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field, key, keys))
+@dataclass_transform(frozen_default=True, field_specifiers=(field, key, row_key, keys))
 def resource(kind: type[T]) -> type[T]:
     """Make a class a frozen dataclass whose fields may be declared by `key` and `keys`."""
     return dataclass(frozen=True, slots=True)(kind)

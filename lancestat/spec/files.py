@@ -244,10 +244,7 @@ def relative_name(root: Path, path: Path) -> str:
 
 
 def spec_files(
-    files: Files,
-    root: Path,
-    folders: Sequence[SpecFolder],
-    errors: list[LancestatError],
+    files: Files, root: Path, folders: Sequence[SpecFolder], errors: list[LancestatError]
 ) -> list[str]:
     """All spec files below the folders but hidden ones, sorted; errors are appended."""
     names: dict[str, None] = {}

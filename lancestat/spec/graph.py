@@ -127,9 +127,7 @@ def shared_output_error(node: Node, other: Node) -> SpecError:
         message = f"knn joins '{other.name}' and '{node.name}' write the same output"
         hint = "give each its own output"
     return OverlappingOutputs(
-        f"{message}, first at {other.location}",
-        location=node.location,
-        hint=hint,
+        f"{message}, first at {other.location}", location=node.location, hint=hint
     )
 
 
@@ -226,10 +224,7 @@ def _union(graphs: Sequence[_Graph], selector: Selector, *, strict: bool) -> lis
         is_error = strict and all(map(any, parts)) and not _is_conditional(word)
         if is_error and not any(common):
             shown = " and ".join(quoted(part) for part in word.split(","))
-            raise NothingSelected(
-                f"no node is in all of {shown}",
-                hint=_HINT_ON_COMMAS,
-            )
+            raise NothingSelected(f"no node is in all of {shown}", hint=_HINT_ON_COMMAS)
         for names, added in zip(chosen, common, strict=True):
             names |= added
     return chosen
@@ -299,10 +294,7 @@ class _Graph:
                 return self._where(lambda node: _is_of_source(node, argument))
         hint = did_you_mean(method, _METHODS)
         valid = ", ".join(f"{known}:" for known in _METHODS)
-        raise InvalidSelector(
-            f"unknown selector {quoted(core)}; methods are {valid}",
-            hint=hint,
-        )
+        raise InvalidSelector(f"unknown selector {quoted(core)}; methods are {valid}", hint=hint)
 
     def known(self, core: str) -> list[str] | None:
         """Return the selectors of its method that fit a node, None if one need not fit any."""

@@ -42,6 +42,7 @@ from lancestat.spec.declaration import (
     keys,
     number,
     resource,
+    row_key,
     words,
 )
 from lancestat.spec.table import NodeKind
@@ -103,14 +104,7 @@ def _values(words: type[Enum]) -> tuple[str, ...]:
 
 
 def _side_uri(path: str, about: str) -> Key:
-    return Key(
-        (path,),
-        FILLED_PATH,
-        about,
-        role=MEANING,
-        risk=ROWS,
-        label="uri",
-    )
+    return Key((path,), FILLED_PATH, about, role=MEANING, risk=ROWS, label="uri")
 
 
 @resource
@@ -122,12 +116,10 @@ class KnnSide:
     `where_location` where the filter is.
     """
 
-    table: str | None = key(
+    table: str | None = row_key(
         PUBLIC,
         "A declared table, the output of another KNN join, or a table of one of the target's "
         "catalogs, as `catalog.namespace.table`.",
-        role=MEANING,
-        risk=ROWS,
         default=None,
         kw_only=True,
     )
@@ -150,25 +142,18 @@ class KnnSide:
         default=None,
         kw_only=True,
     )
-    options: Mapping[str, str] = key(
+    options: Mapping[str, str] = row_key(
         SETTINGS,
         "Options of the Spark data source.",
-        role=MEANING,
-        risk=ROWS,
         default_factory=dict,
         repr=False,
         kw_only=True,
     )
-    sql: str | None = key(
-        FILLED,
-        "A query; {{ ref('table') }} names a declared node.",
-        role=MEANING,
-        risk=ROWS,
-        default=None,
-        kw_only=True,
+    sql: str | None = row_key(
+        FILLED, "A query; {{ ref('table') }} names a declared node.", default=None, kw_only=True
     )
-    vector: str = key(FILLED, "The column that holds the vectors.", role=MEANING, risk=ROWS)
-    select: tuple[str, ...] | None = key(
+    vector: str = row_key(FILLED, "The column that holds the vectors.")
+    select: tuple[str, ...] | None = row_key(
         Listed(
             title="a list of columns",
             items=Text(title="a column", keywords={"minLength": 1}),
@@ -177,8 +162,6 @@ class KnnSide:
         "The columns of the result; all by default. A right column that the left side also has "
         "gets the suffix _right.",
         unset="*",
-        role=MEANING,
-        risk=ROWS,
         default=None,
     )
     where: str | None = key(
@@ -241,15 +224,10 @@ class KnnJoin:
     owner: str | None = key(
         TEXT, "The person or team to ask about it.", role=REMARK, default=None, kw_only=True
     )
-    left: KnnSide = key(
-        Nested(resource=KnnSide), "The rows to find neighbours for.", role=MEANING, risk=ROWS
-    )
-    right: KnnSide = key(Nested(resource=KnnSide), "The rows to search.", role=MEANING, risk=ROWS)
-    k: int | str = key(
-        NEIGHBOURS,
-        "The number of neighbours of each left row, or 'all' within 'max_distance'.",
-        role=MEANING,
-        risk=ROWS,
+    left: KnnSide = row_key(Nested(resource=KnnSide), "The rows to find neighbours for.")
+    right: KnnSide = row_key(Nested(resource=KnnSide), "The rows to search.")
+    k: int | str = row_key(
+        NEIGHBOURS, "The number of neighbours of each left row, or 'all' within 'max_distance'."
     )
     on: tuple[tuple[str, str], ...] = key(
         Listed(
@@ -277,47 +255,37 @@ class KnnJoin:
         default=None,
         kw_only=True,
     )
-    metric: str = key(
+    metric: str = row_key(
         words(_values(MetricName), "a metric"),
         "The distance measure.",
-        role=MEANING,
-        risk=ROWS,
         default=MetricName.L2.value,
         kw_only=True,
     )
-    mode: str = key(
+    mode: str = row_key(
         words(_values(Mode), "a mode"),
         "`exact` compares all pairs; `approx` may miss some neighbours.",
-        role=MEANING,
-        risk=ROWS,
         default=Mode.EXACT.value,
         kw_only=True,
     )
-    nprobes: int | None = key(
+    nprobes: int | None = row_key(
         TO_100000,
         "The number of IVF lists that each left row visits.",
         "approx",
         "nprobes",
-        role=MEANING,
-        risk=ROWS,
         default=None,
         kw_only=True,
     )
-    recall: float | None = key(
+    recall: float | None = row_key(
         number("a number over 0 and at most 1", exclusiveMinimum=0, maximum=1),
         "The share of true neighbours to find.",
         "approx",
         "recall",
-        role=MEANING,
-        risk=ROWS,
         default=None,
         kw_only=True,
     )
-    join: str = key(
+    join: str = row_key(
         words(_values(JoinKind), "a join type"),
         "`inner` drops left rows without neighbours; `left_outer` keeps them.",
-        role=MEANING,
-        risk=ROWS,
         default=JoinKind.INNER.value,
         kw_only=True,
     )

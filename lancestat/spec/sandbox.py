@@ -13,14 +13,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
 
-from jinja2 import (
-    StrictUndefined,
-    Template,
-    TemplateError,
-    TemplateSyntaxError,
-    Undefined,
-    nodes,
-)
+from jinja2 import StrictUndefined, Template, TemplateError, TemplateSyntaxError, Undefined, nodes
 from jinja2.runtime import Context, LoopContext
 from jinja2.sandbox import SandboxedEnvironment
 from jinja2.utils import pass_context

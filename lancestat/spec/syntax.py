@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -48,9 +48,14 @@ def explain(error: yaml.MarkedYAMLError, text: str, opened: Mark | None) -> Expl
         return Explanation(
             problem.mark, "a tab where YAML allows only spaces", "indent with spaces"
         )
-    for part, explanation in _EXPLANATIONS:
+    for part, explanation in _EXPLANATIONS.items():
         if part in problem.words:
-            return explanation(problem)
+            if callable(explanation):
+                return explanation(problem)
+            message, hint = explanation
+            message = message.format(quoted=quoted(problem.character), two=problem.rest[:2])
+            mark = problem.start if part in _FROM_START else problem.mark
+            return Explanation(mark, message, hint)
     return Explanation(problem.mark, f"not YAML: {problem.words}")
 
 
@@ -199,15 +204,6 @@ def _no_value(problem: _Problem) -> Explanation:
     return Explanation(problem.mark, f"a value is expected, found {found}")
 
 
-def _unclosed_quote(problem: _Problem) -> Explanation:
-    return Explanation(problem.start, "this quote is not closed", "close it on the same line")
-
-
-def _bad_start(problem: _Problem) -> Explanation:
-    message = f"a text cannot start with {quoted(problem.character)}"
-    return Explanation(problem.mark, message, _QUOTE)
-
-
 def _reference(problem: _Problem) -> Explanation:
     if "alias" in (problem.error.context or ""):
         message = "a '*' starts an alias in YAML, and no name follows"
@@ -216,57 +212,47 @@ def _reference(problem: _Problem) -> Explanation:
     return Explanation(problem.start, message, _QUOTE)
 
 
-def _tag(problem: _Problem) -> Explanation:
-    return Explanation(problem.mark, "a '!' starts a tag in YAML", "remove the tag, or use quotes")
+_UNCLOSED = "this quote is not closed", "close it on the same line"
+_TAG = "a '!' starts a tag in YAML", "remove the tag, or use quotes"
 
-
-def _escape(problem: _Problem) -> Explanation:
-    message = f"'{problem.rest[:2]}' is no escape sequence of YAML"
-    hint = "within double quotes write \\\\ for a backslash, or use single quotes"
-    return Explanation(problem.mark, message, hint)
-
-
-def _block_text(problem: _Problem) -> Explanation:
-    hint = "begin the text on the next line"
-    return Explanation(problem.mark, "text on the line of a '|' or '>'", hint)
-
-
-def _directive(problem: _Problem) -> Explanation:
-    message = "a line that starts with '%' is a directive, and this one is unknown"
-    return Explanation(problem.start, message, "remove the line")
-
-
-def _said(message: str, hint: str | None = None) -> Callable[[_Problem], Explanation]:
-    return lambda problem: Explanation(problem.mark, message, hint)
-
-
-# By a part of the parser's words; the first that fits.
-_EXPLANATIONS: Sequence[tuple[str, Callable[[_Problem], Explanation]]] = (
-    ("could not find expected ':'", _key_without_colon),
-    ("mapping values are not allowed", _colon),
-    ("did not find expected '-' indicator", _list_item),
-    ("did not find expected key", _key),
-    ("did not find expected ',' or", _bracket),
-    ("did not find expected node content", _no_value),
-    ("found unexpected end of stream", _unclosed_quote),
-    ("found unexpected document indicator", _unclosed_quote),
-    ("found character that cannot start", _bad_start),
-    ("expected alphabetic or numeric character", _reference),
-    ("undefined tag handle", _tag),
-    ("expected tag URI", _tag),
-    ("expected '!'", _tag),
-    ("unknown escape character", _escape),
-    ("expected hexdecimal number", _said("hexadecimal digits are missing in an escape sequence")),
-    ("expected comment or line break", _block_text),
-    ("indentation indicator equal to 0", _said("an indentation is a number from 1 to 9")),
-    ("block sequence entries are not allowed", _said(
-        "a list cannot start on the line of its key", "begin each item, '- ', on a line of its own"
-    )),
-    ("incompatible YAML document", _said(
-        "a version of YAML other than 1.1 and 1.2", "remove the line that starts with '%YAML'"
-    )),
-    ("directive", _directive),
-    ("expected <document start>", _said(
-        "text after the end of the document, '...'", "a file holds one document; remove '...'"
-    )),
+# By a part of the parser's words, the first that fits: a function; or a message and a hint, about
+# where the parser stopped, or started (`_FROM_START`). They may name the character, or two.
+_FROM_START = (
+    "found unexpected end of stream", "found unexpected document indicator", "directive"
 )  # fmt: skip
+_EXPLANATIONS: Mapping[str, Callable[[_Problem], Explanation] | tuple[str, str | None]] = {
+    "could not find expected ':'": _key_without_colon,
+    "mapping values are not allowed": _colon,
+    "did not find expected '-' indicator": _list_item,
+    "did not find expected key": _key,
+    "did not find expected ',' or": _bracket,
+    "did not find expected node content": _no_value,
+    "found unexpected end of stream": _UNCLOSED,
+    "found unexpected document indicator": _UNCLOSED,
+    "found character that cannot start": ("a text cannot start with {quoted}", _QUOTE),
+    "expected alphabetic or numeric character": _reference,
+    "undefined tag handle": _TAG,
+    "expected tag URI": _TAG,
+    "expected '!'": _TAG,
+    "unknown escape character": (
+        "'{two}' is no escape sequence of YAML",
+        "within double quotes write \\\\ for a backslash, or use single quotes",
+    ),
+    "expected hexdecimal number": ("hexadecimal digits are missing in an escape sequence", None),
+    "expected comment or line break": (
+        "text on the line of a '|' or '>'", "begin the text on the next line"
+    ),
+    "indentation indicator equal to 0": ("an indentation is a number from 1 to 9", None),
+    "block sequence entries are not allowed": (
+        "a list cannot start on the line of its key", "begin each item, '- ', on a line of its own"
+    ),
+    "incompatible YAML document": (
+        "a version of YAML other than 1.1 and 1.2", "remove the line that starts with '%YAML'"
+    ),
+    "directive": (
+        "a line that starts with '%' is a directive, and this one is unknown", "remove the line"
+    ),
+    "expected <document start>": (
+        "text after the end of the document, '...'", "a file holds one document; remove '...'"
+    ),
+}  # fmt: skip

@@ -81,10 +81,7 @@ class StaleBounds:
         AT_LEAST_0, "The maximum number of versions since.", role=MEANING, default=None
     )
     max_age: timedelta | None = key(
-        DURATION,
-        "The maximum time since the statistics were computed.",
-        role=MEANING,
-        default=None,
+        DURATION, "The maximum time since the statistics were computed.", role=MEANING, default=None
     )
     max_changed_rows: float | None = key(
         SHARE,
@@ -255,10 +252,7 @@ class Freshness:
     """
 
     warn_after: timedelta | None = key(
-        DURATION,
-        "Warn if the newest rows are older than this.",
-        role=CHECK,
-        default=None,
+        DURATION, "Warn if the newest rows are older than this.", role=CHECK, default=None
     )
     error_after: timedelta | None = key(
         DURATION,

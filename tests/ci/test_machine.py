@@ -100,11 +100,7 @@ def test_nothing_is_done_where_nothing_is_missing(programs: Path) -> None:
     program(programs, "javac", JAVAC.format("17.0.15"))
     ran = machine(programs, "venv", "java", "jdk", "browser")
     assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
-    assert log(programs) == [
-        "python3 -c import ensurepip, venv",
-        "java -version",
-        "javac -version",
-    ]
+    assert log(programs) == ["python3 -c import ensurepip, venv", "java -version", "javac -version"]
 
 
 @pytest.mark.parametrize(

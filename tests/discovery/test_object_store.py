@@ -32,10 +32,7 @@ def project_text(store: ObjectStore) -> str:
 
 
 def test_folders_of_an_object_store(
-    object_store: ObjectStore,
-    write: Write,
-    lancestat: Lancestat,
-    monkeypatch: pytest.MonkeyPatch,
+    object_store: ObjectStore, write: Write, lancestat: Lancestat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DISCOVERY_SECRET", SECRET_KEY)
     options = dict(object_store.storage_options)

@@ -84,8 +84,7 @@ def test_every_page_with_commands_has_a_scene(page: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=NEEDS_SPARK if page in WITH_SPARK else []) for page in SCENES],
+    "page", [pytest.param(page, marks=NEEDS_SPARK if page in WITH_SPARK else []) for page in SCENES]
 )
 def test_commands_run(page: str, clean: CleanEnvironment, tmp_path: Path) -> None:
     folder = tmp_path / "work"

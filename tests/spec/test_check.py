@@ -60,10 +60,7 @@ WORDS = st.sampled_from(
     ["", "x", "a b", "all", "none", "5%", "101%", "24h", "1w", "l2", "exact", "date", "when_stale"]
 )
 SCALARS = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.sampled_from([-1, 0, 1, 2, 10.0, 0.5, 1.5, 100000, 100001]),
-    WORDS,
+    st.none(), st.booleans(), st.sampled_from([-1, 0, 1, 2, 10.0, 0.5, 1.5, 100000, 100001]), WORDS
 )
 KEYS = st.sampled_from(
     ["name", "uri", "k", "table", "format", "path", "options", "nprobes", "zzz", "", "set", "types"]

@@ -21,8 +21,7 @@ TEMPLATES = reference_project()
 SPECS = [name for name in TEMPLATES if name.startswith("specs/")]
 
 fuzzed = settings(
-    max_examples=examples(80),
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
+    max_examples=examples(80), suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -215,13 +215,7 @@ def test_dependencies_follow_tables_sql_and_outputs(load: Load) -> None:
   - {name: alone, uri: alone.lance}
 """
     )
-    assert dependencies(spec) == {
-        "j": ("q", "p"),
-        "p": (),
-        "q": (),
-        "result": ("j",),
-        "alone": (),
-    }
+    assert dependencies(spec) == {"j": ("q", "p"), "p": (), "q": (), "result": ("j",), "alone": ()}
 
 
 def test_nodes_are_in_the_order_of_files_and_places(load: Load) -> None:

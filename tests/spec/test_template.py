@@ -9,12 +9,7 @@ from lancestat.errors import Location, SpecError
 from lancestat.redact import Origin, Variable
 from lancestat.spec.names import render
 from lancestat.spec.sandbox import evaluate
-from lancestat.spec.template import (
-    BadTemplateError,
-    TemplateNames,
-    TemplateScope,
-    is_template,
-)
+from lancestat.spec.template import BadTemplateError, TemplateNames, TemplateScope, is_template
 
 PLACE = Location("f.yml", 3, 7)
 SCOPE = TemplateScope(
