@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lancestat.errors import LancestatError, PartitionsLost
 from lancestat.joins.search.centroids import Centroids
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, share_found
 from lancestat.joins.search.scratch_tables import (
-    commit_fragments,
-    scan_rows,
-    scratch_unusable,
-    write_fragments,
+    Bins,
+    WrittenBins,
+    committed,
+    made_fragments,
+    together,
+    write_fragment,
 )
 from lancestat.joins.search.search import BLOCK_BYTES, UNLIMITED, ExactSearch, RowList
-from lancestat.lake.files import store_options
-from lancestat.lake.snapshot import Pin, pin_of
-from lancestat.spark.fragment_reader import pinned_dataset
-
-if TYPE_CHECKING:
-    import lance
+from lancestat.lake.snapshot import pin_of
 
 VECTOR = "vector"
 PLACE = "place"
@@ -95,32 +91,13 @@ def imbalance(list_rows: NDArray[np.int64]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class WrittenLists:
-    """Fragments with some right rows by list, not yet committed.
+class IvfLists(Bins):
+    """Right rows by list: vectors, and the positions they came from.
 
-    `fragments` are Lance's, as JSON; `offsets` (fragments, lists + 1) are the rows of a fragment at
-    which lists start. `sampled` are neighbours among these rows alone, each known by its list, and
-    `error` is the sum of the rows' distances from the centroids of their lists.
+    With `live` rows are known by their keys instead of positions, and those that are none any more
+    are left out.
     """
 
-    fragments: tuple[str, ...]
-    offsets: NDArray[np.int64]
-    sampled: Neighbours | None = None
-    error: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class IvfLists:
-    """A dataset in scratch with right rows by list: vectors, and the positions they came from.
-
-    `fragment_ids` go with the lines of `offsets`. With `live` rows are known by their keys instead
-    of positions, and those that are none any more are left out.
-    """
-
-    pin: Pin
-    fragment_ids: tuple[int, ...]
-    offsets: NDArray[np.int64]
-    storage_options: Mapping[str, str] = field(repr=False)
     live: LiveRows | None = None
 
     @property
@@ -128,25 +105,30 @@ class IvfLists:
         rows: NDArray[np.int64] = np.diff(self.offsets, axis=1).sum(axis=0)
         return rows
 
-    def open(self) -> lance.LanceDataset:
-        """Open the dataset."""
-        try:
-            return pinned_dataset(self.pin, self.storage_options)
-        except LancestatError as error:
-            message = f"the lists in scratch cannot be opened: {error.message}"
-            raise PartitionsLost(message) from None
-
     def live_list_rows(self) -> NDArray[np.int64]:
         """Return the live rows of each list; where rows may have gone, places are read."""
         if self.live is None or self.live.are_all:
             return self.list_rows
-        dataset, rows = self.open(), np.zeros(self.offsets.shape[1] - 1, np.int64)
-        for fragment_id, offsets in zip(self.fragment_ids, self.offsets, strict=True):
-            count = int(offsets[-1])
-            table = scan_rows(dataset, fragment_id, 0, count, (PLACE,), self.storage_options)
-            is_live = self.live.keys(table.column(PLACE).to_numpy()) >= 0
+        rows = np.zeros(self.offsets.shape[1] - 1, np.int64)
+        for number, offsets in enumerate(self.offsets):
+            places = self.read(number, 0, int(offsets[-1]), (PLACE,)).column(PLACE)
+            is_live = self.live.keys(places.to_numpy()) >= 0
             rows += np.diff(np.concatenate([[0], np.cumsum(is_live)])[offsets])
         return rows
+
+    def keyed(
+        self, places: NDArray[np.int64]
+    ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | slice]:
+        """Return the keys of the rows that are live, and which rows these are."""
+        if self.live is None:
+            return places, slice(None)
+        keys = self.live.keys(places)
+        is_live = keys >= 0
+        return (keys, slice(None)) if is_live.all() else (keys[is_live], is_live)
+
+
+def lists_schema(dimension: int) -> pa.Schema:
+    return pa.schema([(VECTOR, pa.list_(pa.float32(), dimension)), (PLACE, pa.int64())])
 
 
 def write_lists(
@@ -158,7 +140,7 @@ def write_lists(
     storage_options: Mapping[str, str],
     *,
     appends: bool = False,
-) -> WrittenLists:
+) -> WrittenBins:
     """Write rows by list; find the lists of k neighbours of sampled queries (n, dim) on the way.
 
     Each of the blocks (positions, vectors) becomes a fragment whose rows are sorted by list, so
@@ -169,7 +151,6 @@ def write_lists(
     fragments: list[str] = []
     offsets: list[NDArray[np.int64]] = []
     error = 0.0
-    mode: Literal["create", "append"] = "append" if appends else "create"
     for positions, rows in blocks:
         if not len(rows):
             continue
@@ -179,10 +160,11 @@ def write_lists(
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
         nearest.add(rows, lists.astype(np.int64))
+        mode: Literal["create", "append"] = "append" if appends else "create"
         fragments += _written(rows, positions, order, uri, storage_options, mode)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     made = np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1)
-    return WrittenLists(tuple(fragments), made, nearest.neighbours(), error)
+    return WrittenBins(tuple(fragments), made, nearest.neighbours(), error)
 
 
 def write_groups(
@@ -192,49 +174,63 @@ def write_groups(
     count: int,
     uri: str,
     storage_options: Mapping[str, str],
-) -> WrittenLists:
+) -> WrittenBins:
     """Write rows (n, dim) that are sorted by group (n,), in `count` lists, each of them a group."""
     offsets = np.searchsorted(groups, np.arange(count + 1)).reshape(1, -1)
     written = _written(rows, positions, None, uri, storage_options) if len(rows) else []
-    return WrittenLists(tuple(written), offsets[: len(written)])
+    return WrittenBins(tuple(written), offsets[: len(written)])
+
+
+def _written(
+    rows: NDArray[np.float32],
+    positions: NDArray[np.int64],
+    order: NDArray[np.int64] | None,
+    uri: str,
+    storage_options: Mapping[str, str],
+    mode: Literal["create", "append"] = "create",
+) -> list[str]:
+    """Write one fragment with rows in some order, None for that which they are in."""
+    schema = lists_schema(rows.shape[1])
+    step = max(1, _WRITE_BYTES // (4 * rows.shape[1]))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for start in range(0, len(rows), step):
+            span = slice(start, start + step)
+            some = span if order is None else order[span]
+            values = pa.array(rows[some].reshape(-1))
+            column = pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
+            yield pa.RecordBatch.from_arrays([column, pa.array(positions[some])], schema=schema)
+
+    reader = pa.RecordBatchReader.from_batches(schema, batches())
+    return write_fragment(reader, len(rows), uri, storage_options, mode)
 
 
 def commit(
-    parts: Sequence[WrittenLists], uri: str, dimension: int, storage_options: Mapping[str, str]
+    parts: Sequence[WrittenBins], uri: str, dimension: int, storage_options: Mapping[str, str]
 ) -> IvfLists:
     """Commit the written parts as one dataset."""
-    fragments = [text for part in parts for text in part.fragments]
-    dataset = commit_fragments(fragments, uri, lists_schema(dimension), storage_options)
-    ids = tuple(fragment.fragment_id for fragment in dataset.get_fragments())
-    offsets = np.concatenate([part.offsets for part in parts])
-    return IvfLists(pin_of(dataset, uri), ids, offsets, storage_options)
+    return IvfLists.commit(parts, uri, lists_schema(dimension), storage_options)
 
 
-def commit_more(before: IvfLists, parts: Sequence[WrittenLists]) -> IvfLists:
+def commit_more(before: IvfLists, parts: Sequence[WrittenBins]) -> IvfLists:
     """Commit parts after the fragments that a dataset has.
 
     Others may do so at the same time: each of them counts its own fragments alone.
     """
     import lance
 
-    made = [lance.FragmentMetadata.from_json(text) for part in parts for text in part.fragments]
+    made, pin = made_fragments(parts), before.pin
     if not made:
         return before
-    uri, options = before.pin.uri, store_options(before.pin.uri, before.storage_options)
     operation = lance.LanceOperation.Append(made)
-    try:
-        dataset = lance.LanceDataset.commit(
-            uri, operation, read_version=before.pin.version, storage_options=options
-        )
-    except Exception as error:
-        raise scratch_unusable(error, before.storage_options) from error
+    dataset = committed(pin.uri, operation, before.storage_options, pin.version)
     ids = {
         fragment.metadata.files[0].path: fragment.fragment_id
         for fragment in dataset.get_fragments()
     }
     return replace(
         before,
-        pin=pin_of(dataset, uri),
+        pin=pin_of(dataset, pin.uri),
         fragment_ids=(*before.fragment_ids, *(ids[item.files[0].path] for item in made)),
         offsets=np.concatenate([before.offsets, *(part.offsets for part in parts)]),
     )
@@ -271,15 +267,15 @@ def read_lists(lists: IvfLists, run: range, dimension: int, most: int) -> Iterat
             keys, rows = read_piece(lists, run.start, start, stop, dimension)
             yield ReadLists(run.start, np.array([0, len(keys)]), keys, rows)
         return
-    dataset, parts = lists.open(), []
+    parts = []
     for number, offsets in enumerate(lists.offsets):
         mine = offsets[run.start : run.stop + 1]
         start = int(mine[0])
-        for places, rows in scanned(dataset, lists, number, start, int(mine[-1])):
+        for places, rows in scanned(lists, number, start, int(mine[-1])):
             parts.append((np.clip(mine - start, 0, len(rows)).tolist(), places, rows))
             start += len(rows)
     counts = lists.list_rows[run.start : run.stop]
-    for some in _together(counts, _GATHERED_BYTES // (4 * max(1, dimension))):
+    for some in together(counts, _GATHERED_BYTES // (4 * max(1, dimension))):
         spans = [
             (slice(starts[number], starts[number + 1]), places, rows)
             for number in some
@@ -291,28 +287,16 @@ def read_lists(lists: IvfLists, run: range, dimension: int, most: int) -> Iterat
         places = np.concatenate([places[span] for span, places, _ in spans])
         rows = np.concatenate([rows[span] for span, _, rows in spans])
         ends = np.concatenate([[0], np.cumsum(counts[some.start : some.stop])])
-        keys, which = live_rows(lists, places)
+        keys, which = lists.keyed(places)
         if isinstance(which, np.ndarray):
             ends = np.concatenate([[0], np.cumsum(which)])[ends]
         yield ReadLists(run.start + some.start, ends, keys, rows[which])
-
-
-def _together(counts: NDArray[np.int64], most: int) -> Iterator[range]:
-    """Yield ranges of lists (of `counts` rows) that have at most `most` together, or are one."""
-    ends = np.cumsum(counts)
-    start = 0
-    while start < len(counts):
-        before = int(ends[start]) - int(counts[start])
-        stop = max(start + 1, int(np.searchsorted(ends, before + most, side="right")))
-        yield range(start, stop)
-        start = stop
 
 
 def read_piece(
     lists: IvfLists, number: int, first: int, last: int, dimension: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """Return positions and vectors of the rows `first` to before `last` of one list."""
-    dataset = lists.open()
     positions: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
     rows: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)]
     before = 0
@@ -320,67 +304,24 @@ def read_piece(
         begin, end = int(offsets[number]), int(offsets[number + 1])
         start, stop = max(first - before, 0), min(last - before, end - begin)
         before += end - begin
-        for places, read in scanned(dataset, lists, fragment, begin + start, begin + stop):
+        for places, read in scanned(lists, fragment, begin + start, begin + stop):
             positions.append(places)
             rows.append(read)
-    keys, which = live_rows(lists, np.concatenate(positions))
+    keys, which = lists.keyed(np.concatenate(positions))
     return keys, np.concatenate(rows)[which]
 
 
-def live_rows(
-    lists: IvfLists, places: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.bool_] | slice]:
-    """Return the keys of the rows that are live, and which rows these are."""
-    if lists.live is None:
-        return places, slice(None)
-    keys = lists.live.keys(places)
-    is_live = keys >= 0
-    return (keys, slice(None)) if is_live.all() else (keys[is_live], is_live)
-
-
 def scanned(
-    dataset: lance.LanceDataset, lists: IvfLists, number: int, start: int, stop: int
+    lists: IvfLists, number: int, start: int, stop: int
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Yield places and vectors of consecutive rows of a fragment, as they are in memory."""
     if stop <= start:
         return
-    fragment_id, options = lists.fragment_ids[number], lists.storage_options
-    table = scan_rows(dataset, fragment_id, start, stop - start, (VECTOR, PLACE), options)
-    for batch in table.to_batches():
+    for batch in lists.read(number, start, stop, (VECTOR, PLACE)).to_batches():
         column = batch.column(VECTOR)
         # What was written is float32 without nulls.
         values = column.flatten().to_numpy().reshape(len(column), column.type.list_size)
         yield batch.column(PLACE).to_numpy(), values
-
-
-def lists_schema(dimension: int) -> pa.Schema:
-    return pa.schema(
-        [pa.field(VECTOR, pa.list_(pa.float32(), dimension)), pa.field(PLACE, pa.int64())]
-    )
-
-
-def _written(
-    rows: NDArray[np.float32],
-    positions: NDArray[np.int64],
-    order: NDArray[np.int64] | None,
-    uri: str,
-    storage_options: Mapping[str, str],
-    mode: Literal["create", "append"] = "create",
-) -> list[str]:
-    """Write one fragment with rows in some order, None for that which they are in."""
-    schema = lists_schema(rows.shape[1])
-    step = max(1, _WRITE_BYTES // (4 * rows.shape[1]))
-
-    def batches() -> Iterator[pa.RecordBatch]:
-        for start in range(0, len(rows), step):
-            span = slice(start, start + step)
-            some = span if order is None else order[span]
-            values = pa.array(rows[some].reshape(-1))
-            column = pa.FixedSizeListArray.from_arrays(values, rows.shape[1])
-            yield pa.RecordBatch.from_arrays([column, pa.array(positions[some])], schema=schema)
-
-    reader = pa.RecordBatchReader.from_batches(schema, batches())
-    return write_fragments(reader, len(rows), uri, storage_options, mode)
 
 
 # Consecutive rows (start, stop) of the fragment of that number.
@@ -391,9 +332,8 @@ def pieces(lists: IvfLists, count: int) -> list[list[Piece]]:
     """Split all rows into `count` shares of about as many rows each; none is without rows."""
     ends = np.cumsum(lists.offsets[:, -1])
     total = int(ends[-1]) if len(ends) else 0
-    edges = [total * number // count for number in range(count + 1)]
     shares = []
-    for first, last in pairwise(edges):
+    for first, last in pairwise([total * number // count for number in range(count + 1)]):
         share = []
         for number, end in enumerate(ends.tolist()):
             begin = end - int(lists.offsets[number, -1])
@@ -418,14 +358,14 @@ def sample_lists(
     Lists stand for positions: of equally near rows, those in the first lists count. `like` are
     rows like all of the right side, for the accuracy of GEMM.
     """
-    dataset, nearest = lists.open(), ExactSearch(queries, k, metric, like=like)
+    nearest = ExactSearch(queries, k, metric, like=like)
     step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
     for number, first, last in share:
         offsets = lists.offsets[number]
         for start in range(first, last, step):
             row = start
-            for places, rows in scanned(dataset, lists, number, start, min(start + step, last)):
-                _, which = live_rows(lists, places)
+            for places, rows in scanned(lists, number, start, min(start + step, last)):
+                _, which = lists.keyed(places)
                 of_rows = np.searchsorted(offsets, np.arange(row, row + len(rows)), "right") - 1
                 nearest.add(rows[which], of_rows[which])
                 row += len(rows)
@@ -485,48 +425,41 @@ def search_lists(
         found for the sample.
     """
     assert sample is None or after is None
-    count, everywhere = len(queries), np.empty(0, np.int64)
+    count = visited = len(queries)
+    visitors = _visitors(visits, among)
     if sample is not None:
-        queries = np.concatenate([queries, sample[0], sample[0]])
-        visits = _stacked(visits, sample[1])
-        everywhere = np.arange(len(visits), len(queries))
+        queries, visited = np.concatenate([queries, sample[0], sample[0]]), count + len(sample[0])
+        none, mine = np.empty(0, np.int64), _visitors(sample[1], among)
+        visitors = {
+            number: np.concatenate(
+                [
+                    visitors.get(number, none),
+                    count + mine.get(number, none),
+                    np.arange(visited, len(queries)),
+                ]
+            )
+            for number in among
+        }
     nearest = ExactSearch(
         queries, k, metric, limit=limit, after=after, block_bytes=block_bytes, like=like
     )
-    pairs = 0
-    visitors = _visitors(visits, among)
-    if len(everywhere):
-        none = np.empty(0, np.int64)
-        visitors = {
-            number: np.concatenate([visitors.get(number, none), everywhere]) for number in among
-        }
-    rows = lists.list_rows
+    pairs, rows, row_bytes = 0, lists.list_rows, 4 * max(1, queries.shape[1])
+    most = max(1, block_bytes // row_bytes)
     numbers = [number for number in visitors if rows[number]]
-    most = max(1, block_bytes // (4 * max(1, queries.shape[1])))
-    between = _SKIPPED_BYTES // (4 * max(1, queries.shape[1]))
-    for run in _runs(numbers, rows, most, between):
+    for run in _runs(numbers, rows, most, _SKIPPED_BYTES // row_bytes):
         for read in read_lists(lists, run, queries.shape[1], most):
-            visited = [
-                RowList(span, visitors[number]) for number, span in read.spans if number in visitors
-            ]
-            nearest.add_lists(read.rows, read.positions, visited)
-            for item in visited:
+            met = [RowList(span, visitors[n]) for n, span in read.spans if n in visitors]
+            nearest.add_lists(read.rows, read.positions, met)
+            for item in met:
                 pairs += item.count * int(np.searchsorted(item.queries, count))
                 if after is not None:
                     positions = read.positions[item.rows]
                     pairs -= int(np.searchsorted(positions, after[item.queries]).sum())
-    found = nearest.neighbours()
-    sampled = None
+    found, sampled = nearest.neighbours(), None
     if sample is not None:
-        sampled = SampledResult(found.some(slice(count, len(visits))), found.some(everywhere))
+        in_visited = found.some(slice(count, visited))
+        sampled = SampledResult(in_visited, found.some(slice(visited, None)))
     return found.some(slice(count)), pairs, sampled
-
-
-def _stacked(first: NDArray[np.int32], second: NDArray[np.int32]) -> NDArray[np.int32]:
-    visits = np.full((len(first) + len(second), max(first.shape[1], second.shape[1])), -1, np.int32)
-    visits[: len(first), : first.shape[1]] = first
-    visits[len(first) :, : second.shape[1]] = second
-    return visits
 
 
 def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:
@@ -551,12 +484,9 @@ def _runs(
     for number in numbers:
         if start >= 0:
             unvisited = int(ends[number] - rows[number] - ends[stop - 1])
-            together = int(ends[number] - ends[start] + rows[start])
-            if unvisited > between or together > most:
+            if unvisited > between or int(ends[number] - ends[start] + rows[start]) > most:
                 yield range(start, stop)
                 start = -1
-        if start < 0:
-            start = number
-        stop = number + 1
+        start, stop = number if start < 0 else start, number + 1
     if start >= 0:
         yield range(start, stop)

@@ -14,7 +14,6 @@ from lancestat.joins.scratch.folder import require_visible
 from lancestat.joins.search.groups import GroupCell, Groups, distinct_keys, group_cells, key_table
 from lancestat.joins.search.ivf import (
     IvfLists,
-    WrittenLists,
     commit,
     read_lists,
     read_piece,
@@ -23,6 +22,7 @@ from lancestat.joins.search.ivf import (
 )
 from lancestat.joins.search.neighbours import nothing
 from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.scratch_tables import WrittenBins
 from lancestat.joins.search.work import Rows
 from lancestat.joins.spark.job import (
     CHUNK_BYTES,
@@ -113,7 +113,7 @@ class Grouping:
 
         def write(
             task_parts: Iterable[_Part],
-        ) -> Iterator[tuple[tuple[WrittenLists, int], tuple[()]]]:
+        ) -> Iterator[tuple[tuple[WrittenBins, int], tuple[()]]]:
             for part in task_parts:
                 reader, uri = readers[part.side], uris[part.side]
                 with worker_task(1, options, f"laying out the {reader.name} side"):

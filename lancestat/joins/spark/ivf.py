@@ -37,7 +37,6 @@ from lancestat.joins.search.ivf import (
     IvfLists,
     LiveRows,
     Piece,
-    WrittenLists,
     commit,
     commit_more,
     imbalance,
@@ -50,6 +49,7 @@ from lancestat.joins.search.ivf import (
 )
 from lancestat.joins.search.neighbours import Neighbours, merge, share_found
 from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.scratch_tables import WrittenBins
 from lancestat.joins.search.work import FragmentRows, RightContent, Rows, VectorSide
 from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, worker_task
 from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
@@ -235,7 +235,7 @@ class IvfWriter:
 
     def build(
         self, uri: str, nlist: int, places: Places | None = None
-    ) -> tuple[IvfIndex, list[WrittenLists], NDArray[np.int64]] | None:
+    ) -> tuple[IvfIndex, list[WrittenBins], NDArray[np.int64]] | None:
         """Write the right side to scratch by list, and measure the recall on the way.
 
         The pass that writes holds every right row in memory once, and finds the true neighbours of
@@ -273,7 +273,7 @@ class IvfWriter:
         places: Places | None,
         *,
         appends: bool = False,
-    ) -> tuple[list[WrittenLists], NDArray[np.int64]]:
+    ) -> tuple[list[WrittenBins], NDArray[np.int64]]:
         """Write runs of right rows by list, without a commit; arguments are as for `build`.
 
         With `appends` the dataset at the URI is there already.
@@ -282,7 +282,7 @@ class IvfWriter:
 
         def write(
             task_parts: Iterable[Rows],
-        ) -> Iterator[tuple[tuple[WrittenLists, NDArray[np.int64]], tuple[()]]]:
+        ) -> Iterator[tuple[tuple[WrittenBins, NDArray[np.int64]], tuple[()]]]:
             options = right.side.storage_options
             with worker_task(threads, options, "writing the IVF lists of the right side"):
                 require_visible(uri)
@@ -685,7 +685,7 @@ class IndexKeeper:
 
 
 def _quality(
-    written: Sequence[WrittenLists], lists: IvfLists, before: Quality | None = None
+    written: Sequence[WrittenBins], lists: IvfLists, before: Quality | None = None
 ) -> Quality:
     """Return the quality of all lists once more rows were written to them."""
     rows, error = (0, 0.0) if before is None else (before.rows, before.error)

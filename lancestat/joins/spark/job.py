@@ -24,8 +24,14 @@ from lancestat.joins.search.cost_model import BLOCK_FLOPS, READ_BYTES
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.ivf import SampledResult
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing
-from lancestat.joins.search.pair_store import MOST_HELD, Pairs, PairStore, WrittenPairs, write_pairs
 from lancestat.joins.search.request import RANGE_NEIGHBOURS, JoinRequest
+from lancestat.joins.search.scratch_tables import (
+    MOST_HELD,
+    Pairs,
+    PairStore,
+    WrittenBins,
+    write_pairs,
+)
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.work import Rows
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk
@@ -34,7 +40,6 @@ from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.redact import redact_line, secret_values
 from lancestat.runs.actions import OnStage, StageProgress
 from lancestat.spark.failure import MORE_MEMORY, WorkerError
-from lancestat.spark.fragment_reader import pinned_dataset
 from lancestat.spark.jobs import Jobs, Merging
 from lancestat.spark.versions import prepare_worker
 
@@ -406,7 +411,7 @@ def written_chunk(
 
 @dataclass(frozen=True, slots=True)
 class _Spilled:
-    written: WrittenPairs
+    written: WrittenBins
     found: int
     pairs: int
     excluded: int
@@ -486,7 +491,7 @@ class CellJob:
         if self.request.is_exceeded_by(found):
             raise too_many(found, self.request)
         parts = [part.written for part in done if part.written.fragments]
-        store = PairStore.commit(parts, edges, uri, storage_options) if parts else None
+        store = PairStore.of(parts, edges, uri, storage_options) if parts else None
         excluded = max((part.excluded for part in done), default=0)
         stores = [
             None if store is None else store.of_bins(first, last)
@@ -676,7 +681,7 @@ def _spilled_rows(rows: Rows, store: PairStore | None) -> Iterator[tuple[Rows, N
             some = Rows(start, min(start + _BIN_ROWS, rows.stop))
             yield some, nothing(len(some), 1)
         return
-    yield from store.neighbours(pinned_dataset(store.pin, store.storage_options))
+    yield from store.neighbours()
 
 
 class _Matched:

@@ -16,7 +16,6 @@ from lancestat.joins.search.ivf import (
     IvfLists,
     LiveRows,
     SampledResult,
-    WrittenLists,
     commit,
     pieces,
     read_lists,
@@ -27,6 +26,7 @@ from lancestat.joins.search.ivf import (
 )
 from lancestat.joins.search.metrics import L2, Metric
 from lancestat.joins.search.neighbours import merge
+from lancestat.joins.search.scratch_tables import WrittenBins
 from lancestat.joins.search.search import search
 from lancestat.lake.snapshot import pin_of
 from tests.joins.search.brute_force import FORMULAS, assert_same
@@ -67,7 +67,7 @@ def queries() -> Matrix:
 
 def written(
     rows: Matrix, centroids: Centroids, sample: Matrix, uri: Path
-) -> tuple[list[WrittenLists], IvfLists]:
+) -> tuple[list[WrittenBins], IvfLists]:
     """Write the lists as two tasks do: odd places first, then even ones, in blocks of 400."""
     places = np.arange(len(rows), dtype=np.int64)
     parts = [
@@ -85,7 +85,7 @@ class Laid:
 
     metric: Metric
     centroids: Centroids
-    parts: list[WrittenLists]
+    parts: list[WrittenBins]
     partitioned: IvfLists
 
 
@@ -215,9 +215,9 @@ def counted_reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     read: list[int] = []
     scanned = ivf.scanned
 
-    def counting(dataset: Any, laid: Any, number: int, start: int, stop: int) -> Any:
+    def counting(laid: Any, number: int, start: int, stop: int) -> Any:
         read.append(stop - start)
-        return scanned(dataset, laid, number, start, stop)
+        return scanned(laid, number, start, stop)
 
     monkeypatch.setattr(ivf, "scanned", counting)
     return read

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import lance
 import numpy as np
 import pytest
 
 from lancestat.errors import PartitionsLost, ScratchUnusable
-from lancestat.joins.search.pair_store import Pairs, PairStore, write_pairs
+from lancestat.joins.search.scratch_tables import Pairs, PairStore, write_pairs
 
 
 def some_pairs(count: int, rows: Sequence[int], seed: int) -> Pairs:
@@ -39,7 +38,7 @@ def test_pairs_come_in_the_order_of_left_rows(
     uri = str(tmp_path / "pairs.lance")
     written = [write_pairs(task, edges, uri, {}, fragment_pairs) for task in parts]
     written.append(write_pairs([], edges, uri, {}))
-    store = PairStore.commit(written, edges, uri, {})
+    store = PairStore.of(written, edges, uri, {})
     wanted = sorted(
         zip(*(np.concatenate([getattr(p, c) for task in parts for p in task])
               for c in ("left", "distances", "right")), strict=True)
@@ -47,7 +46,7 @@ def test_pairs_come_in_the_order_of_left_rows(
     for first, last in ((0, 4), (1, 3)):
         found, place = [], int(edges[first])
         some = store.of_bins(first, last)
-        for part, neighbours in some.neighbours(lance.dataset(uri), most):
+        for part, neighbours in some.neighbours(most):
             assert part.start == place
             place = part.stop
             assert len(part) == 1 or neighbours.positions.size <= max(most, len(part))
@@ -66,11 +65,11 @@ def test_pairs_come_in_the_order_of_left_rows(
 def test_files_that_are_gone_or_cannot_be_written_are_errors(tmp_path: Path) -> None:
     edges, uri = np.array([0, 50]), str(tmp_path / "pairs.lance")
     written = write_pairs([some_pairs(60, range(50), 0)], edges, uri, {})
-    store, dataset = PairStore.commit([written], edges, uri, {}), lance.dataset(uri)
+    store = PairStore.of([written], edges, uri, {})
     [file] = Path(uri, "data").iterdir()
     file.unlink()
     with pytest.raises(PartitionsLost, match=r"pairs\.lance cannot be read"):
-        list(store.neighbours(dataset))
+        list(store.neighbours())
     (tmp_path / "file").write_text("")
     with pytest.raises(ScratchUnusable):
         write_pairs([some_pairs(60, range(50), 0)], edges, str(tmp_path / "file" / "x.lance"), {})
