@@ -147,8 +147,8 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         assert part.sampled is not None
         true = part.sampled.positions
         order = centroids.nearest_lists(sample, lists)
-        nprobes = choose_nprobes(recall_curve(order[::2], true[::2]), 0.95)
-        reported = recall_curve(order[1::2], true[1::2]).recall[nprobes - 1]
+        nprobes = choose_nprobes(recall_curve(order[::2], true[::2])[1], 0.95)
+        reported = recall_curve(order[1::2], true[1::2])[0][nprobes - 1]
         seconds["search"], (neighbours, pairs, _) = spent(
             lambda: search_lists(
                 laid_out,

@@ -51,13 +51,12 @@ from lancestat.lake.snapshot import Pin, pin_of
 from lancestat.redact import redact_line, secret_values
 
 if TYPE_CHECKING:
-    import numpy as np
     import pyarrow as pa
     from lance import LanceDataset
-    from numpy.typing import NDArray
 
     from lancestat.joins.search.centroids import Centroids
     from lancestat.joins.search.metrics import Metric
+    from lancestat.joins.search.neighbours import Floats, Ints, Reals
 
 _log = logging.getLogger("lancestat.knn")
 
@@ -234,12 +233,12 @@ class IndexArrays:
     deleted when their fragment was indexed, ascending.
     """
 
-    centroids: NDArray[np.float32]
-    frame: NDArray[np.float64]
-    offsets: NDArray[np.int64]
-    fragment_ids: NDArray[np.int64]
-    excluded: NDArray[np.int64]
-    deleted: NDArray[np.int64]
+    centroids: Floats
+    frame: Reals
+    offsets: Ints
+    fragment_ids: Ints
+    excluded: Ints
+    deleted: Ints
 
     def centroids_of(self, metric: Metric) -> Centroids:
         from lancestat.joins.search.centroids import Centroids

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import Metric
+from lancestat.joins.search.neighbours import Floats, Ints, Reals
 from lancestat.joins.search.prefilter import directions
 
 # Rounds of assignment; later ones change less than more rows to train on do.
@@ -21,19 +22,10 @@ _FARTHEST = np.float32(2.0**50)
 _COMMON = 2.0**-40, 2.0**40
 
 
-def best(
-    queries: NDArray[np.float32], rows: NDArray[np.float32], count: int, metric: Metric
-) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    """Find the rows of each query with the best scores, best first.
+def best(queries: Floats, rows: Floats, count: int, metric: Metric) -> tuple[Floats, Ints]:
+    """Return the best scores, best first, and their row numbers, both (queries, count).
 
-    Args:
-        queries: (n, dim), contiguous.
-        rows: (m, dim), contiguous.
-        count: Up to m.
-        metric: Under `l2` a score is the squared distance, else the product.
-
-    Returns:
-        Scores and row numbers, both (n, count).
+    Under `l2` a score is the squared distance, else the product. Arrays are contiguous.
     """
     kind = faiss.METRIC_L2 if metric.translates else faiss.METRIC_INNER_PRODUCT
     with _blocked():
@@ -54,15 +46,14 @@ def _blocked() -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Centroids:
-    """Centroids of lists, in the space where lists are made, which depends on the metric.
+    """Centroids (lists, dimension), in the space where lists are made, which the metric decides.
 
     Under `l2` that is the vectors' own, under `cosine` their directions; under `dot` rows are
-    padded to `length` in one more dimension (`metrics.InnerProduct`).
-
-    `values` is (lists, dimension), `scale` a power of two that vectors are multiplied by first.
+    padded to `length` in one more dimension (`metrics.InnerProduct`). Vectors are multiplied by
+    `scale` first, a power of two.
     """
 
-    values: NDArray[np.float32]
+    values: Floats
     metric: Metric
     scale: float
     length: float
@@ -70,39 +61,25 @@ class Centroids:
     def __len__(self) -> int:
         return len(self.values)
 
-    def assign(self, rows: NDArray[np.float32]) -> NDArray[np.int32]:
+    def assign(self, rows: Floats) -> NDArray[np.int32]:
         return self._nearest(self._of_rows(rows), 1)[:, 0]
 
-    def assign_with_errors(
-        self, rows: NDArray[np.float32]
-    ) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
-        """Return the list that each row belongs to, and how far the row is from its centroid.
-
-        The error is the squared distance under `l2`, in the scale of the lists, and else one less
-        the cosine of the angle.
-        """
+    def assign_with_errors(self, rows: Floats) -> tuple[NDArray[np.int32], Reals]:
+        """Return the list of each row, and the row's error (`Metric.list_errors`)."""
         scores, lists = best(self._of_rows(rows), self.values, 1, self.metric)
         errors = self.metric.list_errors(scores[:, 0].astype(np.float64), self.length)
         return lists[:, 0].astype(np.int32), np.maximum(errors, 0.0)
 
-    def nearest_lists(self, queries: NDArray[np.float32], nprobes: int) -> NDArray[np.int32]:
+    def nearest_lists(self, queries: Floats, nprobes: int) -> NDArray[np.int32]:
         """Return the lists that each query (n, dim) visits, (n, nprobes), the nearest first."""
         projected = self.metric.training_queries(_projected(queries, self.metric, self.scale))
         return self._nearest(projected, min(nprobes, len(self)))
 
-    def visited_lists(
-        self, queries: NDArray[np.float32], nprobes: int, k: int, rows: NDArray[np.int64]
-    ) -> NDArray[np.int32]:
+    def visited_lists(self, queries: Floats, nprobes: int, k: int, rows: Ints) -> NDArray[np.int32]:
         """Return the lists that queries visit: the nearest ones, and as many as have k rows.
 
-        Args:
-            queries: (n, dim).
-            nprobes: The least number of lists to visit.
-            k: The number of rows to meet, or all rows where there are fewer.
-            rows: (lists,) how many rows each list has.
-
-        Returns:
-            (n, most lists that a query visits), the nearest first, -1 behind the last one.
+        With fewer than k rows in all lists (`rows`) all are visited. The result is (n, most), the
+        nearest first, -1 after the last one.
         """
         visits = self.nearest_lists(queries, nprobes)
         wanted, count = min(k, int(rows.sum())), visits.shape[1]
@@ -119,22 +96,18 @@ class Centroids:
             visits, short = wider, short[met[:, -1] < wanted]
         return visits
 
-    def _of_rows(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    def _of_rows(self, rows: Floats) -> Floats:
         projected = _projected(rows, self.metric, self.scale)
         return self.metric.training_rows(projected, self.length)
 
-    def _nearest(self, projected: NDArray[np.float32], count: int) -> NDArray[np.int32]:
+    def _nearest(self, projected: Floats, count: int) -> NDArray[np.int32]:
         return best(projected, self.values, count, self.metric)[1].astype(np.int32)
 
 
-def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0) -> Centroids:
-    """Train centroids by k-means, the same for the same arguments.
+def train(sample: Floats, lists: int, metric: Metric, seed: int = 0) -> Centroids:
+    """Train centroids by k-means on a sample (n, dim) of rows, the same for the same arguments.
 
-    Args:
-        sample: (n, dim), n at least 1: rows like those that lists are made of.
-        lists: Their number; no more than there are rows in the sample.
-        metric: Means are made length 1 again where angles matter (spherical k-means).
-        seed: Seeds the choice of first centroids.
+    Means are made length 1 again where angles matter (spherical k-means).
     """
     lists = min(lists, len(sample))
     scale = _scale(sample, metric)
@@ -155,26 +128,12 @@ def train(sample: NDArray[np.float32], lists: int, metric: Metric, seed: int = 0
     return Centroids(means.centroids, metric, scale, length)
 
 
-@dataclass(frozen=True, slots=True)
-class RecallCurve:
-    """The share of true neighbours in the lists visited, by their number: entry 0 for one list.
+def recall_curve(order: NDArray[np.int32], truth: Ints) -> tuple[Reals, Reals]:
+    """Return the recall for every number of lists visited, entry 0 for one, and its lower bound.
 
-    `lower` is the one-sided lower confidence bound of the mean over all queries, at 95 %, by
-    the normal approximation of the mean of the sampled queries' own shares.
-    """
-
-    recall: NDArray[np.float64]
-    lower: NDArray[np.float64]
-
-
-def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int64]) -> RecallCurve:
-    """Return the recall for every number of lists visited.
-
-    Search inside a list is exact, so that a true neighbour is found when its list is visited.
-
-    Args:
-        order: (queries, lists): all lists, in the order in which a query visits them.
-        truth: (queries, k): the lists of each query's true neighbours, -1 where there is none.
+    Search inside a list is exact, so that a true neighbour is found when its list is visited:
+    `order` are (queries, lists) in the order of visits, `truth` the lists (queries, k) of true
+    neighbours, -1 for none. The bound is that of `mean_and_lower`.
     """
     queries, lists = order.shape
     turn = np.empty_like(order)
@@ -186,18 +145,16 @@ def recall_curve(order: NDArray[np.int32], truth: NDArray[np.int64]) -> RecallCu
     counts = hits.sum(axis=1)
     shares = np.cumsum(hits[counts > 0], axis=1) / counts[counts > 0, None]
     if not len(shares):
-        return RecallCurve(np.ones(lists), np.ones(lists))
+        return np.ones(lists), np.ones(lists)
     recall, lower = mean_and_lower(shares)
     lower[-1] = 1.0
-    return RecallCurve(recall, lower)
+    return recall, lower
 
 
 _ONE_SIDED_95 = 1.645
 
 
-def mean_and_lower(
-    shares: NDArray[np.float64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def mean_and_lower(shares: Reals) -> tuple[Reals, Reals]:
     """Return means over queries (queries, n), and their lower bounds at a confidence of 95 %."""
     mean = shares.mean(axis=0)
     if len(shares) < 2:
@@ -206,13 +163,13 @@ def mean_and_lower(
     return mean, mean - _ONE_SIDED_95 * deviation
 
 
-def choose_nprobes(curve: RecallCurve, recall: float) -> int:
-    """Return the fewest lists to visit that reach a recall, with the curve's confidence."""
-    enough = curve.lower >= min(recall, 1.0 - 1e-12)
-    return int(np.argmax(enough)) + 1 if enough.any() else len(curve.lower)
+def choose_nprobes(lower: Reals, recall: float) -> int:
+    """Return the fewest lists to visit that reach a recall by the lower bounds of the curve."""
+    enough = lower >= min(recall, 1.0 - 1e-12)
+    return int(np.argmax(enough)) + 1 if enough.any() else len(lower)
 
 
-def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
+def _scale(sample: Floats, metric: Metric) -> float:
     if metric.normalizes:
         return 1.0
     square = float(np.einsum("nd,nd->n", sample, sample, dtype=np.float64).mean())
@@ -221,7 +178,7 @@ def _scale(sample: NDArray[np.float32], metric: Metric) -> float:
     return 2.0 ** int(np.clip(-np.floor(np.log2(square) / 2), -120, 100))
 
 
-def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> NDArray[np.float32]:
+def _projected(vectors: Floats, metric: Metric, scale: float) -> Floats:
     if metric.normalizes:
         return np.ascontiguousarray(directions(vectors))
     if (
@@ -231,5 +188,5 @@ def _projected(vectors: NDArray[np.float32], metric: Metric, scale: float) -> ND
         return np.ascontiguousarray(vectors)
     with np.errstate(over="ignore"):
         scaled = vectors * np.float32(scale)
-    clipped: NDArray[np.float32] = np.clip(scaled, -_FARTHEST, _FARTHEST)
+    clipped: Floats = np.clip(scaled, -_FARTHEST, _FARTHEST)
     return clipped

@@ -57,10 +57,9 @@ IMBALANCE = 1.5
 
 @dataclass(frozen=True, slots=True)
 class KeptIndex:
-    """A kept index as the cost model sees it.
+    """A kept index: `why_again` is why it has to be trained again, None where it has not.
 
-    `rows` of the right side are in its lists and `new_rows` are not. `why_again` says why it has to
-    be trained again, None where it has not.
+    `rows` of the right side are in its lists, and `new_rows` are not.
     """
 
     lists: int
@@ -71,10 +70,9 @@ class KeptIndex:
 
 @dataclass(frozen=True, slots=True)
 class JoinSize:
-    """The sizes of the sides; None where they are not counted yet.
+    """The sizes of the sides, None where they are not counted yet, and what there is to search.
 
-    `has_index`: the right side has a vector index of the requested metric. `has_nearest_by_join`:
-    so has Spark, since 4.2. `kept` is the index of the right side that is kept from other runs.
+    `has_index` is about Lance's own of the requested metric, `has_nearest_by_join` about Spark, and
     `groups` are what the last run found of rows with equal keys.
     """
 
@@ -89,12 +87,10 @@ class JoinSize:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """A strategy, the reason for it, and its estimate.
+    """A strategy, the reason for it, and its estimate, None where sizes are unknown.
 
-    `pairs` are distances to compute and `seconds` their estimated time on `cores` cores, both None
-    where sizes are unknown. `lists` is the number of partitions of the right side, which are those
-    of the index `kept` if there is one. Where the reason compares strategies, it has times of
-    these (`why_has_times`).
+    `pairs` are distances to compute, `lists` the IVF lists of the right side, of the index `kept`
+    if there is one. Where the reason compares strategies, it has times of these (`why_has_times`).
     """
 
     NOT_DIGESTED: ClassVar[frozenset[str]] = frozenset({"why", "seconds", "why_has_times"})
@@ -108,12 +104,9 @@ class Decision:
 
 
 def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
-    """Choose the cheapest strategy that the request allows.
+    """Choose the cheapest strategy that the request allows, for so many tasks at once.
 
-    Args:
-        request: `mode: exact` never picks an approximate strategy.
-        size: Unknown sizes count as large.
-        cores: The number of tasks that run at once.
+    Unknown sizes count as large.
     """
     if request.has_keys:
         return _by_keys(request, size, cores)
@@ -278,12 +271,7 @@ def _partitioned(
 
 
 def _in_kept_lists(
-    request: JoinRequest,
-    left: int,
-    right: int,
-    dimension: int,
-    cores: int,
-    kept: KeptIndex | None,
+    request: JoinRequest, left: int, right: int, dimension: int, cores: int, kept: KeptIndex | None
 ) -> Decision | None:
     """Return the cost with a kept index; None where there is none, or its lists do not do."""
     if kept is None or kept.why_again is not None:

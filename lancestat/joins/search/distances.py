@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from math import ceil, floor, log2
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lancestat.joins.record import QUANTILES, JoinDistances, RankDistances
-from lancestat.joins.search.neighbours import Neighbours
+from lancestat.joins.search.neighbours import Floats, Ints, Neighbours, Reals
 
 _CELL_BITS = 16
 _CELLS = 1 << 16
@@ -37,20 +36,16 @@ def counted_ranks(k: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class CellCounts:
-    """How many distances are in which cells, of which each rank has 65,536.
-
-    There may be thousands of chunks whose counts the driver gets: `packed` is about a tenth as
-    large as the cells and their counts.
-    """
+    """How many distances are in which cells, of which each rank has 65,536, packed to a tenth."""
 
     packed: bytes
 
     @classmethod
-    def of(cls, cells: NDArray[np.int64], counts: NDArray[np.int64]) -> CellCounts:
+    def of(cls, cells: Ints, counts: Ints) -> CellCounts:
         steps = np.diff(cells, prepend=0)
         return cls(zlib.compress(np.concatenate([steps, counts]).astype("<i8").tobytes(), level=1))
 
-    def unpacked(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def unpacked(self) -> tuple[Ints, Ints]:
         steps, counts = np.frombuffer(zlib.decompress(self.packed), "<i8").reshape(2, -1)
         return np.cumsum(steps), counts
 
@@ -64,7 +59,7 @@ class DistanceTally:
 
     def add(self, neighbours: Neighbours) -> None:
         positions, distances = neighbours.positions, neighbours.distances
-        first: NDArray[np.int64] | int = 0
+        first: Ints | int = 0
         if len(self._columns):
             columns = self._columns[self._columns < positions.shape[1]]
             positions, distances = positions[:, columns], distances[:, columns]
@@ -78,14 +73,14 @@ class DistanceTally:
         return CellCounts.of(cells, self._counts[cells])
 
 
-def _cells(distances: NDArray[np.float32]) -> NDArray[np.int64]:
+def _cells(distances: Floats) -> Ints:
     bits = np.ascontiguousarray(distances, np.float32).view(np.int32).astype(np.int64)
     # The bits of floats below 0 are in the opposite order.
     ascending = np.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
     return (ascending >> _CELL_BITS) + _ZERO
 
 
-def _lower_ends(cells: NDArray[np.int64]) -> NDArray[np.float64]:
+def _lower_ends(cells: Ints) -> Reals:
     """Return the smallest number of each cell."""
     numbers = cells - _ZERO
     bits = (np.abs(numbers) << _CELL_BITS).astype(np.int32)
@@ -95,18 +90,10 @@ def _lower_ends(cells: NDArray[np.int64]) -> NDArray[np.float64]:
 def join_distances(
     counted: Iterable[CellCounts], ranks: Sequence[int], left_rows: int, *, least_width: float = 0.0
 ) -> JoinDistances | None:
-    """Add the counts of tasks, and return histograms of them.
+    """Add the counts of tasks; return histograms of them, None where no row has a neighbour.
 
-    Their intervals are unions of cells, and so their counts exact.
-
-    Args:
-        counted: Counts of the same ranks.
-        ranks: The ranks, none where all distances are counted together.
-        left_rows: The number of left rows that were searched.
-        least_width: The least width of an interval.
-
-    Returns:
-        The histograms, None where no row has a neighbour.
+    Their intervals are unions of cells, no narrower than `least_width`, and so their counts exact.
+    Without ranks all distances were counted together.
     """
     total = np.zeros((max(1, len(ranks)), _CELLS), np.int64)
     for part in counted:
@@ -124,7 +111,7 @@ def join_distances(
     return JoinDistances(left_rows, start, width, tuple(rank for rank in made if rank.rows))
 
 
-def _intervals(counts: NDArray[np.int64], least_width: float) -> tuple[range, float]:
+def _intervals(counts: Ints, least_width: float) -> tuple[range, float]:
     """Return the numbers of the intervals that are to be shown, as multiples of their width."""
     occupied = np.flatnonzero(counts)
     occupied = occupied[(occupied > _INFINITE[0]) & (occupied < _INFINITE[1])]
@@ -140,7 +127,7 @@ def _intervals(counts: NDArray[np.int64], least_width: float) -> tuple[range, fl
     return range(floor(first / width), floor(last / width) + 1), width
 
 
-def _shown(cells: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, int]:
+def _shown(cells: Ints, counts: Ints) -> tuple[int, int]:
     """Return the first and the last cell that is to be shown, without far outliers."""
     ends = _lower_ends(cells)
     low, high = (float(ends[at]) for at in _quantile_places(counts, _BULK))
@@ -150,15 +137,13 @@ def _shown(cells: NDArray[np.int64], counts: NDArray[np.int64]) -> tuple[int, in
     return int(shown[0]), int(shown[-1])
 
 
-def _quantile_places(counts: NDArray[np.int64], shares: Sequence[float]) -> list[int]:
+def _quantile_places(counts: Ints, shares: Sequence[float]) -> list[int]:
     """Return at which of the cells so many of all rows are counted, from the first on."""
     reached = np.cumsum(counts)
     return [int(np.searchsorted(reached, ceil(share * int(reached[-1])))) for share in shares]
 
 
-def _rank(
-    rank: int | None, counts: NDArray[np.int64], numbers: range, width: float
-) -> RankDistances:
+def _rank(rank: int | None, counts: Ints, numbers: range, width: float) -> RankDistances:
     cells = np.flatnonzero(counts)
     rows, ends = counts[cells], _lower_ends(cells)
     if not len(cells):

@@ -9,10 +9,10 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from lancestat.errors import KeysDiffer
 from lancestat.joins.search.cost_model import LIST_FLOPS, READ_BYTES
+from lancestat.joins.search.neighbours import Ints
 from lancestat.joins.search.work import Rows
 
 # What a task spends on a group besides its pairs.
@@ -120,7 +120,7 @@ class Groups:
     """
 
     values: tuple[pa.Array, ...]
-    codes: tuple[NDArray[np.int64], ...]
+    codes: tuple[Ints, ...]
 
     @classmethod
     def common(cls, left: Sequence[pa.Table], right: Sequence[pa.Table]) -> Groups:
@@ -132,7 +132,7 @@ class Groups:
     @classmethod
     def _of(cls, keys: pa.Table) -> Groups:
         values = tuple(pc.unique(column) for column in keys.columns)
-        codes: list[NDArray[np.int64]] = []
+        codes: list[Ints] = []
         known = _code(keys.column(0), values[0])
         for column, among in zip(keys.columns[1:], values[1:], strict=True):
             known = known * max(1, len(among)) + _code(column, among)
@@ -143,7 +143,7 @@ class Groups:
     def __len__(self) -> int:
         return len(self.codes[-1] if self.codes else self.values[0])
 
-    def assign(self, keys: pa.Table) -> NDArray[np.int64]:
+    def assign(self, keys: pa.Table) -> Ints:
         """Return the number of each row's group, -1 where there is none."""
         known = _code(keys.column(0), self.values[0])
         columns = zip(keys.columns[1:], self.values[1:], self.codes, strict=True)
@@ -157,9 +157,9 @@ class Groups:
         return known
 
 
-def _code(column: pa.ChunkedArray, values: pa.Array) -> NDArray[np.int64]:
+def _code(column: pa.ChunkedArray, values: pa.Array) -> Ints:
     codes = pc.fill_null(pc.index_in(column, values, skip_nulls=True), -1)
-    numbers: NDArray[np.int64] = codes.to_numpy().astype(np.int64)
+    numbers: Ints = codes.to_numpy().astype(np.int64)
     return numbers
 
 
@@ -176,24 +176,12 @@ class GroupCell:
 
 
 def group_cells(
-    left_rows: NDArray[np.int64],
-    right_rows: NDArray[np.int64],
-    *,
-    dimension: int,
-    largest: int,
-    cores: int,
+    left_rows: Ints, right_rows: Ints, *, dimension: int, largest: int, cores: int
 ) -> Iterator[GroupCell]:
-    """Divide the pairs of groups into cells that take about as long.
+    """Divide the pairs of groups, by their numbers of rows, into cells that take about as long.
 
-    A group that takes longer than a cell, or has more left rows than a task may hold, is split over
-    its left rows; small groups go together.
-
-    Args:
-        left_rows: The number of left rows of each group.
-        right_rows: Likewise.
-        dimension: The length of vectors.
-        largest: The most left rows of a cell.
-        cores: The number of tasks that run at once.
+    A group that takes longer than a cell, or has more than the `largest` number of left rows that a
+    task may hold, is split over its left rows; small groups go together.
     """
     pairs = left_rows * right_rows
     seconds = 2.0 * dimension * pairs / LIST_FLOPS

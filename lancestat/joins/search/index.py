@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lancestat.errors import (
     AccessDenied,
@@ -20,7 +19,7 @@ from lancestat.errors import (
 )
 from lancestat.joins.search.centroids import mean_and_lower
 from lancestat.joins.search.metrics import Metric
-from lancestat.joins.search.neighbours import Neighbours, merge, nothing
+from lancestat.joins.search.neighbours import Floats, Ints, Neighbours, Reals, merge, nothing
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import VectorSide
@@ -50,20 +49,13 @@ class IndexedSide:
     """A right side with a vector index of the requested metric."""
 
     def __init__(self, dataset: lance.LanceDataset, side: VectorSide, metric: Metric) -> None:
-        """Set up a side for search.
-
-        Args:
-            dataset: The side's, at its version.
-            side: Which rows take part.
-            metric: That of the index, too.
-        """
         self._dataset = dataset
         self._side = side
         self._metric = metric
         self._starts = np.array([fragment.start for fragment in side.fragments], np.int64)
         self._ids = np.array([fragment.id for fragment in side.fragments], np.int64)
         self._partitions: int | None = None
-        self._live: dict[int, NDArray[np.int64] | None] = {}
+        self._live: dict[int, Ints | None] = {}
 
     @property
     def partitions(self) -> int:
@@ -76,18 +68,11 @@ class IndexedSide:
             raise IndexMissing(message)
         return self._partitions
 
-    def search(
-        self, queries: NDArray[np.float32], k: int, parameters: SearchParameters
-    ) -> Neighbours:
-        """Return neighbours that the index proposes, with exact distances.
+    def search(self, queries: Floats, k: int, parameters: SearchParameters) -> Neighbours:
+        """Return neighbours of queries (n, dim) that the index proposes, with exact distances.
 
         A query with fewer than k proposals is searched again in more partitions, and at last
         compared with every row.
-
-        Args:
-            queries: (n, dim), finite, not zero under cosine.
-            k: At least 1.
-            parameters: Those to begin with.
         """
         neighbours = nothing(len(queries), k)
         short = np.arange(len(queries))
@@ -107,20 +92,12 @@ class IndexedSide:
         return neighbours
 
     def measure(
-        self, queries: NDArray[np.float32], truth: Neighbours, recall: float
+        self, queries: Floats, truth: Neighbours, recall: float
     ) -> tuple[SearchParameters, float] | None:
-        """Find the cheapest parameters that reach a recall, and the recall that they reach.
+        """Find the cheapest parameters that reach a recall on a sample, and the recall they reach.
 
-        Every other query serves to choose, so that the lower bound of its confidence interval
-        reaches the recall; the others measure the recall that is reached.
-
-        Args:
-            queries: A sample of at least two.
-            truth: Their true neighbours.
-            recall: The share to find.
-
-        Returns:
-            None where the index does not reach the recall.
+        None where none do. Every other query serves to choose, so that the lower bound of its
+        confidence interval reaches the recall; the others measure the recall that is reached.
         """
         k, most = truth.positions.shape[1], self.partitions
         for proposals in (4, 16):
@@ -135,8 +112,8 @@ class IndexedSide:
 
     def _search(
         self,
-        queries: NDArray[np.float32],
-        which: NDArray[np.int64],
+        queries: Floats,
+        which: Ints,
         k: int,
         parameters: SearchParameters,
         neighbours: Neighbours,
@@ -155,9 +132,7 @@ class IndexedSide:
                 better.distances,
             )
 
-    def _proposed(
-        self, queries: NDArray[np.float32], count: int, nprobes: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _proposed(self, queries: Floats, count: int, nprobes: int) -> tuple[Ints, Ints]:
         """Return numbers of queries, and addresses of rows that the index proposes for them."""
         if _QUERY not in self._dataset.schema.names:
             table = self._propose_batch(queries, count, nprobes)
@@ -166,7 +141,7 @@ class IndexedSide:
         numbers = np.repeat(np.arange(len(queries)), [len(table) for table in tables])
         return numbers, np.concatenate([_numbers(table, "_rowaddr") for table in tables])
 
-    def _propose_batch(self, queries: NDArray[np.float32], count: int, nprobes: int) -> pa.Table:
+    def _propose_batch(self, queries: Floats, count: int, nprobes: int) -> pa.Table:
         nearest = {
             "column": self._side.vector,
             "q": queries,
@@ -196,9 +171,7 @@ class IndexedSide:
             message = f"the vector index of {self._side.pin.uri} cannot be searched: {reason}"
             raise IndexUnreadable(message) from error
 
-    def _positions_of(
-        self, query: NDArray[np.int64], addresses: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _positions_of(self, query: Ints, addresses: Ints) -> tuple[Ints, Ints]:
         """Convert addresses to positions, for rows that take part."""
         ids, offsets = addresses >> 32, addresses & 0xFFFFFFFF
         at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
@@ -211,7 +184,7 @@ class IndexedSide:
                 offsets[here] = np.searchsorted(live, offsets[here])
         return query, self._starts[at] + offsets
 
-    def _live_offsets(self, fragment_id: int) -> NDArray[np.int64] | None:
+    def _live_offsets(self, fragment_id: int) -> Ints | None:
         """Return offsets of a fragment's live rows; None where all are live."""
         if fragment_id not in self._live:
             fragment = self._dataset.get_fragment(fragment_id)
@@ -222,13 +195,7 @@ class IndexedSide:
             self._live[fragment_id] = live
         return self._live[fragment_id]
 
-    def _compared(
-        self,
-        queries: NDArray[np.float32],
-        query: NDArray[np.int64],
-        positions: NDArray[np.int64],
-        k: int,
-    ) -> Neighbours:
+    def _compared(self, queries: Floats, query: Ints, positions: Ints, k: int) -> Neighbours:
         """Return the nearest of the proposed rows, by their vectors."""
         taken, at = np.unique(positions, return_inverse=True)
         if not len(taken):
@@ -251,7 +218,7 @@ class IndexedSide:
         nearest.positions[query, rank], nearest.distances[query, rank] = taken[at], exact
         return merge([nearest], k)
 
-    def _compare_all(self, queries: NDArray[np.float32], k: int) -> Neighbours:
+    def _compare_all(self, queries: Floats, k: int) -> Neighbours:
         nearest = ExactSearch(queries, k, self._metric)
         for start, column in self._blocks():
             rows = vectors(
@@ -278,12 +245,12 @@ def _partitions(dataset: lance.LanceDataset, column: str) -> int | None:
     return None
 
 
-def _numbers(table: pa.Table, column: str) -> NDArray[np.int64]:
-    numbers: NDArray[np.int64] = table.column(column).to_numpy().astype(np.int64)
+def _numbers(table: pa.Table, column: str) -> Ints:
+    numbers: Ints = table.column(column).to_numpy().astype(np.int64)
     return numbers
 
 
-def _shares(neighbours: Neighbours, truth: Neighbours) -> NDArray[np.float64]:
+def _shares(neighbours: Neighbours, truth: Neighbours) -> Reals:
     shares = [
         np.isin(true[true >= 0], mine).mean() if (true >= 0).any() else 1.0
         for mine, true in zip(neighbours.positions, truth.positions, strict=True)

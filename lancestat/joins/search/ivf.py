@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lancestat.joins.search.centroids import Centroids
 from lancestat.joins.search.metrics import Metric
-from lancestat.joins.search.neighbours import Neighbours, merge, share_found
+from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, merge, share_found
 from lancestat.joins.search.scratch_tables import (
     Bins,
     WrittenBins,
@@ -47,8 +47,8 @@ class LiveRows:
     of a `Coverage`, `deleted` the ascending keys of deleted rows.
     """
 
-    fragments: NDArray[np.int64]
-    deleted: NDArray[np.int64]
+    fragments: Ints
+    deleted: Ints
 
     @classmethod
     def of(cls, fragments: Sequence[int], deleted: Mapping[int, NDArray[np.uint32]]) -> LiveRows:
@@ -64,7 +64,7 @@ class LiveRows:
     def are_all(self) -> bool:
         return not len(self.deleted) and not (self.fragments < 0).any()
 
-    def keys(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def keys(self, places: Ints) -> Ints:
         """Return the keys of places, -1 for rows that are not on the side any more."""
         numbers = self.fragments[places >> OFFSET_BITS]
         keys = np.where(numbers < 0, -1, numbers << OFFSET_BITS | places & OFFSET_MASK)
@@ -72,17 +72,15 @@ class LiveRows:
         return keys
 
 
-def is_among(
-    values: NDArray[np.int64], ascending: NDArray[np.int64] | NDArray[np.uint32]
-) -> NDArray[np.bool_]:
+def is_among(values: Ints, ascending: Ints | NDArray[np.uint32]) -> Mask:
     if not len(ascending):
         return np.zeros(len(values), np.bool_)
     at = np.minimum(np.searchsorted(ascending, values), len(ascending) - 1)
-    found: NDArray[np.bool_] = ascending[at] == values
+    found: Mask = ascending[at] == values
     return found
 
 
-def imbalance(list_rows: NDArray[np.int64]) -> float:
+def imbalance(list_rows: Ints) -> float:
     """Return how unequal lists are: 1 where all are equally long."""
     total = float(list_rows.sum())
     if not total:
@@ -101,11 +99,11 @@ class IvfLists(Bins):
     live: LiveRows | None = None
 
     @property
-    def list_rows(self) -> NDArray[np.int64]:
-        rows: NDArray[np.int64] = np.diff(self.offsets, axis=1).sum(axis=0)
+    def list_rows(self) -> Ints:
+        rows: Ints = np.diff(self.offsets, axis=1).sum(axis=0)
         return rows
 
-    def live_list_rows(self) -> NDArray[np.int64]:
+    def live_list_rows(self) -> Ints:
         """Return the live rows of each list; where rows may have gone, places are read."""
         if self.live is None or self.live.are_all:
             return self.list_rows
@@ -116,9 +114,7 @@ class IvfLists(Bins):
             rows += np.diff(np.concatenate([[0], np.cumsum(is_live)])[offsets])
         return rows
 
-    def keyed(
-        self, places: NDArray[np.int64]
-    ) -> tuple[NDArray[np.int64], NDArray[np.bool_] | slice]:
+    def keyed(self, places: Ints) -> tuple[Ints, Mask | slice]:
         """Return the keys of the rows that are live, and which rows these are."""
         if self.live is None:
             return places, slice(None)
@@ -132,9 +128,9 @@ def lists_schema(dimension: int) -> pa.Schema:
 
 
 def write_lists(
-    blocks: Iterable[tuple[NDArray[np.int64], NDArray[np.float32]]],
+    blocks: Iterable[tuple[Ints, Floats]],
     centroids: Centroids,
-    sample: NDArray[np.float32],
+    sample: Floats,
     k: int,
     uri: str,
     storage_options: Mapping[str, str],
@@ -149,7 +145,7 @@ def write_lists(
     """
     nearest = ExactSearch(sample, k, centroids.metric)
     fragments: list[str] = []
-    offsets: list[NDArray[np.int64]] = []
+    offsets: list[Ints] = []
     error = 0.0
     for positions, rows in blocks:
         if not len(rows):
@@ -168,9 +164,9 @@ def write_lists(
 
 
 def write_groups(
-    groups: NDArray[np.int64],
-    positions: NDArray[np.int64],
-    rows: NDArray[np.float32],
+    groups: Ints,
+    positions: Ints,
+    rows: Floats,
     count: int,
     uri: str,
     storage_options: Mapping[str, str],
@@ -182,9 +178,9 @@ def write_groups(
 
 
 def _written(
-    rows: NDArray[np.float32],
-    positions: NDArray[np.int64],
-    order: NDArray[np.int64] | None,
+    rows: Floats,
+    positions: Ints,
+    order: Ints | None,
     uri: str,
     storage_options: Mapping[str, str],
     mode: Literal["create", "append"] = "create",
@@ -244,9 +240,9 @@ class ReadLists:
     """
 
     first: int
-    offsets: NDArray[np.int64]
-    positions: NDArray[np.int64]
-    rows: NDArray[np.float32]
+    offsets: Ints
+    positions: Ints
+    rows: Floats
 
     @property
     def spans(self) -> Iterator[tuple[int, slice]]:
@@ -295,10 +291,10 @@ def read_lists(lists: IvfLists, run: range, dimension: int, most: int) -> Iterat
 
 def read_piece(
     lists: IvfLists, number: int, first: int, last: int, dimension: int
-) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+) -> tuple[Ints, Floats]:
     """Return positions and vectors of the rows `first` to before `last` of one list."""
-    positions: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
-    rows: list[NDArray[np.float32]] = [np.empty((0, dimension), np.float32)]
+    positions: list[Ints] = [np.empty(0, np.int64)]
+    rows: list[Floats] = [np.empty((0, dimension), np.float32)]
     before = 0
     for fragment, offsets in enumerate(lists.offsets):
         begin, end = int(offsets[number]), int(offsets[number + 1])
@@ -311,9 +307,7 @@ def read_piece(
     return keys, np.concatenate(rows)[which]
 
 
-def scanned(
-    lists: IvfLists, number: int, start: int, stop: int
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+def scanned(lists: IvfLists, number: int, start: int, stop: int) -> Iterator[tuple[Ints, Floats]]:
     """Yield places and vectors of consecutive rows of a fragment, as they are in memory."""
     if stop <= start:
         return
@@ -348,10 +342,10 @@ def pieces(lists: IvfLists, count: int) -> list[list[Piece]]:
 def sample_lists(
     lists: IvfLists,
     share: Iterable[Piece],
-    queries: NDArray[np.float32],
+    queries: Floats,
     k: int,
     metric: Metric,
-    like: NDArray[np.float32] | None = None,
+    like: Floats | None = None,
 ) -> Neighbours:
     """Find the lists of the k true neighbours of queries among some rows.
 
@@ -390,16 +384,16 @@ class SampledResult:
 
 def search_lists(
     lists: IvfLists,
-    queries: NDArray[np.float32],
+    queries: Floats,
     visits: NDArray[np.int32],
     among: range,
     k: int,
     metric: Metric,
     *,
     limit: np.float32 = UNLIMITED,
-    after: NDArray[np.int64] | None = None,
-    like: NDArray[np.float32] | None = None,
-    sample: tuple[NDArray[np.float32], NDArray[np.int32]] | None = None,
+    after: Ints | None = None,
+    like: Floats | None = None,
+    sample: tuple[Floats, NDArray[np.int32]] | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> tuple[Neighbours, int, SampledResult | None]:
     """Find the nearest rows of each query in the lists that it visits.
@@ -462,7 +456,7 @@ def search_lists(
     return found.some(slice(count)), pairs, sampled
 
 
-def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.int64]]:
+def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, Ints]:
     """Return the queries that visit each of the lists, in the order of lists."""
     query, turn = np.nonzero((visits >= lists.start) & (visits < lists.stop))
     chosen = visits[query, turn]
@@ -472,9 +466,7 @@ def _visitors(visits: NDArray[np.int32], lists: range) -> dict[int, NDArray[np.i
     return {int(number): group for number, group in zip(numbers, groups, strict=True)}
 
 
-def _runs(
-    numbers: Sequence[int], rows: NDArray[np.int64], most: int, between: int
-) -> Iterator[range]:
+def _runs(numbers: Sequence[int], rows: Ints, most: int, between: int) -> Iterator[range]:
     """Yield runs of lists that are together not longer than `most`, unless one list is.
 
     At most `between` rows of lists that are not visited are read from one that is to the next.

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from pyspark.sql import Column
 
+    from lancestat.joins.search.neighbours import Floats, Reals
+
 Real = TypeVar("Real", bound="np.floating")
 
 # Unit roundoff of float32 and float64.
@@ -64,9 +66,7 @@ class Metric(ABC):
         return self.name
 
     @abstractmethod
-    def distances(
-        self, queries: NDArray[np.float32], rows: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def distances(self, queries: Floats, rows: Floats) -> Reals:
         """Compute distances of pairs in float64, without the cancellation of GEMM.
 
         The distance of a pair depends on nothing but its two vectors.
@@ -83,14 +83,12 @@ class Metric(ABC):
     def spark_distance(self, left: Column, right: Column) -> Column:
         """Return `distances` of two arrays in Spark: in double, element by element, as a float."""
 
-    def row_term(self, squares: NDArray[np.float64]) -> NDArray[np.float64] | float:
+    def row_term(self, squares: Reals) -> Reals | float:
         """Return what is added to the nearness of rows of these squared lengths."""
         return 0.0
 
     @abstractmethod
-    def zero_nearness(
-        self, squares: NDArray[np.float64], offsets: NDArray[np.float64], slope: float
-    ) -> NDArray[np.float64]:
+    def zero_nearness(self, squares: Reals, offsets: Reals, slope: float) -> Reals:
         """Return the nearness of distance zero for each query.
 
         Args:
@@ -101,13 +99,8 @@ class Metric(ABC):
 
     @abstractmethod
     def error_bound(
-        self,
-        lengths: NDArray[np.float64],
-        longest: float,
-        dimension: int,
-        centre: float,
-        slope: float,
-    ) -> NDArray[np.float64]:
+        self, lengths: Reals, longest: float, dimension: int, centre: float, slope: float
+    ) -> Reals:
         """Return a bound on the error of distances that are computed from nearness.
 
         A nearness is a sum of dim + 2 products, in any order. Such a sum of n products is off by at
@@ -125,19 +118,19 @@ class Metric(ABC):
     # Centroids: lists are made in a space that depends on the metric.
 
     @abstractmethod
-    def training_length(self, projected: NDArray[np.float32]) -> float:
+    def training_length(self, projected: Floats) -> float:
         """Return the length that rows are padded to in the space of centroids, 0 for none."""
 
-    def training_rows(self, projected: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    def training_rows(self, projected: Floats, length: float) -> Floats:
         """Return rows in the space of centroids."""
         return projected
 
-    def training_queries(self, projected: NDArray[np.float32]) -> NDArray[np.float32]:
+    def training_queries(self, projected: Floats) -> Floats:
         """Return queries in the space of centroids."""
         return projected
 
     @abstractmethod
-    def list_errors(self, scores: NDArray[np.float64], length: float) -> NDArray[np.float64]:
+    def list_errors(self, scores: Reals, length: float) -> Reals:
         """Return how far rows are from their centroids, by FAISS's scores of these."""
 
 
@@ -148,9 +141,7 @@ class SquaredEuclidean(Metric):
     slope = 2.0
     translates = True
 
-    def distances(
-        self, queries: NDArray[np.float32], rows: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def distances(self, queries: Floats, rows: Floats) -> Reals:
         left, right = _wide(queries), _wide(rows)
         right -= left
         return _products(right, right)
@@ -161,32 +152,25 @@ class SquaredEuclidean(Metric):
         squares = zip_with(left, right, lambda a, b: _square(_double(a) - _double(b)))
         return _sum(squares).cast("float")
 
-    def row_term(self, squares: NDArray[np.float64]) -> NDArray[np.float64] | float:
+    def row_term(self, squares: Reals) -> Reals | float:
         return -squares / 2
 
-    def zero_nearness(
-        self, squares: NDArray[np.float64], offsets: NDArray[np.float64], slope: float
-    ) -> NDArray[np.float64]:
+    def zero_nearness(self, squares: Reals, offsets: Reals, slope: float) -> Reals:
         return squares / 2
 
     def error_bound(
-        self,
-        lengths: NDArray[np.float64],
-        longest: float,
-        dimension: int,
-        centre: float,
-        slope: float,
-    ) -> NDArray[np.float64]:
+        self, lengths: Reals, longest: float, dimension: int, centre: float, slope: float
+    ) -> Reals:
         # The sum of absolute values, twice, is up to 2 |q| |y| + |y|^2, at most (|q| + |y|)^2.
         reach = lengths + longest
         squares = rounding(dimension) * reach**2
-        bound: NDArray[np.float64] = (squares + _vanished(dimension, reach)) * (slope / 2)
+        bound: Reals = (squares + _vanished(dimension, reach)) * (slope / 2)
         return bound
 
-    def training_length(self, projected: NDArray[np.float32]) -> float:
+    def training_length(self, projected: Floats) -> float:
         return 0.0
 
-    def list_errors(self, scores: NDArray[np.float64], length: float) -> NDArray[np.float64]:
+    def list_errors(self, scores: Reals, length: float) -> Reals:
         return scores
 
 
@@ -202,51 +186,42 @@ class InnerProduct(Metric):
     least = -float("inf")
     grows_with_query = True
 
-    def distances(
-        self, queries: NDArray[np.float32], rows: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def distances(self, queries: Floats, rows: Floats) -> Reals:
         return 1.0 - _products(_wide(queries), _wide(rows))
 
     def spark_distance(self, left: Column, right: Column) -> Column:
         return (1.0 - _spark_product(left, right)).cast("float")
 
-    def zero_nearness(
-        self, squares: NDArray[np.float64], offsets: NDArray[np.float64], slope: float
-    ) -> NDArray[np.float64]:
+    def zero_nearness(self, squares: Reals, offsets: Reals, slope: float) -> Reals:
         return (1.0 - offsets) / slope
 
     def error_bound(
-        self,
-        lengths: NDArray[np.float64],
-        longest: float,
-        dimension: int,
-        centre: float,
-        slope: float,
-    ) -> NDArray[np.float64]:
+        self, lengths: Reals, longest: float, dimension: int, centre: float, slope: float
+    ) -> Reals:
         vanished = _vanished(dimension, lengths + longest)
         wide = 4 * dimension * U64 * (centre + longest)
         if self.normalizes:
             # Normalising rounds relative to length 1, whatever is left of it around the centre.
             wide += 6 * U32
         products = (rounding(dimension) * longest + wide) * lengths + vanished
-        bound: NDArray[np.float64] = products * slope + 8 * U64
+        bound: Reals = products * slope + 8 * U64
         return bound
 
-    def training_length(self, projected: NDArray[np.float32]) -> float:
+    def training_length(self, projected: Floats) -> float:
         import numpy as np
 
         return float(np.sqrt(_products(projected, projected).max()))
 
-    def training_rows(self, projected: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    def training_rows(self, projected: Floats, length: float) -> Floats:
         import numpy as np
 
         squares = _products(projected, projected)
         return _with_column(projected, np.sqrt(np.maximum(length * length - squares, 0.0)))
 
-    def training_queries(self, projected: NDArray[np.float32]) -> NDArray[np.float32]:
+    def training_queries(self, projected: Floats) -> Floats:
         return _with_column(projected, 0.0)
 
-    def list_errors(self, scores: NDArray[np.float64], length: float) -> NDArray[np.float64]:
+    def list_errors(self, scores: Reals, length: float) -> Reals:
         return 1.0 - scores / (length or 1.0)
 
 
@@ -258,15 +233,13 @@ class Cosine(InnerProduct):
     normalizes = True
     grows_with_query = False
 
-    def distances(
-        self, queries: NDArray[np.float32], rows: NDArray[np.float32]
-    ) -> NDArray[np.float64]:
+    def distances(self, queries: Floats, rows: Floats) -> Reals:
         import numpy as np
 
         left, right = _wide(queries), _wide(rows)
         lengths = np.sqrt(_products(left, left)) * np.sqrt(_products(right, right))
         steps = np.rint((1.0 - _products(left, right) / lengths) * _COSINE_STEPS)
-        rounded: NDArray[np.float64] = np.clip(steps / _COSINE_STEPS, 0.0, 2.0)
+        rounded: Reals = np.clip(steps / _COSINE_STEPS, 0.0, 2.0)
         return rounded
 
     def spark_distance(self, left: Column, right: Column) -> Column:
@@ -278,13 +251,13 @@ class Cosine(InnerProduct):
         product = _spark_product(left, right) / (lengths[0] * lengths[1])
         return (1.0 - product).cast("float")
 
-    def training_length(self, projected: NDArray[np.float32]) -> float:
+    def training_length(self, projected: Floats) -> float:
         return 0.0
 
-    def training_rows(self, projected: NDArray[np.float32], length: float) -> NDArray[np.float32]:
+    def training_rows(self, projected: Floats, length: float) -> Floats:
         return projected
 
-    def training_queries(self, projected: NDArray[np.float32]) -> NDArray[np.float32]:
+    def training_queries(self, projected: Floats) -> Floats:
         return projected
 
 
@@ -312,12 +285,12 @@ def rounding(dimension: int) -> float:
     return (dimension + 12) * U32 / (1 - min(0.5, 2 * dimension * U32))
 
 
-def _vanished(dimension: int, reach: NDArray[np.float64]) -> NDArray[np.float64]:
+def _vanished(dimension: int, reach: Reals) -> Reals:
     # Products and prepared values may vanish below the smallest normal number.
     return dimension * (2.0**-120 + 2.0**-126 * reach)
 
 
-def _wide(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
+def _wide(vectors: Floats) -> Reals:
     # In one memory order, which decides the order of sums.
     return vectors.astype("f8", order="C")
 
@@ -329,9 +302,7 @@ def _products(left: NDArray[Real], right: NDArray[Real]) -> NDArray[Real]:
     return products
 
 
-def _with_column(
-    projected: NDArray[np.float32], last: NDArray[np.float32] | float
-) -> NDArray[np.float32]:
+def _with_column(projected: Floats, last: Floats | float) -> Floats:
     import numpy as np
 
     rows, dimension = projected.shape

@@ -8,6 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+Floats = NDArray[np.float32]
+Reals = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
 _HALF = np.uint64(32)
 # It is greater than the bits of any distance.
 _EMPTY = np.uint64(2**32 - 1)
@@ -22,10 +27,10 @@ class Neighbours:
     that what is equal there is in row order, and parts merge to what one search finds.
     """
 
-    positions: NDArray[np.int64]
-    distances: NDArray[np.float32]
+    positions: Ints
+    distances: Floats
 
-    def some(self, which: NDArray[np.int64] | slice) -> Neighbours:
+    def some(self, which: Ints | slice) -> Neighbours:
         return Neighbours(self.positions[which], self.distances[which])
 
 
@@ -49,7 +54,7 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     return nearest if order.shape[1] == k else _padded(nearest, k)
 
 
-def ordered_bits(distances: NDArray[np.float32]) -> NDArray[np.uint64]:
+def ordered_bits(distances: Floats) -> NDArray[np.uint64]:
     """Return numbers of 32 bits that are in the order of the distances, none of which is NaN."""
     # Bits of floats are in the order of these where they are not negative, else in the reverse.
     bits = (distances + np.float32(0)).view(np.uint32)
@@ -57,15 +62,10 @@ def ordered_bits(distances: NDArray[np.float32]) -> NDArray[np.uint64]:
     return ordered.astype(np.uint64)
 
 
-def settle_ties(
-    order: NDArray[np.int64], is_tied: NDArray[np.bool_], positions: NDArray[np.int64]
-) -> None:
-    """Put what is tied in an order into that of positions, in place.
+def settle_ties(order: Ints, is_tied: Mask, positions: Ints) -> None:
+    """Put tied elements of an order (n,) into the order of positions (n,), in place.
 
-    Args:
-        order: (n,) which element comes where.
-        is_tied: (n,) whether an element of the order is as near as the one before it.
-        positions: (n,) of the elements in that order.
+    `is_tied` (n,) says whether an element is as near as the one before it.
     """
     among = is_tied.copy()
     among[:-1] |= is_tied[1:]
@@ -75,13 +75,13 @@ def settle_ties(
         order[tied] = order[tied[np.lexsort((positions[tied], run))]]
 
 
-def _ranks(positions: NDArray[np.int64], distances: NDArray[np.float32]) -> NDArray[np.int64]:
+def _ranks(positions: Ints, distances: Floats) -> Ints:
     """Return the order of each line by distance and position; empty positions come last."""
     bits = ordered_bits(distances)
     bits[positions < 0] = _EMPTY
     # To sort single numbers takes a tenth of the time that two keys take.
     keys = np.sort((bits << _HALF) | np.arange(positions.shape[1], dtype=np.uint64), axis=1)
-    order: NDArray[np.int64] = (keys & _EMPTY).astype(np.int64)
+    order: Ints = (keys & _EMPTY).astype(np.int64)
     ranked = keys >> _HALF
     is_tied = np.zeros(order.shape, np.bool_)
     is_tied[:, 1:] = (ranked[:, 1:] == ranked[:, :-1]) & (ranked[:, 1:] != _EMPTY)
@@ -102,14 +102,10 @@ def within(neighbours: Neighbours, limit: np.float32) -> Neighbours:
     )
 
 
-def share_found(
-    true: NDArray[np.int64] | NDArray[np.int32], found: NDArray[np.int64] | NDArray[np.int32]
-) -> float | None:
+def share_found(true: Ints | NDArray[np.int32], found: Ints | NDArray[np.int32]) -> float | None:
     """Return the share of numbers that are among those found for their query; None without any.
 
-    Args:
-        true: (queries, k): positions of neighbours, or the lists these are in, -1 for none.
-        found: (queries, m): positions, or the lists that were visited.
+    Both are (queries, any number): positions, or lists, -1 for none.
     """
     exists = true >= 0
     if not exists.any():
@@ -118,12 +114,10 @@ def share_found(
     return float(np.array(hits)[exists].mean())
 
 
-def without(neighbours: Neighbours, own: NDArray[np.int64]) -> Neighbours:
-    """Return neighbours, one fewer for each query, without the row at the query's own position.
+def without(neighbours: Neighbours, own: Ints) -> Neighbours:
+    """Return neighbours, one fewer of each query, without the row at the query's own position.
 
-    Args:
-        neighbours: (queries, k + 1).
-        own: (queries,) the position, -1 where a query is no row.
+    A query that is no row has the position -1.
     """
     is_own = (neighbours.positions == own[:, None]) & (own >= 0)[:, None]
     # Without itself among them a query has one more than it needs.

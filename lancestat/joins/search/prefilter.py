@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import U32, Metric, rounding
+from lancestat.joins.search.neighbours import Floats, Ints, Mask, Reals
 
 # Rows that a centre is taken from, and that are prepared at once.
 _SAMPLE = 4096
@@ -35,11 +35,11 @@ class PreparedQueries:
     The last column of `values` is added to the nearness of every row.
     """
 
-    values: NDArray[np.float32]
-    lengths: NDArray[np.float64]
-    nearest: NDArray[np.float64]
+    values: Floats
+    lengths: Reals
+    nearest: Reals
 
-    def some(self, which: NDArray[np.int64] | slice) -> PreparedQueries:
+    def some(self, which: Ints | slice) -> PreparedQueries:
         return PreparedQueries(self.values[which], self.lengths[which], self.nearest[which])
 
 
@@ -50,20 +50,9 @@ class PreparedRows:
     `outliers` are far longer than most, or too long for the frame; None where there are none.
     """
 
-    values: NDArray[np.float32]
+    values: Floats
     longest: float
-    outliers: NDArray[np.bool_] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Thresholds:
-    """What to add to the nearness of each query (n,), so that it is negative for rows too far away.
-
-    `error` is the bound on the error of distances by such sums.
-    """
-
-    added: NDArray[np.float32]
-    error: NDArray[np.float64]
+    outliers: Mask | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +68,11 @@ class Frame:
     """
 
     metric: Metric
-    centre: NDArray[np.float32] | None
+    centre: Floats | None
     scale: float
 
     @classmethod
-    def around(
-        cls, queries: NDArray[np.float32], rows: NDArray[np.float32], metric: Metric
-    ) -> Frame:
+    def around(cls, queries: Floats, rows: Floats, metric: Metric) -> Frame:
         """Choose a frame that suits these queries and rows like these."""
         sample = rows[:: max(1, len(rows) // _SAMPLE)].astype(np.float64)
         if metric.normalizes:
@@ -100,7 +87,7 @@ class Frame:
             scale = 2.0 ** int(np.clip(-np.floor(np.log2(longest)), -120, 100))
         return cls(metric, centre.astype(np.float32) if is_far else None, scale)
 
-    def prepare_queries(self, queries: NDArray[np.float32]) -> PreparedQueries:
+    def prepare_queries(self, queries: Floats) -> PreparedQueries:
         """Convert queries to this frame, with nothing added to their nearness."""
         translates = self.metric.translates
         values, squares = self._prepared(queries, moved=translates)
@@ -115,7 +102,7 @@ class Frame:
         nearest = self.metric.zero_nearness(squares, offsets, self._slope)
         return PreparedQueries(values, np.sqrt(squares), nearest)
 
-    def prepare_rows(self, rows: NDArray[np.float32]) -> PreparedRows:
+    def prepare_rows(self, rows: Floats) -> PreparedRows:
         values, squares = self._prepared(rows, moved=True)
         with np.errstate(over="ignore"):
             values[:, -2] = self.metric.row_term(squares)
@@ -126,7 +113,7 @@ class Frame:
             outliers = ~(squares <= limit)
         return PreparedRows(values, np.sqrt(longest) * (1 + U32), outliers)
 
-    def error(self, queries: PreparedQueries, rows: PreparedRows) -> NDArray[np.float64]:
+    def error(self, queries: PreparedQueries, rows: PreparedRows) -> Reals:
         """Return a bound on the error of distances by nearness, for each query."""
         far = 0.0 if self.centre is None else float(np.linalg.norm(self.centre.astype(np.float64)))
         dimension = queries.values.shape[1] - _ADDED
@@ -134,12 +121,7 @@ class Frame:
             queries.lengths, rows.longest, dimension, far * self.scale, self._slope
         )
 
-    def lower_bounds(
-        self,
-        nearness: NDArray[np.float64],
-        nearest: NDArray[np.float64],
-        error: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
+    def lower_bounds(self, nearness: Reals, nearest: Reals, error: Reals) -> Reals:
         """Return lower bounds of distances from nearness, `PreparedQueries.nearest` and error.
 
         All three are parallel, or broadcast to each other.
@@ -148,16 +130,14 @@ class Frame:
         return np.maximum(distances, self.metric.least, out=distances)
 
     def thresholds(
-        self,
-        limit: NDArray[np.float32],
-        queries: PreparedQueries,
-        rows: PreparedRows,
-        error: NDArray[np.float64],
-    ) -> Thresholds:
+        self, limit: Floats, queries: PreparedQueries, rows: PreparedRows, error: Reals
+    ) -> tuple[Floats, Reals]:
         """Return thresholds that no row falls below whose float32 distance is within limits (n,).
 
-        The threshold is one more term t of the sum in `error`, which rounds |t| by the same share:
-        t is greater by that than the least nearness asks for.
+        Added to the nearness of each query they make it negative for rows too far away. A threshold
+        is one more term t of the sum in `error`, which rounds |t| by the same share: t is greater
+        by that than the least nearness asks for. The second value bounds the error of distances by
+        such sums.
         """
         share = rounding(queries.values.shape[1] - _ADDED)
         with np.errstate(over="ignore"):
@@ -167,15 +147,13 @@ class Frame:
         lowest = -2 * rows.longest * (queries.lengths + rows.longest) - 2.0**-100
         least = np.maximum(least, lowest)
         added = np.nextafter(narrow(share * np.abs(least) - least), np.float32(np.inf))
-        return Thresholds(added, error + self._slope * share * np.abs(added.astype(np.float64)))
+        return added, error + self._slope * share * np.abs(added.astype(np.float64))
 
     @property
     def _slope(self) -> float:
         return self.metric.slope / self.scale / self.scale
 
-    def _prepared(
-        self, vectors: NDArray[np.float32], *, moved: bool
-    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    def _prepared(self, vectors: Floats, *, moved: bool) -> tuple[Floats, Reals]:
         """Return prepared values, of which the added columns are not set, and squared lengths."""
         dimension = vectors.shape[1]
         values = np.empty((len(vectors), dimension + _ADDED), np.float32)
@@ -197,7 +175,7 @@ class Frame:
         return values, squares
 
 
-def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def directions(vectors: Floats) -> Floats:
     """Scale vectors that are not zero to length 1, rounded to float32."""
     lengths = _lengths(vectors)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -208,26 +186,24 @@ def directions(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     return units
 
 
-def _unit(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    lengths: NDArray[np.float64] = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
+def _unit(vectors: Reals) -> Reals:
+    lengths: Reals = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
     return vectors / lengths[:, None]
 
 
-def _lengths(vectors: NDArray[np.float32]) -> NDArray[np.float64]:
-    lengths: NDArray[np.float64] = np.sqrt(
-        np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64)
-    )
+def _lengths(vectors: Floats) -> Reals:
+    lengths: Reals = np.sqrt(np.einsum("nd,nd->n", vectors, vectors, dtype=np.float64))
     return lengths
 
 
-def outlier_queries(queries: NDArray[np.float32]) -> NDArray[np.bool_]:
+def outlier_queries(queries: Floats) -> Mask:
     """Return a mask of the queries that are too long for a frame that suits the others."""
     lengths = _lengths(queries)
     limit = _LONG * float(np.median(lengths[lengths > 0])) if lengths.any() else np.inf
     return lengths > limit
 
 
-def narrow(wide: NDArray[np.float64]) -> NDArray[np.float32]:
+def narrow(wide: Reals) -> Floats:
     """Round to float32; what is beyond its range becomes infinite."""
     with np.errstate(over="ignore"):
         return wide.astype(np.float32)
@@ -247,8 +223,6 @@ _FOLDS, _SPREAD = 16, 4
 _ZERO = np.float32(0)
 LAST = np.iinfo(np.int64).max
 
-_Positions = NDArray[np.int64]
-
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
@@ -257,9 +231,9 @@ class Bounds:
     `behind` are the least positions of neighbours; None for any position.
     """
 
-    distances: NDArray[np.float32]
-    positions: _Positions
-    after: _Positions | None
+    distances: Floats
+    positions: Ints
+    after: Ints | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -274,42 +248,37 @@ class Visit:
 class Block:
     """Rows as they are, and prepared for products."""
 
-    rows: NDArray[np.float32]
-    positions: _Positions
+    rows: Floats
+    positions: Ints
     prepared: PreparedRows
     frame: Frame
 
     def within(
         self, tile: slice, queries: PreparedQueries, bounds: Bounds, k: int
-    ) -> tuple[_Positions, _Positions] | None:
+    ) -> tuple[Ints, Ints] | None:
         """Return pairs of queries and rows of a tile that may be within bounds, by products.
 
         None where these are far more than k for each query. Bounds are finite. What is added to the
         nearness of the queries is lost.
         """
         error = self.frame.error(queries, self.prepared)
-        thresholds = self.frame.thresholds(bounds.distances, queries, self.prepared, error)
-        queries.values[:, -1] = thresholds.added
+        added, error = self.frame.thresholds(bounds.distances, queries, self.prepared, error)
+        queries.values[:, -1] = added
         found = self._not_too_far(tile, queries, bounds.after, k)
         if found is None:
             return None
         query, row, sums = found
-        nearness = sums.astype(np.float64) - thresholds.added[query]
-        return self._not_beyond(query, row, nearness, queries, thresholds.error, bounds)
+        nearness = sums.astype(np.float64) - added[query]
+        return self._not_beyond(query, row, nearness, queries, error, bounds)
 
     def nearest(
         self, visits: Sequence[Visit], queries: PreparedQueries, bounds: Bounds, k: int
-    ) -> tuple[_Positions, _Positions]:
+    ) -> tuple[Ints, Ints]:
         """Return pairs of visits that may be among the k nearest of them, and within bounds.
 
         The k nearest rows are at least as near as the k-th greatest of the products of k different
-        ones. These are the greatest of every so many products, which are soon found.
-
-        Args:
-            visits: Of all queries in their order; their products are held together.
-            queries: With nothing added to their nearness.
-            bounds: Infinite where there are none.
-            k: At least 1.
+        ones. These are the greatest of every so many products, which are soon found. Visits are of
+        all queries in their order; their products are held together.
         """
         held = _HeldProducts.of(visits, k)
         for visit, products in zip(visits, held.products(), strict=True):
@@ -329,19 +298,19 @@ class Block:
             np.where(is_nearer, LAST, bounds.positions),
             bounds.after,
         )
-        thresholds = self.frame.thresholds(limits.distances, queries, self.prepared, error)
-        query, row, nearness = held.at_least(-thresholds.added)
+        added, _ = self.frame.thresholds(limits.distances, queries, self.prepared, error)
+        query, row, nearness = held.at_least(-added)
         return self._not_beyond(query, row, nearness.astype(np.float64), queries, error, limits)
 
     def _not_beyond(
         self,
-        query: _Positions,
-        row: _Positions,
-        nearness: NDArray[np.float64],
+        query: Ints,
+        row: Ints,
+        nearness: Reals,
         queries: PreparedQueries,
-        error: NDArray[np.float64],
+        error: Reals,
         bounds: Bounds,
-    ) -> tuple[_Positions, _Positions]:
+    ) -> tuple[Ints, Ints]:
         """Return the pairs (n,) of that nearness that may be within bounds."""
         least = narrow(self.frame.lower_bounds(nearness, queries.nearest[query], error[query]))
         limit = bounds.distances[query]
@@ -350,8 +319,8 @@ class Block:
         return query[is_within], row[is_within]
 
     def _not_too_far(
-        self, tile: slice, queries: PreparedQueries, after: _Positions | None, k: int
-    ) -> tuple[_Positions, _Positions, NDArray[np.float32]] | None:
+        self, tile: slice, queries: PreparedQueries, after: Ints | None, k: int
+    ) -> tuple[Ints, Ints, Floats] | None:
         """Return queries and rows whose sums are not negative, and these sums."""
         count = len(queries.values)
         step = max(_HELD_ROWS, HELD_PAIRS // max(1, count))
@@ -388,8 +357,8 @@ class _HeldProducts:
 
     visits: Sequence[Visit]
     width: int
-    starts: NDArray[np.int64]
-    held: NDArray[np.float32]
+    starts: Ints
+    held: Floats
 
     @classmethod
     def of(cls, visits: Sequence[Visit], k: int) -> _HeldProducts:
@@ -404,7 +373,7 @@ class _HeldProducts:
             products[:, count:] = -np.inf
         return held
 
-    def products(self) -> list[NDArray[np.float32]]:
+    def products(self) -> list[Floats]:
         starts = [int(self.starts[visit.queries.start]) for visit in self.visits]
         return [
             self.held[start:stop].reshape(visit.queries.stop - visit.queries.start, -1)
@@ -413,7 +382,7 @@ class _HeldProducts:
             )
         ]
 
-    def greatest(self) -> NDArray[np.float32]:
+    def greatest(self) -> Floats:
         """Return the greatest products at each place of folds (queries, width)."""
         greatest = np.empty((len(self.starts), self.width), np.float32)
         for visit, products in zip(self.visits, self.products(), strict=True):
@@ -421,9 +390,7 @@ class _HeldProducts:
             np.max(folded, axis=1, out=greatest[visit.queries])
         return greatest
 
-    def at_least(
-        self, least: NDArray[np.float32]
-    ) -> tuple[_Positions, _Positions, NDArray[np.float32]]:
+    def at_least(self, least: Floats) -> tuple[Ints, Ints, Floats]:
         """Return queries and rows of products that are not less than `least` (queries,)."""
         is_near = np.empty(len(self.held), np.bool_)
         start = 0
@@ -451,7 +418,7 @@ def held_products(rows: int, k: int) -> int:
     return rows + _fold_width(max(rows, TILE_ROWS), k)
 
 
-def _kth(values: NDArray[np.float32], k: int) -> NDArray[np.float64]:
+def _kth(values: Floats, k: int) -> Reals:
     """Return the k-th greatest of each line, less than any number where there are fewer."""
     lines, width = values.shape
     if width < k:
@@ -459,8 +426,6 @@ def _kth(values: NDArray[np.float32], k: int) -> NDArray[np.float64]:
     return np.partition(values, width - k, axis=1)[:, width - k].astype(np.float64)
 
 
-def multiply(
-    queries: NDArray[np.float32], rows: NDArray[np.float32], out: NDArray[np.float32]
-) -> None:
+def multiply(queries: Floats, rows: Floats, out: Floats) -> None:
     """Write the products of queries (n, dim) and rows (m, dim) to `out` (n, m)."""
     np.matmul(queries, rows.T, out=out)

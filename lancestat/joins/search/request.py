@@ -56,10 +56,8 @@ def self_pairs(pairs: str, *, excludes_self: bool) -> SelfPairs | None:
 class JoinRequest:
     """The parameters of a join, whatever its sides are.
 
-    A search is approximate with one of `nprobes` (IVF lists that each left row visits) and `recall`
-    (the share of true neighbours to find, above 0 and up to 1). With fewer than `min_right_rows`
-    right rows Spark's own join is taken. `with_rank` asks for the column `_rank`, from 1. Right
-    rows beyond `max_distance` are no neighbours. With `has_keys` only rows whose keys are equal are
+    A search is approximate with one of `nprobes` and `recall`. With fewer than `min_right_rows`
+    right rows Spark's own join is taken. With `has_keys` only rows whose keys are equal are
     compared. `self_pairs` is set where both sides are the same rows: a row is no neighbour of
     itself, and under `ONCE` its neighbours are among the rows after it. With `max_pairs` all right
     rows within `max_distance` are neighbours, whatever `k` is, and more than that an error. With
@@ -138,16 +136,8 @@ class OutputNames:
 def output_names(left: Sequence[str], right: Sequence[str], *, with_rank: bool) -> OutputNames:
     """Name a result's columns so that Spark, which does not tell cases apart, can read each.
 
-    Args:
-        left: The columns selected on the left, which keep their names.
-        right: The columns selected on the right; one that the left has too gets the suffix
-            `_right`.
-        with_rank: Whether there is a column `_rank`.
-
-    Raises:
-        ColumnSelectedTwice: a side selects a column twice.
-        ReservedColumnName: a side selects a column that is called like what the join adds.
-        SuffixedNameTaken: a name with its suffix is taken.
+    A right column whose name the left has too gets the suffix `_right`. Raises ColumnSelectedTwice,
+    ReservedColumnName for the name of what the join adds, and SuffixedNameTaken.
     """
     measures = (DISTANCE, RANK) if with_rank else (DISTANCE,)
     for side, names in (("left", left), ("right", right)):

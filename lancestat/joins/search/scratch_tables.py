@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError, PartitionsLost, ScratchUnusable
-from lancestat.joins.search.neighbours import Neighbours, nothing
+from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, nothing
 from lancestat.joins.search.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import store_options
@@ -46,7 +45,7 @@ class WrittenBins:
     """
 
     fragments: tuple[str, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     sampled: Neighbours | None = None
     error: float = 0.0
 
@@ -57,7 +56,7 @@ class Bins:
 
     pin: Pin
     fragment_ids: tuple[int, ...]
-    offsets: NDArray[np.int64]
+    offsets: Ints
     storage_options: Mapping[str, str] = field(repr=False)
 
     @classmethod
@@ -67,7 +66,7 @@ class Bins:
         uri: str,
         schema: pa.Schema,
         storage_options: Mapping[str, str],
-        **more: NDArray[np.int64],
+        **more: Ints,
     ) -> BinsT:
         """Commit the written parts as one dataset; `more` are fields of the class."""
         import lance
@@ -167,7 +166,7 @@ def _reason(error: BaseException, storage_options: Mapping[str, str]) -> str:
     return redact_line(f"{type(error).__name__}: {error}", secret_values(storage_options))
 
 
-def together(counts: NDArray[np.int64], most: int) -> Iterator[range]:
+def together(counts: Ints, most: int) -> Iterator[range]:
     """Yield ranges of bins (of `counts` rows) that have at most `most` together, or are one."""
     ends = np.cumsum(counts)
     start = 0
@@ -182,12 +181,12 @@ def together(counts: NDArray[np.int64], most: int) -> Iterator[range]:
 class Pairs:
     """Pairs, by the positions of their rows, and their distances; each (n,)."""
 
-    left: NDArray[np.int64]
-    right: NDArray[np.int64]
-    distances: NDArray[np.float32]
+    left: Ints
+    right: Ints
+    distances: Floats
 
     @classmethod
-    def of(cls, left: NDArray[np.int64], found: Neighbours) -> Pairs:
+    def of(cls, left: Ints, found: Neighbours) -> Pairs:
         query, turn = np.nonzero(found.positions >= 0)
         return cls(left[query], found.positions[query, turn], found.distances[query, turn])
 
@@ -206,13 +205,13 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.left)
 
-    def some(self, which: NDArray[np.bool_] | NDArray[np.int64]) -> Pairs:
+    def some(self, which: Mask | Ints) -> Pairs:
         return Pairs(self.left[which], self.right[which], self.distances[which])
 
 
 def write_pairs(
     parts: Iterable[Pairs],
-    edges: NDArray[np.int64],
+    edges: Ints,
     uri: str,
     storage_options: Mapping[str, str],
     fragment_pairs: int = _FRAGMENT_PAIRS,
@@ -227,7 +226,7 @@ def write_pairs(
         fragment_pairs: The pairs of a fragment.
     """
     fragments: list[str] = []
-    offsets: list[NDArray[np.int64]] = []
+    offsets: list[Ints] = []
     held: list[Pairs] = []
 
     def write() -> None:
@@ -252,15 +251,11 @@ def write_pairs(
 class PairStore(Bins):
     """Pairs in bins of left rows; `edges` are as for `write_pairs`."""
 
-    edges: NDArray[np.int64]
+    edges: Ints
 
     @classmethod
     def of(
-        cls,
-        parts: Sequence[WrittenBins],
-        edges: NDArray[np.int64],
-        uri: str,
-        storage_options: Mapping[str, str],
+        cls, parts: Sequence[WrittenBins], edges: Ints, uri: str, storage_options: Mapping[str, str]
     ) -> PairStore:
         """Commit what was written, which is not nothing."""
         return cls.commit(parts, uri, _PAIRS, storage_options, edges=edges)
@@ -290,9 +285,7 @@ class PairStore(Bins):
                 pairs = self._pairs(ends[:, first] - counts[:, first], ends[:, last])
                 yield from _split(Rows(rows.start + first, rows.start + last + 1), pairs, most)
 
-    def _counts(
-        self, rows: Rows, starts: NDArray[np.int64], stops: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _counts(self, rows: Rows, starts: Ints, stops: Ints) -> Ints:
         """Return how many pairs each fragment has of each row, (fragments, rows)."""
         counts = np.zeros((len(starts), len(rows)), np.int64)
         for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
@@ -302,7 +295,7 @@ class PairStore(Bins):
                 counts[number] += np.bincount(left, minlength=len(rows))
         return counts
 
-    def _pairs(self, starts: NDArray[np.int64], stops: NDArray[np.int64]) -> Pairs:
+    def _pairs(self, starts: Ints, stops: Ints) -> Pairs:
         parts = []
         for number, (start, stop) in enumerate(zip(starts.tolist(), stops.tolist(), strict=True)):
             if stop > start:

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import (
+    Floats,
+    Ints,
+    Mask,
     Neighbours,
     merge,
     nothing,
@@ -37,25 +40,11 @@ _TILE_QUERIES = 2048
 # Elements of vectors that are compared in float64 at a time; they fit a core's cache.
 _WIDE_ELEMENTS = 1 << 17
 
-_Positions = NDArray[np.int64]
-
 
 def search(
-    queries: NDArray[np.float32],
-    rows: NDArray[np.float32],
-    k: int,
-    metric: Metric,
-    positions: _Positions | None = None,
+    queries: Floats, rows: Floats, k: int, metric: Metric, positions: Ints | None = None
 ) -> Neighbours:
-    """Find the k nearest rows of every query, as `ExactSearch` does.
-
-    Args:
-        queries: (n, dim), finite, not zero under cosine.
-        rows: (m, dim), likewise.
-        k: At least 1.
-        metric: The distance.
-        positions: (m,) of the rows, each once; None where they count from 0.
-    """
+    """Find the k nearest rows of every query, as `ExactSearch` does; positions count from 0."""
     nearest = ExactSearch(queries, k, metric)
     nearest.add(rows, np.arange(len(rows)) if positions is None else positions)
     return nearest.neighbours()
@@ -66,7 +55,7 @@ class RowList:
     """Consecutive rows, and the queries that are compared with them, by their numbers."""
 
     rows: slice
-    queries: _Positions
+    queries: Ints
 
     @property
     def count(self) -> int:
@@ -76,37 +65,29 @@ class RowList:
 class ExactSearch:
     """Finds the k nearest of all rows that are added within a limit, for each query.
 
-    Blocked products of matrices in float32 rule out rows that are farther than k others: bounds on
-    what the products round prove it. Distances of all other rows are computed in float64.
+    GEMM in float32 rules out rows that are farther than k others: bounds on what it rounds prove
+    it. Distances of all other rows, the `compared` pairs, are computed in float64.
 
     Neighbours are ranked by (distance in float32, position), and depend neither on how rows are
     split into blocks nor on the order of blocks.
-
-    Attributes:
-        compared: The number of pairs that were compared in float64.
     """
 
     def __init__(
         self,
-        queries: NDArray[np.float32],
+        queries: Floats,
         k: int,
         metric: Metric,
         *,
         limit: np.float32 = UNLIMITED,
-        after: _Positions | None = None,
+        after: Ints | None = None,
         block_bytes: int = BLOCK_BYTES,
-        like: NDArray[np.float32] | None = None,
+        like: Floats | None = None,
     ) -> None:
-        """Start without neighbours.
+        """Start without neighbours of queries (n, dim), finite, not zero under cosine.
 
-        Args:
-            queries: (n, dim), finite, not zero under cosine.
-            k: At least 1.
-            metric: The distance.
-            limit: The largest distance of a neighbour.
-            after: (n,) the least position of a neighbour of each query; None for any position.
-            block_bytes: Memory that a block of rows and its copy may each take.
-            like: Rows that are like all that will come, where the first ones are not.
+        `limit` is the largest distance of a neighbour, `after` (n,) the least position of one. A
+        block of rows and its copy may each take `block_bytes`. `like` are rows like all that will
+        come, where the first ones are not.
         """
         self.compared = 0
         self._queries = np.ascontiguousarray(queries, np.float32)
@@ -123,30 +104,17 @@ class ExactSearch:
     def neighbours(self) -> Neighbours:
         return self._neighbours
 
-    def add(
-        self, rows: NDArray[np.float32], positions: _Positions, which: _Positions | None = None
-    ) -> None:
-        """Search more rows.
+    def add(self, rows: Floats, positions: Ints, which: Ints | None = None) -> None:
+        """Search more rows (m, dim), finite, not zero under cosine, at new positions (m,).
 
-        Args:
-            rows: (m, dim), finite, not zero under cosine.
-            positions: (m,) of the rows, none of which was there before.
-            which: The queries to search for, by their numbers, each once; None for all.
+        `which` are the numbers of the queries to search for, None for all.
         """
         if which is None:
             which = np.arange(len(self._queries))
         self.add_lists(rows, positions, [RowList(slice(0, len(rows)), which)])
 
-    def add_lists(
-        self, rows: NDArray[np.float32], positions: _Positions, lists: Sequence[RowList]
-    ) -> None:
-        """Search more rows, each list of them for some queries.
-
-        Args:
-            rows: (m, dim), finite, not zero under cosine.
-            positions: (m,) of the rows, none of which was there before.
-            lists: Rows that do not overlap, in their order.
-        """
+    def add_lists(self, rows: Floats, positions: Ints, lists: Sequence[RowList]) -> None:
+        """Search more rows, each list of them for some queries; lists are in order."""
         most = max(1, self._block_bytes // (4 * max(1, rows.shape[1])))
         for is_long in (False, True) if self._is_long.any() else (False,):
             some = self._reached(lists, positions, is_long=is_long)
@@ -159,7 +127,7 @@ class ExactSearch:
                 self._add(rows[span], positions[span], shifted, *self._prepared[is_long])
 
     def _reached(
-        self, lists: Sequence[RowList], positions: _Positions, *, is_long: bool
+        self, lists: Sequence[RowList], positions: Ints, *, is_long: bool
     ) -> Iterator[RowList]:
         """Yield lists of rows that may be neighbours of queries, with these queries."""
         for item in lists:
@@ -173,8 +141,8 @@ class ExactSearch:
 
     def _add(
         self,
-        rows: NDArray[np.float32],
-        positions: _Positions,
+        rows: Floats,
+        positions: Ints,
         lists: Sequence[RowList],
         frame: Frame,
         prepared: PreparedQueries,
@@ -192,10 +160,10 @@ class ExactSearch:
 
     def _add_apart(
         self,
-        rows: NDArray[np.float32],
-        positions: _Positions,
+        rows: Floats,
+        positions: Ints,
         item: RowList,
-        is_outlier: NDArray[np.bool_],
+        is_outlier: Mask,
         frame: Frame,
         prepared: PreparedQueries,
     ) -> None:
@@ -211,7 +179,7 @@ class ExactSearch:
                 frame, prepared = self._framed(among, is_long=is_long)
             self._add(among, positions[chosen], some, frame, prepared)
 
-    def _framed(self, rows: NDArray[np.float32], *, is_long: bool) -> tuple[Frame, PreparedQueries]:
+    def _framed(self, rows: Floats, *, is_long: bool) -> tuple[Frame, PreparedQueries]:
         """Choose a frame for these rows and all the queries that are too long or all others."""
         frame = Frame.around(self._queries[self._is_long == is_long], rows, self._metric)
         return frame, frame.prepare_queries(self._queries)
@@ -220,7 +188,7 @@ class ExactSearch:
         """Return the most products that are held of a list at once."""
         return len(item.queries) * held_products(item.count, self._k)
 
-    def _screen(self, block: Block, which: _Positions, prepared: PreparedQueries) -> None:
+    def _screen(self, block: Block, which: Ints, prepared: PreparedQueries) -> None:
         """Search rows tile by tile; each narrows the bounds of the next ones."""
         # To merge more neighbours than a tile has rows takes longer than to find them.
         rows = max(TILE_ROWS, self._k)
@@ -237,9 +205,7 @@ class ExactSearch:
                     some = RowList(tile, rest[begin : begin + step])
                     self._search(block, [some], prepared)
 
-    def _within(
-        self, block: Block, tile: slice, part: _Positions, prepared: PreparedQueries
-    ) -> bool:
+    def _within(self, block: Block, tile: slice, part: Ints, prepared: PreparedQueries) -> bool:
         """Search a tile for queries that have bounds; return whether these are of use."""
         if self._behind is not None:
             part = part[self._behind[part] <= int(np.max(block.positions[tile]))]
@@ -260,7 +226,7 @@ class ExactSearch:
         query, row = block.nearest(visits, prepared.some(which), self._bounds(which), self._k)
         self._merge(block, which[query], row)
 
-    def _bounds(self, part: _Positions) -> Bounds:
+    def _bounds(self, part: Ints) -> Bounds:
         """Return the distance and position of the k-th neighbours so far, or the limit's."""
         distances = self._neighbours.distances[part, -1]
         positions = self._neighbours.positions[part, -1]
@@ -273,7 +239,7 @@ class ExactSearch:
             after,
         )
 
-    def _merge(self, block: Block, queries: _Positions, row: _Positions) -> None:
+    def _merge(self, block: Block, queries: Ints, row: Ints) -> None:
         """Compare pairs in float64, and merge them into the neighbours."""
         if not len(queries):
             return
@@ -324,9 +290,7 @@ def _shifted(item: RowList, by: int) -> RowList:
     return RowList(slice(item.rows.start + by, item.rows.stop + by), item.queries)
 
 
-def _by_query(
-    query: _Positions, exact: NDArray[np.float32], positions: _Positions, k: int
-) -> tuple[_Positions, Neighbours]:
+def _by_query(query: Ints, exact: Floats, positions: Ints, k: int) -> tuple[Ints, Neighbours]:
     """Return the queries that have pairs, and the k nearest of these for each."""
     order = _ranked(query, exact, positions)
     query, exact, positions = query[order], exact[order], positions[order]
@@ -341,9 +305,7 @@ def _by_query(
     return touched, added
 
 
-def _ranked(
-    query: _Positions, exact: NDArray[np.float32], positions: _Positions
-) -> NDArray[np.intp]:
+def _ranked(query: Ints, exact: Floats, positions: Ints) -> NDArray[np.intp]:
     """Return the order of pairs by query, distance and position."""
     keys = (query.astype(np.uint64) << np.uint64(32)) | ordered_bits(exact)
     order = np.argsort(keys)

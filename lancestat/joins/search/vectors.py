@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from lancestat.errors import NotVectors, VectorLeftToSpark, VectorLengthMismatch
 from lancestat.joins.search.metrics import Metric
+from lancestat.joins.search.neighbours import Floats, Ints, Mask
 
 # The extension type of Lance, and the bits of a byte.
 _BFLOAT16 = "lance.bfloat16"
@@ -24,8 +25,8 @@ class Vectors:
     `values` is (rows, dimension) float32, of zeros where a vector cannot match; `valid` is (rows,).
     """
 
-    values: NDArray[np.float32]
-    valid: NDArray[np.bool_]
+    values: Floats
+    valid: Mask
 
 
 VECTOR_TYPES = (
@@ -51,13 +52,7 @@ def is_vector(type: pa.DataType, *, has_bits: bool = False) -> bool:
 
 
 def check_type(type: pa.DataType, *, has_bits: bool, source: str) -> None:
-    """Check that a column of this type holds vectors.
-
-    Args:
-        type: The column's.
-        has_bits: They have to be bytes.
-        source: What holds the rows, for errors.
-    """
+    """Raise `NotVectors` unless a column of this type holds vectors; `source` names it."""
     if not is_vector(type, has_bits=has_bits):
         raise NotVectors(
             f"{source} holds no vectors {'of bits ' if has_bits else ''}but values of type {type}",
@@ -88,23 +83,15 @@ def vectors(
     first_row: int = 0,
     source: str = "the column",
 ) -> Vectors:
-    """Read vectors and find those that cannot match.
+    """Read vectors as float32 and find those that cannot match.
 
     A null, or one with an element that is null, NaN or infinite, matches nothing, and neither does
-    under cosine one of zeros alone. Elements count as float32: a float64 beyond its range is
-    infinite, one below it is zero. Without a copy where the column is float32 of fixed size and
-    every vector can match.
+    under cosine one of zeros alone. A float64 beyond the range of float32 is infinite, one below it
+    is zero. Without a copy where the column is float32 of fixed size and every vector can match.
 
-    Args:
-        array: Fixed-size or variable lists of float16, float32, float64, bfloat16, int8 or uint8.
-        dimension: The length that vectors have to have; None for that of the type or the first.
-        metric: Under cosine a vector of zeros matches nothing.
-        has_bits: The elements are the bits of int8 or uint8, the highest first, as 0 and 1.
-        first_row: The number of the first row, for errors.
-        source: What holds the rows, for errors.
-
-    Returns:
-        Of dimension 0 when no row has a vector and neither argument nor type tells.
+    `dimension` is the length that vectors have to have, None for that of the type or of the first;
+    it is 0 in the end where nothing tells. With `has_bits` elements are the bits of bytes, the
+    highest first, as 0 and 1. `first_row` and `source` are for errors.
     """
     check_type(array.type, has_bits=has_bits, source=source)
     bits = _BYTE if has_bits else 1
@@ -123,7 +110,7 @@ def vectors(
 
 def _elements(
     array: pa.Array, expected: int | None, first_row: int, source: str
-) -> tuple[NDArray[Number], NDArray[np.bool_]]:
+) -> tuple[NDArray[Number], Mask]:
     """Return the elements, nulls as NaN, and a mask of the rows that are not null."""
     valid = _is_there(array)
     starts, lengths = _spans(array)
@@ -150,14 +137,14 @@ def _elements(
     return values, valid
 
 
-def _is_there(array: pa.Array) -> NDArray[np.bool_]:
+def _is_there(array: pa.Array) -> Mask:
     if not array.null_count:
         return np.ones(len(array), np.bool_)
-    there: NDArray[np.bool_] = array.is_valid().to_numpy(zero_copy_only=False)
+    there: Mask = array.is_valid().to_numpy(zero_copy_only=False)
     return there
 
 
-def _spans(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _spans(array: pa.Array) -> tuple[Ints, Ints]:
     """Return the first element of each row, and the number of its elements."""
     if pa.types.is_fixed_size_list(array.type):
         size = array.type.list_size
@@ -177,7 +164,7 @@ def _numbers(elements: pa.Array) -> NDArray[Number]:
     return numbers
 
 
-def _from_bfloat16(elements: pa.Array) -> NDArray[np.float32]:
+def _from_bfloat16(elements: pa.Array) -> Floats:
     """Return bfloat16 as float32, of which it is the first half."""
     if not len(elements):
         return np.zeros(0, np.float32)
@@ -187,18 +174,16 @@ def _from_bfloat16(elements: pa.Array) -> NDArray[np.float32]:
     return floats
 
 
-def _unpacked(
-    numbers: NDArray[Number], valid: NDArray[np.bool_]
-) -> tuple[NDArray[np.uint8], NDArray[np.bool_]]:
+def _unpacked(numbers: NDArray[Number], valid: Mask) -> tuple[NDArray[np.uint8], Mask]:
     """Return the bits of bytes; a row with a byte that is null is no valid one."""
     is_null = np.isnan(numbers)
     octets = np.where(is_null, 0, numbers).astype(np.int16).astype(np.uint8)
     return np.unpackbits(octets, axis=1), valid & ~is_null.any(axis=1)
 
 
-def _checked(elements: NDArray[Number], valid: NDArray[np.bool_], metric: Metric) -> Vectors:
+def _checked(elements: NDArray[Number], valid: Mask, metric: Metric) -> Vectors:
     with np.errstate(over="ignore", under="ignore"):
-        values: NDArray[np.float32] = np.asarray(elements, np.float32, order="C")
+        values: Floats = np.asarray(elements, np.float32, order="C")
     can_match = valid & _are_finite(values)
     if metric.normalizes:
         can_match &= values.any(axis=1)
@@ -207,9 +192,9 @@ def _checked(elements: NDArray[Number], valid: NDArray[np.bool_], metric: Metric
     return Vectors(values, can_match)
 
 
-def _are_finite(values: NDArray[np.float32]) -> NDArray[np.bool_]:
+def _are_finite(values: Floats) -> Mask:
     with np.errstate(invalid="ignore", over="ignore"):
-        finite: NDArray[np.bool_] = np.isfinite(values.sum(axis=1))
+        finite: Mask = np.isfinite(values.sum(axis=1))
     # Large elements may add up to infinity.
     suspects = np.flatnonzero(~finite)
     finite[suspects] = np.isfinite(values[suspects]).all(axis=1)
@@ -226,7 +211,7 @@ def _concatenated(parts: list[Vectors], dimension: int) -> Vectors:
     )
 
 
-def _widened(values: NDArray[np.float32], dimension: int) -> NDArray[np.float32]:
+def _widened(values: Floats, dimension: int) -> Floats:
     # The length of vectors is unknown in chunks before the first one.
     if values.shape[1] == dimension:
         return values
@@ -243,10 +228,6 @@ def require_plain(array: pa.Array, source: str) -> None:
 
     To Spark a distance from NaN or infinity is a number, and squares of large elements are no
     infinity, since it takes their root before it rounds to float.
-
-    Args:
-        array: Lists of float.
-        source: What holds them, for errors.
     """
     elements = array.flatten().drop_null().to_numpy(zero_copy_only=False)
     # Nothing compares with NaN.
@@ -254,12 +235,12 @@ def require_plain(array: pa.Array, source: str) -> None:
         raise VectorLeftToSpark(f"{source} has a vector with NaN, infinity or very large elements")
 
 
-def enlarged(values: NDArray[np.float32]) -> NDArray[np.float32]:
+def enlarged(values: Floats) -> Floats:
     """Scale queries (n, dim) by powers of two, so that their largest elements are near 2^44.
 
     Each query has its products in the same order then, and as 1 - product in float32 they are told
     apart as well as they are themselves.
     """
     _, exponents = np.frexp(np.abs(values).max(axis=1, initial=0.0))
-    scaled: NDArray[np.float32] = np.ldexp(values, (_ENLARGED - exponents)[:, None])
+    scaled: Floats = np.ldexp(values, (_ENLARGED - exponents)[:, None])
     return scaled

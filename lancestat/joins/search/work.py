@@ -58,12 +58,11 @@ class Selection:
 class VectorSide:
     """Rows with vectors, of a pinned dataset.
 
-    A row's *position* is that in a scan of the whole dataset, deleted rows not counted: it is
-    what `take` understands, and the order of positions is row order. With a `selection` it is that
-    among the rows which pass the filter, counted from the first fragment that takes part.
-    `fragments` are those that take part, ascending and without gaps in their positions; `columns`
-    those that the output shows, and `keys` those that are compared with the other side's. With
-    `has_bits` vectors are bytes of eight bits.
+    A row's *position* is that in a scan of the whole dataset, deleted rows not counted, which
+    `take` understands; the order of positions is row order. With a `selection` it is that among the
+    rows which pass the filter, counted from the first fragment that takes part. `fragments` are
+    those that take part, ascending and without gaps in their positions. With `has_bits` vectors are
+    bytes of eight bits.
     """
 
     pin: Pin
@@ -155,8 +154,7 @@ class RightFragment:
 class RightContent:
     """The content of a right side that can be indexed: `key` names what an index is for.
 
-    Indexes of one key hold the same columns of one table under one filter, for one metric. The
-    content that they were made of is recorded with them, fragment by fragment.
+    Indexes of one key hold the same columns of one table under one filter, for one metric.
     """
 
     key: str
@@ -167,11 +165,10 @@ class RightContent:
 class SideSource:
     """The source of a side's rows: exactly one of `table`, `format` and `sql` is set.
 
-    `format` goes with `uri` and `options`, `sql` with `views`, the tables that it may name, and
-    `location`, the place of its declaration. `options` may hold secrets. `select` is None for all
-    columns where they are not known before the rows are read; of a table it never is. `filter`, in
-    Lance's SQL, goes with `table`. `keys` are columns that have to be equal on both sides.
-    `content` is that of a right side whose index may be kept.
+    `format` goes with `uri` and `options`, which may hold secrets; `sql` with `views`, the tables
+    that it may name, and with its `location`; `filter`, in Lance's SQL, with `table`. `select` is
+    None for all columns where these are not known before the rows are read. `content` is that of a
+    right side whose index may be kept.
     """
 
     vector: str
@@ -219,11 +216,9 @@ class OutputState:
 
 @dataclass(frozen=True, slots=True)
 class Increment:
-    """New rows of one side, which are joined to the last result.
+    """New rows of one side, which are joined to the last result, with the counts of that.
 
-    `new_fragments` are ids of the fragments that `previous`, the last result, does not cover: the
-    left table's under `Scope.NEW_LEFT`, the right's under `Scope.NEW_RIGHT`. `known` are the counts
-    of `previous`.
+    `new_fragments` are ids of the side's fragments that `previous` does not cover.
     """
 
     scope: Scope
@@ -274,13 +269,10 @@ class JoinWork:
 
 @dataclass(frozen=True, slots=True)
 class JoinOutcome:
-    """The outcome of a join.
+    """The outcome of a join; `pairs` were compared, by keys in so many `groups`.
 
-    `strategy` is the value of a `cost_model.Strategy`, and `pairs` were compared. `unproven` has,
-    for each side that is a query, what keeps it from being proven that the query gives the same
-    rows as long as the declared tables have theirs. `distances` are those that were written, None
-    where there are none, and `groups` the number of keys by which rows were compared, None where
-    all were.
+    `unproven` has, for each side that is a query, what keeps it from being proven that the query
+    gives the same rows as long as the declared tables have theirs.
     """
 
     strategy: str

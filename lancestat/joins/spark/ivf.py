@@ -353,8 +353,8 @@ class IvfWriter:
             return replace(index, nprobes=declared or 1)
         lists, centroids = sampled.positions, index.centroids
         order = centroids.nearest_lists(queries[_CHOOSING], len(centroids))
-        curve = recall_curve(order, lists[_CHOOSING])
-        nprobes = declared or choose_nprobes(curve, self.request.recall or 1.0)
+        _, lower = recall_curve(order, lists[_CHOOSING])
+        nprobes = declared or choose_nprobes(lower, self.request.recall or 1.0)
         nprobes = min(nprobes, len(centroids))
         measuring = _MEASURING if len(queries) > 1 else slice(None)
         recall = self._recall(index, queries[measuring], lists[measuring], nprobes)

@@ -15,12 +15,7 @@ from pathlib import Path
 import pytest
 
 from lancestat.errors import RunError
-from lancestat.joins.scratch.folder import (
-    HEARTBEAT,
-    MARKER,
-    encode,
-    scratch,
-)
+from lancestat.joins.scratch.folder import HEARTBEAT, MARKER, encode, scratch
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.lake import files

@@ -389,8 +389,8 @@ def test_no_row_within_a_limit_falls_below_the_threshold(metric: Metric, exponen
     frame = Frame.around(queries, rows, metric)
     asked, offered = frame.prepare_queries(queries), frame.prepare_rows(rows)
     limit = metric.distances(queries, rows).astype(np.float32)
-    thresholds = frame.thresholds(limit, asked, offered, frame.error(asked, offered))
-    asked.values[:, -1] = thresholds.added
+    added, _ = frame.thresholds(limit, asked, offered, frame.error(asked, offered))
+    asked.values[:, -1] = added
     sums = np.einsum("nd,nd->n", asked.values.astype(np.float64), offered.values.astype(np.float64))
     sizes = np.einsum(
         "nd,nd->n",
