@@ -304,10 +304,10 @@ class LanceOutput:
     def _write_aside(
         self, writer: OutputWriter, path: Path, attempt: str, source: BatchSource
     ) -> list[FragmentMetadata]:
-        """Write beside the intents, and move the files in once there is an intent that names them.
+        """Write beside the intents, and move the files in once an intent names them.
 
-        Lance writes under passing names, which a killed worker leaves; there they go with the
-        intents. An object store shows nothing that is not whole.
+        What a killed worker leaves there goes with the intents. An object store shows only whole
+        files.
         """
         self._record_intent(writer, attempt, [])
         run = f"{_INTENTS}/{writer.folder}"
@@ -383,8 +383,7 @@ class LanceOutput:
     def _state(self, dataset: LanceDataset) -> OutputState:
         """Return the state of an open result.
 
-        Its digest is over columns and fragments in their order, which decide the rows and their
-        order. Versions, ids of fragments and the config do not, so that statistics can be
+        Versions, ids of fragments and the config are not in its digest, so that statistics can be
         published to a result.
         """
         read = snapshot(dataset, self.uri, self.options)
@@ -607,8 +606,7 @@ def _mark(uri: str, schema: pa.Schema, fragments: Iterable[FragmentMetadata]) ->
 def _content(columns: Iterable[Field | pa.Field], fragments: Iterable[Fragment]) -> str:
     """Return a digest over the columns, and the files of the fragments in their order.
 
-    Lance never writes two files of one name. Ids of fields and fragments are not known before the
-    commit, and are left out.
+    Ids of fields and fragments are not known before the commit, and are left out.
     """
     return _digest([[field.name, str(field.type)] for field in columns], fragments)
 

@@ -38,10 +38,8 @@ def begin(
 ) -> OutputWriter:
     """Prepare to write a result, and remove what killed runs left where that is certain.
 
-    `run_id` names the run in the commit. A location inside another dataset is occupied, too.
-
-    Raises:
-        OutputNotWritten: nothing can be written there.
+    A location inside another dataset is occupied, too; OutputNotWritten where nothing can be
+    written.
     """
     require_outside_datasets(uri, storage_options)
     return _at(format, uri, storage_options).begin(run_id)
@@ -50,21 +48,15 @@ def begin(
 def write(
     writer: OutputWriter, number: int, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
 ) -> Written:
-    """Write the rows of piece `number` of the result; a repeated attempt does no harm.
-
-    Raises:
-        OutputNotWritten: the files cannot be written.
-    """
+    """Write the rows of piece `number` of the result; a repeated attempt does no harm."""
     return _of(writer).write(writer, number, schema, batches)
 
 
 def replace(writer: OutputWriter, schema: pa.Schema, written: Sequence[Written]) -> OutputState:
     """Make the written pieces, in their order, the whole result, in one step.
 
-    Of two runs that replace a result at the same time the later one wins.
-
-    Raises:
-        OutputNotWritten: it cannot be written. Readers still see the result before.
+    Of two runs that replace a result at the same time the later one wins. With OutputNotWritten
+    readers still see the result before.
     """
     return _of(writer).replace(writer, schema, written)
 
@@ -74,9 +66,7 @@ def append(
 ) -> OutputState:
     """Make the written pieces follow the previous result, in one step.
 
-    Raises:
-        StaleBase: The result that readers see is no longer `previous`, or not of that schema.
-        RunError: As for `replace`.
+    StaleBase is raised when readers do not see `previous` any more, or it has other columns.
     """
     return _of(writer).append(writer, schema, previous, written)
 
@@ -118,11 +108,7 @@ def current(
 def read_rows(
     state: OutputState, start: int, stop: int, storage_options: Mapping[str, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a result from `start` to before `stop`, a few thousand at a time.
-
-    Raises:
-        StaleBase: That result is gone.
-    """
+    """Yield rows of a result from `start` to before `stop`, or raise StaleBase if it is gone."""
     return _at(state.format, state.uri, storage_options).read_rows(state, start, stop)
 
 

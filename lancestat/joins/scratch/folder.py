@@ -78,12 +78,9 @@ def scratch_root(declared: str | None, spark: SparkSession) -> str:
 
 
 def root_for(declared: str | None, master: str, conf: Mapping[str, str]) -> str:
-    """Return the scratch root of joins under a master.
+    """Return the scratch root of joins under a master, by Spark's configuration.
 
-    Args:
-        declared: The target's `scratch`, which is taken as it is.
-        master: As Spark spells it, or `CONNECT`.
-        conf: Spark's configuration, for `spark.local.dir`.
+    The target's `scratch` is taken as it is `declared`.
     """
     if declared is not None:
         return declared
@@ -165,16 +162,8 @@ def scratch(
 ) -> Iterator[str]:
     """Make a scratch folder with a heartbeat, and remove it when the block ends, however it does.
 
-    Args:
-        root: A path or an object-store URI, which all workers share.
-        application: Spark's id of the application.
-        storage_options: For an object store.
-        clock: Returns the time of heartbeats.
-        beat_every: Between two heartbeats.
-        settle_seconds: How long, after a failure, to remove files that cancelled tasks still write.
-
-    Yields:
-        Its URI.
+    All workers share the `root`; `application` is Spark's id. After a failure files that cancelled
+    tasks still write are removed for `settle_seconds`. Yields the folder's URI.
     """
     options = dict(storage_options or {})
     store = storage_at(root, options)

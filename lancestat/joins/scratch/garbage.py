@@ -23,23 +23,14 @@ from lancestat.redact import redact_line, secret_values
 
 @dataclass(slots=True)
 class ScratchGarbage:
-    """Collects the garbage of a scratch root.
+    """Collects the garbage of a scratch root, or with `dry_run` only reports it.
 
     A folder stays whose process runs on this host or whose heartbeat is recent, and an index that
     some process may be reading, or in a format that this release does not know.
 
-    Args:
-        store: The indexes under the root. One that does not exist holds nothing.
-        now: The time from which the age of heartbeats counts.
-        dry_run: Change nothing, only report.
-        dead_after: How old the last heartbeat of a dead process is.
-
-    Attributes:
-        folders: URIs of the joins' folders that were removed, or would be.
-        indexes: The number of these indexes.
-        size_bytes: The size of all of them.
-        left: URIs of what was left with the reason: somebody else's, a marker that cannot be
-            understood, a removal that failed.
+    Collected are `folders`, by URI, and `indexes`, `size_bytes` together. `left` are URIs of what
+    was left with the reason: somebody else's, a marker that cannot be understood, a removal that
+    failed.
     """
 
     store: IndexStore
@@ -55,17 +46,9 @@ class ScratchGarbage:
         """Remove folders of dead joins, unfinished indexes, and those that no join can use.
 
         Only folders two levels below the root that carry scratch's marker are looked at, and those
-        that a killed process of this host has made and not marked yet. Links are not followed.
-
-        Args:
-            owner: The prefix of the keys of the project's indexes (`kept_indexes.owner_prefix`).
-            usable: The content of the declared right sides by key, None where that cannot be known.
-
-        Returns:
-            Itself.
-
-        Raises:
-            ScratchUnusable: the root cannot be cleaned up.
+        that a killed process of this host has made and not marked yet. Links are not followed. Keys
+        of the project's indexes begin with `owner`; `usable` is the content of the declared right
+        sides by key, None where that cannot be known.
         """
         root, options, storage = self.store.root, self.store.options, self.store.storage
         with scratch_errors(root, options, "the scratch folder {} cannot be cleaned up"):

@@ -132,8 +132,7 @@ class Coverage:
 
     `fragments` has, for each slot, the number of the fragment among those of the side, -1 where the
     side has no such fragment any more. `missing` are the numbers of those that are to be put in,
-    with `new_rows` live rows; `rows` are in the index, of which `added_rows` came after it was
-    trained, and `deleted_rows` of the index have gone.
+    with `new_rows` live rows; `rows` are in the index, of which `added_rows` came after training.
     """
 
     fragments: tuple[int, ...]
@@ -327,11 +326,7 @@ class ChosenProbes:
 
 @dataclass(frozen=True, slots=True)
 class IndexManifest:
-    """The contents of `index.json`.
-
-    `rows` has the vectors and places by list, `arrays` the centroids and what else is needed to
-    read them, of which `arrays_digest` is a digest.
-    """
+    """The contents of `index.json`: `rows` has vectors and places by list, `arrays` the rest."""
 
     created_at: codec.Instant
     record: IndexRecord
@@ -439,11 +434,7 @@ class IndexStore:
 
     @contextmanager
     def held(self, kept: StoredIndex) -> Iterator[StoredIndex | None]:
-        """Keep others from removing an index while the block runs.
-
-        Yields:
-            The index as it is now, None where it has gone.
-        """
+        """Keep others from removing an index meanwhile; yields it, None where it has gone."""
         name = f"{this_process().tag}-{int(time.time())}-{secrets.token_hex(6)}"
         path = f"{kept.folder}/{_READERS}/{name}"
         with self._errors():

@@ -90,11 +90,7 @@ def imbalance(list_rows: Ints) -> float:
 
 @dataclass(frozen=True, slots=True)
 class IvfLists(Bins):
-    """Right rows by list: vectors, and the positions they came from.
-
-    With `live` rows are known by their keys instead of positions, and those that are none any more
-    are left out.
-    """
+    """Right rows by list: vectors, and their positions, or with `live` their places."""
 
     live: LiveRows | None = None
 
@@ -396,27 +392,18 @@ def search_lists(
     sample: tuple[Floats, NDArray[np.int32]] | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> tuple[Neighbours, int, SampledResult | None]:
-    """Find the nearest rows of each query in the lists that it visits.
+    """Find the nearest rows of each query (n, dim) in the lists that it visits.
 
-    Each list is read once, and without a sample only if some query visits it.
+    Each list of those `among` which this task searches is read once, and without a sample only if
+    some query visits it.
 
-    Args:
-        lists: All of them.
-        queries: (n, dim).
-        visits: (n, most): the lists of each query, as `Centroids.visited_lists` gives them.
-        among: The lists to search here; other tasks search the others.
-        k: The number of neighbours.
-        metric: The distance.
-        limit: The largest distance of a neighbour.
-        after: (n,) the least position of a neighbour of each query; None for any position.
-        like: Rows like all of the right side, for the accuracy of GEMM.
-        sample: Queries (m, dim) that measure the recall, and the lists that they visit. They are
-            compared with all lists as well, and have no least positions.
-        block_bytes: Bytes of vectors to read at a time; a single list may be longer.
+    `visits` (n, most) are as `Centroids.visited_lists` gives them; `limit`, `after` and `like` as
+    for `ExactSearch`. `sample` are queries that measure the recall, with their visits: they are
+    compared with all lists as well. `block_bytes` of vectors are read at a time; a single list may
+    be longer.
 
-    Returns:
-        The neighbours, the number of pairs that were compared without the sample's, and what was
-        found for the sample.
+    Returns the neighbours, the number of pairs that were compared without the sample's, and what
+    was found for the sample.
     """
     assert sample is None or after is None
     count = visited = len(queries)

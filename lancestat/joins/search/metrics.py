@@ -67,16 +67,9 @@ class Metric(ABC):
 
     @abstractmethod
     def distances(self, queries: Floats, rows: Floats) -> Reals:
-        """Compute distances of pairs in float64, without the cancellation of GEMM.
+        """Return distances (n,) of pairs in float64, without the cancellation of GEMM.
 
-        The distance of a pair depends on nothing but its two vectors.
-
-        Args:
-            queries: (n, dim).
-            rows: (n, dim): the row to compare each query with.
-
-        Returns:
-            (n,).
+        The distance of a pair depends on nothing but its two vectors, rows of (n, dim) each.
         """
 
     @abstractmethod
@@ -89,30 +82,24 @@ class Metric(ABC):
 
     @abstractmethod
     def zero_nearness(self, squares: Reals, offsets: Reals, slope: float) -> Reals:
-        """Return the nearness of distance zero for each query.
+        """Return the nearness (n,) of distance zero for each query.
 
-        Args:
-            squares: (n,) the squared lengths of prepared queries.
-            offsets: (n,) their products with the centre that rows were moved by.
-            slope: That of the metric, in the scale of prepared vectors.
+        `squares` are the squared lengths of prepared queries, `offsets` their products with the
+        centre that rows were moved by; `slope` is that of the metric, in the scale of prepared
+        vectors.
         """
 
     @abstractmethod
     def error_bound(
         self, lengths: Reals, longest: float, dimension: int, centre: float, slope: float
     ) -> Reals:
-        """Return a bound on the error of distances that are computed from nearness.
+        """Return a bound (n,) on the error of distances that are computed from nearness.
 
         A nearness is a sum of dim + 2 products, in any order. Such a sum of n products is off by at
         most n u / (1 - n u) times that of their absolute values (Higham, Accuracy and Stability of
         Numerical Algorithms, 2nd ed., section 3.1), u = 2^-24. What preparing rounds comes on top.
-
-        Args:
-            lengths: (n,) of prepared queries.
-            longest: The length of the longest prepared row.
-            dimension: Of the vectors.
-            centre: The scaled length of the centre that rows were moved by.
-            slope: That of the metric, in the scale of prepared vectors.
+        `lengths` are of prepared queries, `longest` that of the longest prepared row, `centre` the
+        scaled one of the centre that rows were moved by.
         """
 
     # Centroids: lists are made in a space that depends on the metric.

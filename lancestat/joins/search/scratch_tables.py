@@ -37,11 +37,10 @@ _FRAGMENT_PAIRS = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class WrittenBins:
-    """Fragments that a task wrote, not yet committed: Lance's JSON, and (fragments, bins + 1)
-    `offsets`, the rows of a fragment at which bins start.
+    """Fragments of a task, not yet committed: Lance's JSON, and the rows at which bins start.
 
-    Of IVF lists `sampled` are neighbours among these rows alone, each known by its list, and
-    `error` is the sum of the rows' distances from the centroids of their lists.
+    The `offsets` are (fragments, bins + 1). Of IVF lists `sampled` are neighbours among these rows
+    alone, each known by its list, and `error` is the sum of the rows' errors.
     """
 
     fragments: tuple[str, ...]
@@ -218,12 +217,8 @@ def write_pairs(
 ) -> WrittenBins:
     """Write pairs, of which no more than a fragment has are held, besides those of one part.
 
-    Args:
-        parts: The pairs; those of a left row are in one of them, the nearest first.
-        edges: (bins + 1,) the left positions at which bins start, and the end of the last.
-        uri: The dataset that the fragments will belong to.
-        storage_options: For the store.
-        fragment_pairs: The pairs of a fragment.
+    Those of a left row are in one part, the nearest first. `edges` (bins + 1,) are the left
+    positions at which bins start, and the end of the last.
     """
     fragments: list[str] = []
     offsets: list[Ints] = []
