@@ -8,9 +8,12 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
 
 from tests.faults.bench import Bench, Outcome
-from tests.faults.children import REPOSITORY
+from tests.faults.children import PATIENCE_SECONDS, REPOSITORY
 from tests.faults.commands import COMMANDS
 
 KIND = "kills"
@@ -28,8 +31,23 @@ SHARES = {
     "run on Spark": 5,
 }
 ON_SPARK = "run on Spark"
-# From the start of Python until after the end of most runs, on two cores that others use, too.
-_SPARK_SECONDS = (1.0, 22.0)
+# Functions that a run on Spark calls: as it begins, around its jobs, and as it ends, which it gets
+# to at the latest.
+_END = "lancestat.runs.execute RunRecorder record"
+POINTS = (
+    _END,
+    "lancestat.spark.jobs ClassicJobs _collected",
+    "lancestat.tables.run TableRunner _publish",
+    "lancestat.joins.run JoinRunner _join",
+    "lancestat.runs.execute RunRecorder begin",
+)
+# How long other nodes of the run, and Spark, may go on while one waits at its point.
+_GOES_ON_SECONDS = 1.5
+# The command, in a process that waits at a point: that comes first, then a file to write there.
+_WAITING = (
+    "import sys; from tests.faults.kills import wait_at; wait_at(*sys.argv[1:3]); "
+    "from lancestat.cli.main import main; sys.argv[1:3] = []; main()"
+)
 
 
 def kill(bench: Bench, kind: str, rng: random.Random) -> Outcome:
@@ -55,25 +73,43 @@ def _kill(bench: Bench, arguments: list[str], usual: tuple[float, int], rng: ran
     return child.wait().killed
 
 
+def wait_at(point: str, mark: str) -> None:
+    """Let calls of a function write a file and go no further, until this process is killed."""
+
+    def wait(*_: object, **__: object) -> None:
+        Path(mark).touch()
+        time.sleep(PATIENCE_SECONDS)
+
+    for name in (point, _END):
+        module, owner, method = name.split()
+        kind = getattr(import_module(module), owner)
+        assert callable(getattr(kind, method))
+        setattr(kind, method, wait)
+
+
 def _kill_spark(
     bench: Bench, arguments: list[str], usual: tuple[float, int], rng: random.Random
 ) -> bool:
-    """Kill a process as users start it, and Spark with it."""
+    """Kill a process that waits at one of the points, and Spark with it."""
     environment = {**os.environ, **bench.shop.environment(), "PYTHONPATH": str(REPOSITORY)}
+    mark = bench.shop.folder / "reached"
     with subprocess.Popen(
-        [sys.executable, "-m", "lancestat", *arguments],
+        [sys.executable, "-c", _WAITING, rng.choice(POINTS), str(mark), *arguments],
         cwd=bench.shop.folder,
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     ) as run:
-        try:
-            run.wait(rng.uniform(*_SPARK_SECONDS))
-        except subprocess.TimeoutExpired:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not mark.exists() and run.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+        time.sleep(rng.uniform(0, _GOES_ON_SECONDS))
+        is_reached = mark.exists() and run.poll() is None
+        with suppress(ProcessLookupError):
             os.killpg(run.pid, signal.SIGKILL)
-            return True
-    return False
+    mark.unlink(missing_ok=True)
+    return is_reached
 
 
 def measure(bench: Bench, command: str) -> None:
