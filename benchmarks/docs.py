@@ -157,7 +157,7 @@ def table(number: int) -> TableReport:
         health=Health.OK if number % 50 else Health.ERROR,
         problems=() if number % 50 else ("the statistics are refused",),
         verdict="use",
-        reason="current",
+        reasons=("current",),
         status=status,
         changed_at=NOW - timedelta(hours=4),
         histograms={f"column_{at}": histogram(chance) for at in range(SHAPES)},

@@ -45,8 +45,7 @@ from lancestat.lake.files import store_of
 from lancestat.lake.open import observe_snapshots, probe
 from lancestat.runs.actions import Action, Blocked, is_pending
 from lancestat.runs.discover import located, require_sole_writer
-from lancestat.runs.node import Observed
-from lancestat.runs.observe import named_uris
+from lancestat.runs.node import Observed, named_uris
 from lancestat.spark.session import joins_by_nearest_by
 from lancestat.spec.catalog import table_name_of
 from lancestat.spec.model import KnnJoin, ProjectSpec, Target, joins_of, local_cores, node_digest

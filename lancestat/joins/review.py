@@ -13,7 +13,7 @@ from lancestat.lake.fingerprint import ByteEstimator, field_key
 from lancestat.lake.snapshot import Snapshot
 from lancestat.review.evidence import Evidence
 from lancestat.review.values import Findings, PropertyChange, Risk, RiskNote, declared_risks
-from lancestat.runs.observe import read_uris
+from lancestat.runs.node import read_uris
 from lancestat.spec.model import KnnJoin, KnnSide, ProjectSpec, node_digest
 from lancestat.state.values import canonical_uri, join_identity
 

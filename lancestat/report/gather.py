@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from lancestat.formats import StringEnum
 from lancestat.joins.action import JoinFigures
@@ -24,8 +24,6 @@ from lancestat.report.values import (
     ReportOptions,
     runs_by_node,
 )
-from lancestat.runs.actions import Plan
-from lancestat.runs.node import Observed
 from lancestat.runs.observe import Observer, result_dependencies
 from lancestat.runs.result import NodeResult, PastRun
 from lancestat.spec.graph import dependencies
@@ -309,7 +307,7 @@ RUNS_READ = 30
 # How many nodes are prepared in one pass over the state.
 _PREPARED_AT_ONCE = 64
 
-REPORTERS: Mapping[str, Callable[[Plan, Observed, datetime, ReportOptions], Reporter]] = {
+REPORTERS: Mapping[str, type[Reporter]] = {
     NodeKind.TABLE.value: TableReporter,
     NodeKind.KNN_JOIN.value: JoinReporter,
 }
@@ -345,7 +343,9 @@ def gather(
     nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
     now, options = clock(), ReportOptions(with_fragments, with_histograms)
-    reporters = {kind: make(plan, observed, now, options) for kind, make in REPORTERS.items()}
+    reporters = {
+        kind: REPORTERS.get(kind, Reporter)(plan, observed, now, options) for kind in NODE_TYPES
+    }
 
     def report(node: Node) -> NodeReport:
         reporter = reporters[node.kind.value]
@@ -383,16 +383,11 @@ def _former_runs(
 
 def _without_secrets(report: NodeReport, redactor: Redactor) -> NodeReport:
     error = report.error
-    return _changed(
+    return replace(
         report,
         problems=tuple(redactor.text(text, Audience.PERSON) for text in report.problems),
         error=None if error is None else redactor.error(error, Audience.PERSON),
     )
-
-
-def _changed(report: Any, **changes: object) -> NodeReport:
-    changed: NodeReport = replace(report, **changes)
-    return changed
 
 
 def _reads(spec: ProjectSpec, nodes: Sequence[Node]) -> dict[str, tuple[str, ...]]:
@@ -420,4 +415,4 @@ def _redacted(node: NodeReport, spec: ProjectSpec, audience: Audience) -> NodeRe
     origins = spec.origins.get(node.spec.name, {})
     problems = tuple(spec.redactor.text(problem, audience) for problem in node.problems)
     declared = redacted_node(node.spec, origins, audience)
-    return _changed(node, spec=declared, problems=problems)
+    return replace(node, spec=declared, problems=problems)

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from types import MappingProxyType
 
 from lancestat.errors import LakeError, LancestatError, SpecError
 from lancestat.formats import age, count, format_instant, roughly, share, size, spoken
@@ -17,17 +18,16 @@ from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.groups import load_groups
 from lancestat.report.values import (
     Health,
+    NodeReport,
     Problem,
-    ReportOptions,
+    Reporter,
     failed,
-    node_summary,
     problem,
     seconds_since,
     unreadable,
     worst,
 )
-from lancestat.runs.actions import STATE_LACKS, Plan
-from lancestat.runs.node import Observed
+from lancestat.runs.actions import STATE_LACKS
 from lancestat.runs.result import PastRun
 from lancestat.spec.model import Freshness, Node, Table, tables_of
 from lancestat.state.values import PartialIndex, plain_key, table_identity
@@ -56,31 +56,27 @@ class FragmentReport:
 
 
 @dataclass(frozen=True, slots=True)
-class TableReport:
+class TableReport(NodeReport):
     """A table: its status as `show` prints it, and facts from the state and its history.
 
-    `health` sums up, `problems` says in sentences what is wrong. `verdict` and `reason` are the
+    `verdict` and `reason` are the
     guard's words under the declared policy; where the dataset cannot be opened they are `refuse`
     and `unreadable`, and `blocked` where it lacks a declared column or one cannot have
     statistics: `error` says why and `status` is None. `changed_at` is when rows last changed,
     as far as the history goes back, and `freshness` judges its age by the declared bounds, None
-    where there are none. `runs` are the newest first, of this node alone.
+    where there are none.
     """
 
-    spec: Table
-    health: Health
-    problems: tuple[str, ...]
-    verdict: str
-    reason: str
-    status: TableStatus | None
-    error: LancestatError | None = None
+    status: TableStatus | None = None
     changed_at: datetime | None = None
     freshness: Health | None = None
     histograms: Mapping[str, Histogram] = field(default_factory=dict)
     fragments: tuple[FragmentReport, ...] = ()
-    runs: tuple[PastRun, ...] = ()
 
-    __repr__ = node_summary
+    @property
+    def reason(self) -> str:
+        """The guard's reason."""
+        return self.reasons[0]
 
     @property
     def made_at(self) -> datetime | None:
@@ -101,7 +97,7 @@ class TableReport:
 
     def cells(self) -> dict[str, object]:
         cells: dict[str, object] = {
-            "reasons": [self.reason],
+            "reasons": list(self.reasons),
             "rows_changed_at": self.changed_at,
         }
         status = self.status
@@ -234,16 +230,10 @@ def _report(fragment: Fragment, covered: int) -> FragmentReport:
 _log = logging.getLogger("lancestat.report")
 
 
-class TableReporter:
+class TableReporter(Reporter):
     """Makes reports of tables from an observed plan."""
 
-    def __init__(
-        self, plan: Plan, observed: Observed, now: datetime, options: ReportOptions
-    ) -> None:
-        self.observed = observed
-        self.now = now
-        self.options = options
-        self.indexes: Mapping[str, PartialIndex] = {}
+    indexes: Mapping[str, PartialIndex] = MappingProxyType({})
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read the index of the partials of all tables among some nodes in one pass."""
@@ -251,20 +241,19 @@ class TableReporter:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
 
-    def report(self, table: Table, runs: tuple[PastRun, ...]) -> TableReport:
+    def report(self, node: Table, runs: tuple[PastRun, ...]) -> TableReport:
         """The report of one table, also of one that cannot be opened."""
-        index = self.indexes.get(table_identity(table.uri))
+        index = self.indexes.get(table_identity(node.uri))
         try:
-            return self._report(table, runs, index)
+            return self._report(node, runs, index)
         except LancestatError as error:
             problems = [unreadable(error), *failed(runs, self.now, error)]
             return TableReport(
-                spec=table,
+                spec=node,
                 health=Health.ERROR,
                 problems=tuple(problem.sentence for problem in problems),
                 verdict="refuse",
-                reason="blocked" if isinstance(error, SpecError) else "unreadable",
-                status=None,
+                reasons=("blocked" if isinstance(error, SpecError) else "unreadable",),
                 error=error,
                 runs=runs,
             )
@@ -290,7 +279,7 @@ class TableReporter:
             health=worst(problems),
             problems=tuple(problem.sentence for problem in problems),
             verdict="use" if status.use else "refuse",
-            reason=status.reason,
+            reasons=(status.reason,),
             status=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),

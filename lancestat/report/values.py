@@ -6,14 +6,26 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any
+
+from typing_extensions import assert_never
 
 from lancestat import display
 from lancestat.errors import LancestatError
-from lancestat.formats import StringEnum, age, count, duration, roughly, spoken, visible
+from lancestat.formats import (
+    StringEnum,
+    age,
+    count,
+    duration,
+    format_instant,
+    roughly,
+    spoken,
+    visible,
+)
 from lancestat.nodes import NODE_TYPES
 from lancestat.redact import EMPTY_REDACTOR, Redactor, redact_line
-from lancestat.runs.actions import SourceFindings
+from lancestat.runs.actions import Action, Plan, Reason, SourceFindings
+from lancestat.runs.node import Observed
 from lancestat.runs.result import ENDED_AS, NOT_BEGUN, NodeResult, PastRun, Status
 from lancestat.spec.model import Node
 from lancestat.state.values import StateReader
@@ -27,55 +39,57 @@ class Health(StringEnum):
     ERROR = "error"
 
 
-class NodeReport(Protocol):
-    """What is known of a node: each kind of node has a dataclass of these, and of more."""
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What is known of a node; kinds of which more is known derive theirs.
 
-    @property
-    def spec(self) -> Any:
-        """The declaration of the node."""
-        ...
+    `problems` says in sentences what is wrong, and `health` sums it up. `verdict` is `current` (a
+    run would skip it), `behind` (a run would do something, for `reasons` as plans spell them),
+    `absent` (no result yet) or `blocked` (`error` says why). `runs` are the newest first, of this
+    node alone.
+    """
 
-    @property
-    def health(self) -> Health: ...
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """What is wrong, in sentences."""
-        ...
+    spec: Any
+    health: Health
+    problems: tuple[str, ...]
+    verdict: str
+    reasons: tuple[str, ...] = ()
+    error: LancestatError | None = None
+    runs: tuple[PastRun, ...] = ()
 
-    @property
-    def verdict(self) -> str: ...
-    @property
-    def error(self) -> LancestatError | None:
-        """Why the node cannot be observed."""
-        ...
-
-    @property
-    def runs(self) -> tuple[PastRun, ...]:
-        """The runs of the node, the newest first."""
-        ...
+    def __repr__(self) -> str:
+        what = ", ".join((self.health.value, *self.problems))
+        return display.summary(self, f"{self.spec.name}: {what}")
 
     @property
     def made_at(self) -> datetime | None:
         """When what the node keeps was made."""
-        ...
+        return None
 
     @property
     def changed_at(self) -> datetime | None:
         """When rows last changed, as far as that is known of this kind of node."""
-        ...
+        return None
 
     @property
     def words(self) -> Mapping[str, str]:
         """The columns of `lancestat status` that this kind has: `verdict` and others."""
-        ...
+        return {"verdict": self.verdict}
 
     def cells(self) -> dict[str, object]:
         """Return the cells of the node's row that this kind has."""
-        ...
+        return {"reasons": list(self.reasons), "computed_at": self.made_at}
 
     def to_json(self, now: datetime) -> dict[str, object]:
         """Return the members of the node's object in the JSON of `status` that this kind has."""
-        ...
+        made_at = self.made_at
+        return {
+            "verdict": self.verdict,
+            "reasons": list(self.reasons),
+            "detail": self.error.message if self.error else None,
+            "computed_at": format_instant(made_at) if made_at else None,
+            "age_seconds": seconds_since(made_at, now),
+        }
 
 
 NodeRuns = Mapping[str, tuple[PastRun, ...]]
@@ -103,22 +117,71 @@ class ReportOptions:
     with_histograms: bool = False
 
 
-class Reporter(Protocol):
-    """Makes reports of the nodes of one kind; may be shared by threads."""
+class Reporter:
+    """Makes reports of nodes from an observed plan; may be shared by threads.
+
+    A kind of which more is known than what a run would do has a reporter of its own.
+    """
+
+    def __init__(
+        self, plan: Plan, observed: Observed, now: datetime, options: ReportOptions
+    ) -> None:
+        self.actions = {action.node: action for action in plan.actions}
+        self.observed = observed
+        self.now = now
+        self.options = options
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read at once what the reports of some nodes need; called before they are made."""
-        ...
 
     def report(self, node: Any, runs: tuple[PastRun, ...]) -> NodeReport:
         """Return the report of a node, with its runs, also of one that cannot be observed."""
-        ...
+        action = self.actions[node.name]
+        problems = [*shortcomings(action), *failed(runs, self.now, action.error)]
+        return NodeReport(**planned_facts(node, action, problems), runs=runs)
 
 
-def node_summary(node: NodeReport) -> str:
-    """Return the `repr` of the report of a node."""
-    what = ", ".join((node.health.value, *node.problems))
-    return display.summary(node, f"{node.spec.name}: {what}")
+def planned_facts(node: Any, action: Action, problems: Sequence[Problem]) -> dict[str, Any]:
+    """Return the members of a report that follow from what a run would do."""
+    return {
+        "spec": node,
+        "health": worst(problems),
+        "problems": tuple(problem.sentence for problem in problems),
+        "verdict": verdict_of(action),
+        "reasons": tuple(reason.value for reason in action.reasons),
+        "error": action.error,
+    }
+
+
+def verdict_of(action: Action) -> str:
+    """Return what an action says of a node's result."""
+    match action.verb:
+        case "blocked":
+            return "blocked"
+        case "skip":
+            return "current"
+        case "analyze":
+            # What has no usable result is analyzed.
+            return "absent"
+        case "refresh" | "restamp":
+            return "behind"
+        case _:
+            assert_never(action.verb)
+
+
+def shortcomings(action: Action) -> list[Problem]:
+    """Return what is wrong with a node of which a run would do something."""
+    if action.error is not None:
+        return [unreadable(action.error)]
+    why = ", ".join(reason.value.replace("_", " ") for reason in action.reasons)
+    match verdict_of(action):
+        case "behind":
+            return [problem(Health.WARN, f"its result is behind: {why}")]
+        case "absent":
+            is_new = Reason.NEW in action.reasons
+            text = "it has no result yet" if is_new else f"its result is not there: {why}"
+            return [problem(Health.ERROR, text)]
+    return []
 
 
 @dataclass(frozen=True, slots=True)

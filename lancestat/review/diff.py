@@ -46,7 +46,7 @@ from lancestat.review.values import (
 )
 from lancestat.runs.discover import without_stand_ins
 from lancestat.spec.graph import dependencies, select_on_either
-from lancestat.spec.model import Node, NodeKind, ProjectSpec, Table, node_digest
+from lancestat.spec.model import Node, ProjectSpec, Source, node_digest
 from lancestat.state.store import open_state
 from lancestat.state.values import StateReader, canonical_uri
 
@@ -145,7 +145,7 @@ class Comparison:
             without_stand_ins(self.head),
             self.mask,
             is_opened=state is not None,
-            has_moved=any(node.kind is NodeKind.TABLE for node in one_sided),
+            has_moved=any(node.kind is Source.lists for node in one_sided),
         )
         pairs = [_completed(pair, tables) for pair in pairs]
         changed = [
@@ -196,11 +196,13 @@ class Comparison:
         """Yield the tables that a source of HEAD takes from other sources of BASE."""
         for giver, names in tables.taken.get(name, {}).items():
             old, new = self.base.node(giver), self.head.node(name)
-            assert isinstance(old, Table) and isinstance(new, Table)
+            assert old is not None and new is not None
             before = node_properties(old, _origins(self.base, old), self.mask)
             after = node_properties(new, _origins(self.head, new), self.mask)
             changed = tuple(change for change in changes(before, after) if change.name != "uri")
-            change = self.types[new.kind.value].change(replace(old, uri=new.uri), new, changed)
+            change = self.types[new.kind.value].change(
+                old.located({old.dataset_uri: new.dataset_uri}), new, changed
+            )
             yield Taken(giver, tuple(sorted(names)), change)
 
     def _properties(

@@ -27,8 +27,7 @@ from lancestat.review.values import (
     TablesChange,
 )
 from lancestat.runs.discover import FoundTable, found_tables, listed_places, located_uris
-from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes
-from lancestat.runs.observe import read_uris
+from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes, read_uris
 from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import TableName
 from lancestat.spec.model import Node, ProjectSpec, Source, Table
@@ -226,7 +225,7 @@ def named_sources(spec: ProjectSpec) -> dict[str, Source]:
 
 def stands_for_source(node: Node | None) -> bool:
     """Whether a node is one of `with_sources`."""
-    return isinstance(node, Table) and is_source(node)
+    return node is not None and is_source(node)
 
 
 def source_properties(source: Source, properties: Properties, mask: Mask) -> dict[str, Property]:
@@ -387,12 +386,12 @@ class SourceTables:
             node: One that a side declares, and the other does not.
             is_new: Whether HEAD declares it.
         """
-        if not isinstance(node, Table) or is_source(node):
+        if node.kind is not Source.lists or is_source(node):
             return None
-        found = (self.before if is_new else self.after).get(_place(node.uri))
+        found = (self.before if is_new else self.after).get(_place(node.dataset_uri))
         if found is None:
             return None
-        made = replace(found.source.node(found.node, found.table), uri=node.uri)
+        made = replace(found.source.node(found.node, found.table), uri=node.dataset_uri)
         self.origins[id(made)] = found.source.origins
         return made
 

@@ -27,14 +27,11 @@ from lancestat.spec.catalog import SCHEME as CATALOG_SCHEME
 from lancestat.spec.catalog import Catalog, TableName, shown_uri, table_name_of
 from lancestat.spec.graph import shared_output_error
 from lancestat.spec.model import (
-    KnnJoin,
-    KnnSide,
     Node,
     NodeKind,
     ProjectSpec,
     Source,
     Table,
-    joins_of,
     tables_of,
 )
 from lancestat.spec.names import folded
@@ -53,10 +50,10 @@ def located(spec: ProjectSpec, nodes: Sequence[Node]) -> tuple[ProjectSpec, tupl
     names = _names(spec, nodes)
     if not names:
         return spec, tuple(nodes)
-    results = {join.output_uri for join in joins_of((*spec.nodes, *nodes))}
+    results = {node.result_uri for node in (*spec.nodes, *nodes)}
     uris = _ask(spec, names, results)
-    moved = replace(spec, nodes=tuple(_located_node(node, uris) for node in spec.nodes))
-    return moved, tuple(_located_node(node, uris) for node in nodes)
+    moved = replace(spec, nodes=tuple(node.located(uris) for node in spec.nodes))
+    return moved, tuple(node.located(uris) for node in nodes)
 
 
 def located_uris(spec: ProjectSpec, uris: Iterable[str]) -> dict[str, str]:
@@ -69,7 +66,9 @@ def located_uris(spec: ProjectSpec, uris: Iterable[str]) -> dict[str, str]:
     return {uri: found.get(uri, uri) for uri in names}
 
 
-def _ask(spec: ProjectSpec, names: Sequence[TableName], results: Collection[str]) -> dict[str, str]:
+def _ask(
+    spec: ProjectSpec, names: Sequence[TableName], results: Collection[str | None]
+) -> dict[str, str]:
     """Return URIs of datasets by those that stood for them; what joins write may be missing."""
     uris: dict[str, str] = {}
     answers = locate(names, spec.target.catalogs, lambda name: spec.options.declared(name.uri))
@@ -97,28 +96,6 @@ def _names(spec: ProjectSpec, nodes: Iterable[Node]) -> tuple[TableName, ...]:
         names |= dict.fromkeys(name for name in map(table_name_of, uris) if name is not None)
         pending += (other for ref in node.refs if (other := spec.node(ref)) is not None)
     return tuple(names)
-
-
-def _located_node(node: Node, uris: Mapping[str, str]) -> Node:
-    match node:
-        case Table():
-            if node.uri not in uris:
-                return node
-            return replace(node, uri=uris[node.uri], declared=node)
-        case KnnJoin():
-            if not {*node.input_uris, node.output_uri} & uris.keys():
-                return node
-            return replace(
-                node,
-                left=_located_side(node.left, uris),
-                right=_located_side(node.right, uris),
-                output_uri=uris.get(node.output_uri, node.output_uri),
-                declared=node.declared or node,
-            )
-
-
-def _located_side(side: KnnSide, uris: Mapping[str, str]) -> KnnSide:
-    return side if side.uri is None else replace(side, uri=uris.get(side.uri, side.uri))
 
 
 def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, LancestatError]:
@@ -176,12 +153,8 @@ def require_sole_writer(spec: ProjectSpec, node: Node) -> None:
             raise ManagedByCatalog(
                 f"the catalog '{name.catalog}' owns the versions of {redact_line(uri)}, which is "
                 f"{name}: its readers would not see a commit past it",
-                hint=f"name it by its catalog: 'table: {name}' in place of '{_uri_key(node)}'",
+                hint=f"name it by its catalog: 'table: {name}' in place of '{node.uri_key}'",
             )
-
-
-def _uri_key(node: Node) -> str:
-    return "uri" if node.kind is NodeKind.TABLE else "lance"
 
 
 _MOST_NAMED = 10
@@ -313,12 +286,7 @@ def unlisted_errors(spec: ProjectSpec) -> list[LancestatError]:
 
 def without_stand_ins(spec: ProjectSpec) -> ProjectSpec:
     """Return a project less the nodes that stand for errors of sources."""
-    return replace(
-        spec,
-        nodes=tuple(
-            node for node in spec.nodes if not (isinstance(node, Table) and is_stand_in(node))
-        ),
-    )
+    return replace(spec, nodes=tuple(node for node in spec.nodes if not is_stand_in(node)))
 
 
 def source_findings(
@@ -342,7 +310,7 @@ def source_findings(
     last = {
         name: outcomes[0].nodes[0]
         for name, outcomes in state.outcomes(spec.target.name, 1).items()
-        if outcomes[0].nodes[0].kind == NodeKind.TABLE.value
+        if outcomes[0].nodes[0].kind == Source.lists.value
     }
     # A run that finds a table up to date leaves no record of it where the state had been lost.
     known = {
@@ -506,7 +474,10 @@ class _Merger:
     def project(self, errors: Iterable[tuple[Source, LakeError]]) -> ProjectSpec:
         """The project with the nodes of tables, and those that stand for errors."""
         spec, origins = self.spec, dict(self.spec.origins)
-        nodes: list[Node] = [self._of_source(node) for node in spec.nodes]
+        nodes: list[Node] = [
+            node.listed_by(self.sources[node.name]) if node.name in self.sources else node
+            for node in spec.nodes
+        ]
         for name, table, source in self.usable():
             nodes.append(self._located(source.node(name, table), table))
             if source.origins:
@@ -523,10 +494,6 @@ class _Merger:
             nodes.append(node)
         nodes += self._unknown(nodes)
         return replace(spec, nodes=tuple(nodes), origins=origins)
-
-    def _of_source(self, node: Node) -> Node:
-        label = self.sources.get(node.name)
-        return replace(node, source=label) if isinstance(node, Table) and label else node
 
     def _located(self, node: Table, table: TableName) -> Table:
         place = self.places.get(table)

@@ -65,7 +65,7 @@ class NodePlanner(Protocol[N_contra]):
 
     def noted(self, planned: Mapping[str, Action]) -> Mapping[str, Action]:
         """Return the actions of a plan, with notes on what those of this kind share."""
-        ...
+        return planned
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,28 +97,27 @@ class NodeRunner(Protocol):
 
     def cancel(self) -> None:
         """Stop all that goes on, and refuse more, but for the jobs of the run's Spark."""
-        ...
 
 
 class NodeType(Protocol[N_contra]):
-    """A kind of node, as it is under a target.
+    """A kind of node, as it is under a target. What has a body here, a kind need not have.
 
     `computes` is set where its runs are long computations on Spark.
     """
 
-    computes: ClassVar[bool]
+    computes: ClassVar[bool] = False
 
     def under(self, target: Target, session: SparkSession | None) -> NodeType[N_contra]:
         """Return the same kind with what follows from a target, or from a given session."""
-        ...
+        return self
 
     def lance_uris(self, spec: ProjectSpec, node: N_contra) -> tuple[str, ...]:
         """Return the URIs of the Lance datasets that a node reads."""
-        ...
+        return named_uris(spec, node.refs, node.input_uris)
 
     def record_key(self, node: N_contra) -> str:
         """Return the key of a node's record in the state."""
-        ...
+        return f"{node.kind.value} {node.name}"
 
     def decode_record(self, stored: str) -> NodeRecord:
         """Return the record of its stored form; raises ValueError on anything else."""
@@ -138,7 +137,7 @@ class NodeType(Protocol[N_contra]):
         Raises:
             ValueError: they cannot be decoded.
         """
-        ...
+        return None
 
     def result_seen(self, observed: Observed, node: N_contra) -> object:
         """Return what identifies the result that readers of a node see, None where it has none.
@@ -146,11 +145,10 @@ class NodeType(Protocol[N_contra]):
         Raises:
             LancestatError: it cannot be looked at.
         """
-        ...
+        return None
 
     def remove_past(self, spec: ProjectSpec, nodes: Sequence[N_contra], now: datetime) -> None:
         """Remove what nodes that were just run do not keep any longer."""
-        ...
 
     def collect_garbage(
         self, spec: ProjectSpec, state: StateReader, report: GarbageReport, now: datetime
@@ -160,7 +158,18 @@ class NodeType(Protocol[N_contra]):
         Returns:
             The report with what was found added.
         """
-        ...
+        return report
+
+
+def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
+    """Return what a node reads: datasets, folders, patterns of files."""
+    return named_uris(spec, node.refs, node.input_uris)
+
+
+def named_uris(spec: ProjectSpec, refs: Sequence[str], uris: Sequence[str]) -> tuple[str, ...]:
+    """Return some URIs with those that nodes of some names stand for."""
+    named = (node.dataset_uri for ref in refs if (node := spec.node(ref)) is not None)
+    return tuple(dict.fromkeys((*named, *uris)))
 
 
 NodeTypes = Mapping[str, NodeType[Any]]

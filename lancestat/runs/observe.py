@@ -20,8 +20,8 @@ from lancestat.runs.actions import (
     needs_spark,
 )
 from lancestat.runs.discover import located, shared_outputs, source_findings
-from lancestat.runs.node import NodePlanner, NodeTypes, Observed
-from lancestat.spec.model import Node, NodeKind, ProjectSpec
+from lancestat.runs.node import NodePlanner, NodeTypes, Observed, read_uris
+from lancestat.spec.model import Node, ProjectSpec, Source
 from lancestat.state.values import StateReader, canonical_uri
 
 # How often a node is observed at most whose datasets are replaced while it is planned.
@@ -57,7 +57,7 @@ class Observer:
         """Plan nodes as `plan` does, and return the plan with what was observed for it."""
         observed = self.look(nodes, full_refresh=full_refresh)
         spec, actions = observed.spec, self._actions(observed)
-        tables = observed.records.get(NodeKind.TABLE.value, {})
+        tables = observed.records.get(Source.lists.value, {})
         plan = Plan(
             spec.name,
             spec.target.name,
@@ -86,7 +86,7 @@ class Observer:
         uris = {
             uri: uri for node in nodes for uri in self.types[node.kind.value].lance_uris(spec, node)
         }
-        kinds = {node.kind for node in nodes} | ({NodeKind.TABLE} if spec.sources else set())
+        kinds = {node.kind for node in nodes} | ({Source.lists} if spec.sources else set())
         return Observed(
             spec,
             nodes,
@@ -162,17 +162,6 @@ class Observer:
         if not isinstance(action, Blocked):
             return action
         return replace(action, error=self.spec.redactor.error(action.error, Audience.PERSON))
-
-
-def read_uris(spec: ProjectSpec, node: Node) -> tuple[str, ...]:
-    """Return what a node reads: datasets, folders, patterns of files."""
-    return named_uris(spec, node.refs, node.input_uris)
-
-
-def named_uris(spec: ProjectSpec, refs: Sequence[str], uris: Sequence[str]) -> tuple[str, ...]:
-    """Return some URIs with those that nodes of some names stand for."""
-    named = (node.dataset_uri for ref in refs if (node := spec.node(ref)) is not None)
-    return tuple(dict.fromkeys((*named, *uris)))
 
 
 def result_dependencies(spec: ProjectSpec, nodes: Iterable[Node]) -> Mapping[str, tuple[str, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import field, replace
 from datetime import timedelta
 from enum import Enum
 from math import isfinite
@@ -377,8 +377,24 @@ class KnnJoin:
         },
     )
 
+    uri_key: ClassVar[str] = "lance"
+
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}, declared at {self.location}")
+
+    def located(self, uris: Mapping[str, str]) -> KnnJoin:
+        if not {*self.input_uris, self.output_uri} & uris.keys():
+            return self
+        left, right = (
+            side if side.uri is None else replace(side, uri=uris.get(side.uri, side.uri))
+            for side in (self.left, self.right)
+        )
+        output_uri = uris.get(self.output_uri, self.output_uri)
+        declared = self.declared or self
+        return replace(self, left=left, right=right, output_uri=output_uri, declared=declared)
+
+    def listed_by(self, source: str) -> KnnJoin:
+        return self
 
     @property
     def dataset_uri(self) -> str:

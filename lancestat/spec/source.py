@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import field, replace
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import quote
 
 from lancestat.errors import Location
@@ -29,8 +29,11 @@ from lancestat.spec.declaration import (
     resource,
 )
 from lancestat.spec.names import PUNCTUATION, is_name, render
-from lancestat.spec.table import ColumnSelection, Freshness, Policy, Publish, Table
+from lancestat.spec.table import ColumnSelection, Freshness, NodeKind, Policy, Publish, Table
 from lancestat.spec.template import TemplateScope
+
+if TYPE_CHECKING:
+    from lancestat.spec.model import Node
 
 SCHEME = "source://"
 """The scheme of what stands for a source, or for a table that it should have."""
@@ -129,6 +132,8 @@ class Source:
         default_factory=TemplateScope, compare=False, repr=False, kw_only=True
     )
 
+    # The kind of the nodes.
+    lists: ClassVar[NodeKind] = NodeKind.TABLE
     declares: ClassVar[Resource] = Resource(
         "a mapping with 'catalog' or 'uri'",
         "A catalog or a folder whose tables become nodes without being declared one by one.",
@@ -208,12 +213,12 @@ class Source:
 _MOST_LETTERS: int = NAME.keywords["maxLength"]
 
 
-def is_stand_in(node: Table) -> bool:
+def is_stand_in(node: Node) -> bool:
     """Whether a node stands for a source, or for a table that a source should have."""
-    return node.uri.startswith(SCHEME)
+    return node.dataset_uri.startswith(SCHEME)
 
 
-def is_source(node: Table) -> bool:
+def is_source(node: Node) -> bool:
     """Whether a node stands for a source; names of other nodes have no colon."""
     return is_stand_in(node) and ":" in node.name
 

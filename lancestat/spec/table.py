@@ -395,8 +395,19 @@ class Table:
     # A run makes no rows.
     result_uri: ClassVar[None] = None
 
+    # The key that gives the URI of what a run writes to.
+    uri_key: ClassVar[str] = "uri"
+
     def __repr__(self) -> str:
         return display.summary(self, f"{self.name}, declared at {self.location}")
+
+    def located(self, uris: Mapping[str, str]) -> Table:
+        """Return the node with datasets in place of names of tables, as far as `uris` has them."""
+        return replace(self, uri=uris[self.uri], declared=self) if self.uri in uris else self
+
+    def listed_by(self, source: str) -> Table:
+        """Return the node as one that a source has, too."""
+        return replace(self, source=source)
 
     @property
     def dataset_uri(self) -> str:
