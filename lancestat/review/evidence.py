@@ -25,6 +25,7 @@ from lancestat.review.values import (
     Risk,
     RiskNote,
     TablesChange,
+    declared_risks,
 )
 from lancestat.runs.discover import FoundTable, found_tables, listed_places, located_uris
 from lancestat.runs.node import N_contra, NodeRecord, NodeType, NodeTypes, read_uris
@@ -175,6 +176,23 @@ class NodeChange(Protocol):
     def judge(self, evidence: Evidence) -> Findings:
         """Return the cost, the risks and the consequences of the change."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredChange:
+    """A changed node that nothing is opened for: its risks are those that its keys declare."""
+
+    old: Any
+    new: Any
+    changed: tuple[PropertyChange, ...]
+
+    def opened_uris(self, head: ProjectSpec) -> tuple[str, ...]:
+        return ()
+
+    def judge(self, evidence: Evidence) -> Findings:
+        if self.old is None or self.new is None:
+            return Findings()
+        return Findings(risks=tuple(declared_risks(self.old, self.new)))
 
 
 class ReviewedType(NodeType[N_contra], Protocol[N_contra]):

@@ -259,7 +259,7 @@ class Skip(NodeAction):
     stages: ClassVar[tuple[()]] = ()
     node: str
     reasons: tuple[Reason, ...]
-    figures: Figures | NodeFigures
+    figures: Figures | NodeFigures | None
     notes: tuple[str, ...] = ()
     kind: str = "table"
 

@@ -97,6 +97,7 @@ class NodeRunner(Protocol):
 
     def cancel(self) -> None:
         """Stop all that goes on, and refuse more, but for the jobs of the run's Spark."""
+        return
 
 
 class NodeType(Protocol[N_contra]):
@@ -149,6 +150,7 @@ class NodeType(Protocol[N_contra]):
 
     def remove_past(self, spec: ProjectSpec, nodes: Sequence[N_contra], now: datetime) -> None:
         """Remove what nodes that were just run do not keep any longer."""
+        return
 
     def collect_garbage(
         self, spec: ProjectSpec, state: StateReader, report: GarbageReport, now: datetime

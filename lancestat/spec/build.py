@@ -47,6 +47,7 @@ from lancestat.spec.model import (
     Freshness,
     KnnJoin,
     KnnSide,
+    Node,
     Policy,
     StaleBounds,
     Table,
@@ -81,6 +82,14 @@ class Builder:
         values = self._values(Policy, item, *steps)
         template = named(item.origins_below(*steps), "allow.stale", "refresh")
         return Policy(**values, template=template)
+
+    def node(self, kind: type[Node], item: Item) -> Node:
+        """Return the node of a kind that an item declares."""
+        if kind is Table:
+            return self.table(item)
+        if kind is KnnJoin:
+            return self.knn_join(item)
+        return kind(**self._values(kind, item), location=item.location)
 
     def table(self, item: Item) -> Table:
         values = self._values(Table, item)

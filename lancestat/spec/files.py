@@ -17,7 +17,7 @@ from lancestat.formats import quoted, visible
 from lancestat.redact import Origin
 from lancestat.spec.declaration import default_of
 from lancestat.spec.document import MAX_BYTES, Document, parse_document
-from lancestat.spec.model import RESOURCES, KnnJoin, NodeKind, ProjectFile, Table
+from lancestat.spec.model import NODES, NodeKind, ProjectFile
 from lancestat.spec.schema import PROJECT_FILE
 from lancestat.spec.template import is_template
 
@@ -295,7 +295,6 @@ def resolve_uri(root: Path, text: str) -> str:
 
 
 _SUFFIX = ".lance"
-_KINDS = {key: kind.kind for key, kind in RESOURCES.items() if issubclass(kind, Table | KnnJoin)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,13 +353,13 @@ def _read(files: Folder, name: str) -> dict[str, Any]:
 
 
 def _nodes(specs: dict[str, Any], file: str) -> Iterator[NodeOutline]:
-    for key, kind in _KINDS.items():
+    for key, kind in NODES.items():
         items = specs.get(key)
         for item in items if isinstance(items, list) else ():
             if isinstance(item, dict) and (names := _texts([item.get("name")])):
                 about = item.get("description")
                 description = about if isinstance(about, str) else None
-                yield NodeOutline(names[0], kind, _texts(item.get("tags")), file, description)
+                yield NodeOutline(names[0], kind.kind, _texts(item.get("tags")), file, description)
 
 
 def _sources(specs: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -103,16 +103,19 @@ def _inside_errors(nodes: Iterable[Node]) -> list[LancestatError]:
         while "/" in path.strip("/"):
             path = path.rpartition("/")[0]
             owner = owners.get(path)
-            if owner is not None and NodeKind.KNN_JOIN in (node.kind, owner.kind):
+            if owner is not None and (node.result_uri or owner.result_uri):
                 errors.append(_inside(node, owner))
     return errors
 
 
 def _inside(node: Node, owner: Node) -> SpecError:
-    what = {NodeKind.TABLE: "table", NodeKind.KNN_JOIN: "output of knn join"}
+    whats = ("" if one.result_uri is None else "output of " for one in (node, owner))
+    inner, outer = (
+        f"{what}{one.declares.noun} '{one.name}'"
+        for what, one in zip(whats, (node, owner), strict=True)
+    )
     return OverlappingOutputs(
-        f"the {what[node.kind]} '{node.name}' lies inside the {what[owner.kind]} "
-        f"'{owner.name}', at {owner.location}",
+        f"the {inner} lies inside the {outer}, at {owner.location}",
         location=node.location,
         hint="give each a folder of its own, side by side",
     )
@@ -124,7 +127,7 @@ def shared_output_error(node: Node, other: Node) -> SpecError:
         message = f"tables '{other.name}' and '{node.name}' publish to the same dataset"
         hint = "declare it once, or give one of them 'publish: none'"
     else:
-        message = f"knn joins '{other.name}' and '{node.name}' write the same output"
+        message = f"{node.declares.noun}s '{other.name}' and '{node.name}' write the same output"
         hint = "give each its own output"
     return OverlappingOutputs(
         f"{message}, first at {other.location}", location=node.location, hint=hint

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import field, replace
 from datetime import timedelta
 from enum import Enum
@@ -392,6 +392,11 @@ class KnnJoin:
         output_uri = uris.get(self.output_uri, self.output_uri)
         declared = self.declared or self
         return replace(self, left=left, right=right, output_uri=output_uri, declared=declared)
+
+    def named_refs(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        for name, side in (("left", self.left), ("right", self.right)):
+            key = "sql" if side.table is None else "table"
+            yield from (((name, key), ref) for ref in side.refs)
 
     def listed_by(self, source: str) -> KnnJoin:
         return self

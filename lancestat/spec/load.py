@@ -41,8 +41,8 @@ from lancestat.spec.document import Document, KeyPath
 from lancestat.spec.files import Files, Folder, SpecFolder, read_file, relative_name, spec_files
 from lancestat.spec.graph import cycle_errors, output_errors
 from lancestat.spec.model import (
+    NODES,
     RESOURCES,
-    KnnJoin,
     Node,
     ProjectFile,
     ProjectSpec,
@@ -460,14 +460,12 @@ class _Specs:
         nodes: list[Node] = []
         has_sources = any(kind == "sources" for kind, _ in self.items)
         for kind, item in self.items:
-            if kind == "tables":
-                nodes.append(builder.table(item))
-            elif kind == "knn_joins":
-                join = builder.knn_join(item)
+            if kind in NODES:
+                node = builder.node(NODES[kind], item)
                 if not has_sources:
                     # Otherwise the names are known once the sources were looked up.
-                    builder.errors.extend(self._unknown_refs(join, item))
-                nodes.append(join)
+                    builder.errors.extend(self._unknown_refs(node, item))
+                nodes.append(node)
         builder.errors.extend((*cycle_errors(nodes), *output_errors(nodes)))
         return tuple(nodes)
 
@@ -503,7 +501,7 @@ class _Specs:
         """By node, the origins of its values, of the policy and the column set it names too."""
         by_node: dict[str, dict[str, Origin]] = {}
         for kind, item in self.items if self.origins else ():
-            if kind in ("tables", "knn_joins"):
+            if kind in NODES:
                 name = item.value["name"]
                 own = self.origins.get((kind, name), {}) | self._shared_origins(item.value)
                 if own:
@@ -533,13 +531,11 @@ class _Specs:
             return self.builder.sets
         return self.builder.policies if kind == "policies" else self.names
 
-    def _unknown_refs(self, join: KnnJoin, item: Item) -> Iterator[LancestatError]:
-        for name, side in (("left", join.left), ("right", join.right)):
-            key = "sql" if side.table is None else "table"
-            for ref in side.refs:
-                error = self.names.unknown(ref, item, name, key)
-                if error is not None:
-                    yield error
+    def _unknown_refs(self, node: Node, item: Item) -> Iterator[LancestatError]:
+        for path, ref in node.named_refs():
+            error = self.names.unknown(ref, item, *path)
+            if error is not None:
+                yield error
 
 
 def _file_names(

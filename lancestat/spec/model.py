@@ -305,6 +305,11 @@ RESOURCES: Mapping[str, type[Declared]] = {
 }
 """The resources of spec files, by the key of their list."""
 
+NODES: Mapping[str, type[Node]] = {
+    key: kind for key, kind in RESOURCES.items() if issubclass(kind, Node)
+}
+"""Those that are nodes."""
+
 
 NO_OPTIONS = UriOptions({})
 

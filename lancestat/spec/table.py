@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -404,6 +404,10 @@ class Table:
     def located(self, uris: Mapping[str, str]) -> Table:
         """Return the node with datasets in place of names of tables, as far as `uris` has them."""
         return replace(self, uri=uris[self.uri], declared=self) if self.uri in uris else self
+
+    def named_refs(self) -> Iterator[tuple[tuple[str, ...], str]]:
+        """Yield the names of nodes that it reads, each with the path of its key."""
+        yield from ()
 
     def listed_by(self, source: str) -> Table:
         """Return the node as one that a source has, too."""

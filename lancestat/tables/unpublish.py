@@ -20,7 +20,7 @@ from lancestat.redact import Audience
 from lancestat.runs.discover import located, require_sole_writer
 from lancestat.runs.execute import MAX_ATTEMPTS, THREADS, known_error
 from lancestat.runs.result import NodeFailure, Status, nodes_failed
-from lancestat.spec.model import KnnJoin, Node, ProjectSpec, Publish, Table
+from lancestat.spec.model import Node, ProjectSpec, Publish, Table
 from lancestat.spec.source import is_source
 from lancestat.tables.carriers import EntriesChange, commit, removal
 from lancestat.tables.wire import (
@@ -117,8 +117,8 @@ def blocked(node: Node, error: LancestatError) -> UnpublishedNode:
     return UnpublishedNode(node.name, kind, Status.ERROR, error=error)
 
 
-def skip_join(join: KnnJoin) -> UnpublishedNode:
-    """Return the node of a join, whose result has no statistics of its own."""
+def skip_result(join: Node) -> UnpublishedNode:
+    """Return a node that is no table: what it writes has no statistics of its own."""
     reason = UnpublishReason.NOT_A_TABLE
     return UnpublishedNode(join.name, join.kind.value, Status.PLANNED, reason)
 
@@ -230,13 +230,7 @@ class _Unpublishing:
     def node(self, node: Node) -> UnpublishedNode:
         started = time.monotonic()
         try:
-            match node:
-                case KnnJoin():
-                    done = skip_join(node)
-                case Table():
-                    done = self._table(node)
-                case _:
-                    assert_never(node)
+            done = self._table(node) if isinstance(node, Table) else skip_result(node)
         except Exception as error:
             shown = self.spec.redactor.error(known_error(error), Audience.PERSON)
             return blocked(node, shown.placed(node.location))
