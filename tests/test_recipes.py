@@ -26,6 +26,15 @@ LINK = "https://wiki.example.com/orders"
 FILES = {
     "carrier": ["lancestat/spec/table.py", "lancestat/tables/carriers.py"],
     "metric": ["lancestat/joins/search/metrics.py", "lancestat/spec/knn_join.py"],
+    "node-kind": [
+        "lancestat/exports/__init__.py",
+        "lancestat/exports/node.py",
+        "lancestat/nodes.py",
+        "lancestat/spec/export.py",
+        "lancestat/spec/model.py",
+        "lancestat/spec/table.py",
+        "pyproject.toml",
+    ],
     "statistic": [
         "docs/explanation/statistics.md",
         "lancestat/tables/statistics/column_statistics.py",
@@ -195,6 +204,33 @@ digests = [node_digest(load_project(Path(folder)).nodes[0]) for folder in ("old"
 print(json.dumps([len(set(digests)), load_project(Path("new")).tables[0].link]))
 """
 
+# Copies a table, which then moves on, and prints what commands say of the copy after each step.
+EXPORT = """\
+import json
+
+import lance
+import pyarrow as pa
+import pyarrow.parquet as pq
+from click.testing import CliRunner
+from lancestat.cli.main import cli
+
+def output(*words):
+    done = CliRunner().invoke(cli, (*words, "--output", "json"), catch_exceptions=False)
+    return json.loads(done.stdout)
+
+told = []
+for rows in (3, 2, 0):
+    if rows:
+        lance.write_dataset(pa.table({"id": range(rows)}), "orders.lance", mode="append")
+    *_, action = output("plan", "-s", "copy")["nodes"]
+    [ran] = output("run", "-s", "copy")["nodes"]
+    [status] = output("status", "-s", "copy")["nodes"]
+    told.append([action["action"], ran["status"], pq.read_table("copy.parquet").num_rows])
+    told[-1] += [status["status"], status["verdict"]]
+[reads, copy] = output("list")["nodes"]
+print(json.dumps([told, copy["kind"], len(output("runs")["runs"])]))
+"""
+
 
 @pytest.mark.parametrize("recipe", FILES)
 def test_a_patch_touches_only_the_files_of_its_recipe(recipe: str) -> None:
@@ -210,6 +246,7 @@ def package(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     copy = tmp_path_factory.mktemp("package")
     for folder in ("lancestat", "specs", "schemas", "docs"):
         shutil.copytree(TOP / folder, copy / folder)
+    shutil.copy(TOP / "pyproject.toml", copy)
     patch = RECIPES / f"{request.param}.patch"
     subprocess.run(["git", "apply", str(patch)], cwd=copy, check=True)
     return copy
@@ -270,6 +307,19 @@ def test_a_declared_statistic_is_published_reported_and_shown(
     assert '<th class="r">Sum</th>' in output["page"]
     assert output["estimate"]["columns"]["price"]["sum"] == 11.0
     assert (output["pruned"]["rows"], output["pruned"]["columns"]["price"]["sum"]) == (2, 4.0)
+
+
+@pytest.mark.parametrize("package", ["node-kind"], indirect=True)
+def test_nodes_of_a_third_kind_are_planned_run_and_reported(package: Path, tmp_path: Path) -> None:
+    exports = "exports:\n  - {name: copy, table: orders, path: copy.parquet}\n"
+    write_project(tmp_path, f"{ORDERS}}}\n{exports}", LOCAL)
+    steps, kind, runs = json.loads(printed(package, tmp_path, "-c", EXPORT)[-1])
+    assert steps == [
+        ["analyze", "success", 3, "ok", "current"],
+        ["refresh", "success", 5, "ok", "current"],
+        ["skip", "success", 5, "ok", "current"],
+    ]
+    assert (kind, runs) == ("export", 2)
 
 
 @pytest.mark.parametrize("package", ["metric"], indirect=True)

@@ -10,7 +10,7 @@ from lancestat.review.sides import WORK_TREE, FileLinks, line_url
 from lancestat.review.values import NO_CHANGES, SEVERITY, Change, Diff, NodeDiff, PropertyChange
 
 _SYMBOLS = {Change.ADDED: "+", Change.REMOVED: "-", Change.CHANGED: "~"}
-_KINDS = {"table": "table", "source": "source", "knn_join": "KNN join"}
+_KINDS = {"knn_join": "KNN join"}
 
 
 def diff_view(diff: Diff) -> DiffView:
@@ -41,7 +41,7 @@ def _node(node: NodeDiff, links: FileLinks) -> NodeDiffView:
         node.name,
         _SYMBOLS[node.change],
         node.change.value,
-        _KINDS[node.kind_word],
+        _KINDS.get(node.kind_word, node.kind_word),
         f"{file}:{line}",
         node.owners,
         () if node.change is Change.REMOVED else tuple(map(_property, node.properties)),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -75,6 +75,11 @@ class Pages:
     """The pages of one report about a project, in whose folder its YAML is."""
 
     def __init__(self, report: ProjectReport, spec: ProjectSpec, sanitizer: PageSanitizer) -> None:
+        # A kind of node that has no page of its own is left out.
+        nodes = tuple(node for node in report.nodes if isinstance(node, TableReport | JoinReport))
+        names = {node.spec.name for node in nodes}
+        reads = {name: tuple(names.intersection(report.reads[name])) for name in names}
+        report = replace(report, nodes=nodes, reads=reads) if nodes != report.nodes else report
         self._report = report
         self._sanitizer = sanitizer
         self._origins = spec.origins
