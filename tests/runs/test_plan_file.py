@@ -43,6 +43,7 @@ tables:
     policy: {allow.stale: {max_changed_rows: "{{ var('share') }}"}}
   - {name: returns, uri: returns.lance, publish: none}
 """
+OTHER_WORK = "orders: what it reads, or what the state has stored of it, has changed"
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_a_plan_is_run_once(folder: Path) -> None:
     world.execute(replace(plan, actions=plan.actions[:1]))
     assert world.reads == [(3, 4, frozenset({"o_id", "o_status", "o_total"}))]
     assert refusal(folder) == [
-        "orders: its dataset is at version 4, was 3; another run has recorded it since; "
+        "orders: its dataset is at version 4, was 3; the state has another record of it; "
         "now skip (unchanged), was refresh (rows_appended)"
     ]
 
@@ -192,7 +193,7 @@ def delete_the_state(folder: Path) -> None:
         (
             write_anew,
             [
-                "orders: its dataset was written anew, and is at version 2 again; "
+                "orders: its dataset has changed; "
                 "now refresh (publish_missing), was skip (unchanged)"
             ],
         ),
@@ -210,12 +211,12 @@ def delete_the_state(folder: Path) -> None:
                 "sales: it was not among the planned nodes",
             ],
         ),
-        (run_in_between, ["returns: another run has recorded it since"]),
+        (run_in_between, ["returns: the state has another record of it"]),
         (
             delete_the_state,
             [
-                "orders: the state has forgotten its last run",
-                "returns: the state has forgotten its last run; "
+                "orders: the state has another record of it",
+                "returns: the state has another record of it; "
                 "now analyze (new), was skip (unchanged)",
             ],
         ),
@@ -261,9 +262,7 @@ def test_lost_partials_outdate_a_plan(folder: Path) -> None:
     Project.load(folder).save_plan(folder / "plan.json")
     for path in folder.glob("state/v2/partials-*"):
         shutil.rmtree(path)
-    assert refusal(folder) == [
-        "orders: fragments scanned now 5, was 1; rows scanned now 105, was 5"
-    ]
+    assert refusal(folder) == [OTHER_WORK]
 
 
 def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
@@ -278,7 +277,7 @@ def test_a_failed_run_in_between_outdates_a_plan(folder: Path) -> None:
     add_partials(
         world.state, action.table.identity, [StoredPartials((scan.fingerprint,), partials)]
     )
-    assert refusal(folder) == ["orders: fragments scanned now 0, was 1; rows scanned now 0, was 5"]
+    assert refusal(folder) == [OTHER_WORK]
 
 
 def test_a_plan_of_another_target_is_refused(folder: Path) -> None:
@@ -311,8 +310,8 @@ def test_a_copy_of_the_state_is_another_state(folder: Path) -> None:
     shutil.copytree(folder / "state", folder / "copy")
     edit(folder, "dev: {state: state", "dev: {scratch: s, state: copy", "lancestat_project.yml")
     assert refusal(folder) == [
-        f"target dev: its state is {folder / 'copy'}, was {folder / 'state'}",
-        f"target dev: its scratch is {folder / 's'}, was unset",
+        "target dev: its state is another one",
+        "target dev: its scratch is another one",
     ]
 
 
@@ -440,7 +439,7 @@ def move_a_side(world: JoinWorld) -> None:
             write_to_the_result,
             "near: its result has changed; now blocked, was skip (unchanged)",
         ),
-        (join_again, "near: another run has recorded it since; its result has changed"),
+        (join_again, "near: the state has another record of it; its result has changed"),
         (
             move_a_side,
             "near: its declaration has changed; it no longer reads {r}; it reads {elsewhere}; "
