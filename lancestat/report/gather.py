@@ -277,13 +277,7 @@ def report_tables(
     report: Callable[[], ProjectReport],
     runs: Callable[[], NodeRuns],
 ) -> dict[str, pa.Table]:
-    """The requested ones by name; only what they need is gathered.
-
-    Args:
-        requested: Which.
-        report: Gathers all tables, with their fragments.
-        runs: Gathers all runs, newest first.
-    """
+    """The requested ones by name; only what they need is gathered."""
     by_name: dict[str, pa.Table] = {}
     if ReportTable.RUNS in requested:
         ended = [run for node_runs in runs().values() for run in node_runs]
@@ -326,15 +320,6 @@ def gather(
     """Gather what is known of some nodes of a project, in their order.
 
     A node that cannot be observed carries its error, and stops no other.
-
-    Args:
-        spec: The project under one target.
-        state: What is remembered between runs.
-        clock: Returns the present, against which ages are judged.
-        nodes: Of the project.
-        with_fragments: Also every fragment of every table, and what the state knows of it.
-        with_histograms: Also the histograms of tables that ask for them.
-        runs: How many runs of each node are read.
 
     Raises:
         StateError: the state cannot be reached.

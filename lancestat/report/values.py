@@ -96,14 +96,7 @@ NodeRuns = Mapping[str, tuple[PastRun, ...]]
 
 
 def runs_by_node(state: StateReader, target: str, limit: int, kind: str | None = None) -> NodeRuns:
-    """Return the newest runs of each node, newest first, each with that node alone.
-
-    Args:
-        state: Which may be that of several targets.
-        target: Whose runs are of interest.
-        limit: How many runs of a node are looked at; what does not decode is left out.
-        kind: If given, only runs that recorded a result of a node of that kind.
-    """
+    """Return the newest runs of each node, newest first, each with that node alone."""
     recorded = state.recorded(kind, target, limit) if kind else state.outcomes(target, limit)
     runs = {node: [PastRun.of(run, NODE_TYPES) for run in some] for node, some in recorded.items()}
     return {node: tuple(run for run in some if run.nodes) for node, some in runs.items()}

@@ -300,10 +300,6 @@ class PullRequest:
 def pull_request(environment: Mapping[str, str], number: int | None = None) -> PullRequest:
     """The pull request of a job.
 
-    Args:
-        environment: Of the process; GITHUB_REPOSITORY and GITHUB_EVENT_PATH are read.
-        number: The pull request's number; that of the job's event when None.
-
     Raises:
         GitHubNotConfigured: when there is none.
     """

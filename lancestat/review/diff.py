@@ -131,13 +131,7 @@ class Comparison:
         state: Callable[[], StateReader] | None,
         now: datetime,
     ) -> Diff:
-        """Return what changes.
-
-        Args:
-            names: The nodes to compare, of both sides.
-            state: What runs remember; None where neither it nor datasets are to be opened.
-            now: An aware instant.
-        """
+        """Return what changes."""
         pairs = [pair for pair in pair_nodes(self.base, self.head) if pair.names & names]
         one_sided = [pair.node for pair in pairs if pair.old is None or pair.new is None]
         tables = compare_tables(
@@ -319,23 +313,11 @@ def review(
     clock: Callable[[], datetime] = lambda: datetime.now(timezone.utc),
     loaded: Callable[[ProjectSpec], object] = lambda spec: None,
 ) -> Diff:
-    """Compare what two sides of a project declare.
+    """Compare what two sides of a project declare, under a target, its default when None.
 
-    Args:
-        project_dir: The project's folder; relative URIs of both sides lead from there.
-        base: What to compare with (`source.find_sides`); at a revision from before the project
-            there are no nodes.
-        head: What is compared, the work tree when None.
-        types: The kinds of nodes, which judge what changes mean.
-        target: One of the project's targets on both sides, its default when None.
-        vars: Overrides of the project's `vars` on both sides.
-        select: Which nodes, of either side.
-        exclude: Which to leave out.
-        with_datasets: Whether the datasets and the state of `base` are opened, to name columns
-            and estimate bytes. What only `head` names is never opened (`trust`).
-        environment: Of a job, which tells where the files of both sides are shown (`links`).
-        clock: Returns the time, an aware instant.
-        loaded: Called with each side once it is loaded.
+    With `with_datasets` the datasets and the state of `base` are opened, to name columns and to
+    estimate bytes. What only `head` names is never opened. `environment` is that of a job, and
+    tells where the files of both sides are shown; `loaded` is called with each side.
 
     Raises:
         InvalidProject: A side has errors, each at its place there.

@@ -398,12 +398,7 @@ class SourceTables:
         return replace(change, is_known=reason is None), reason
 
     def partner(self, node: Node, *, is_new: bool) -> Table | None:
-        """Return the node that a source makes of the same table on the other side, None for none.
-
-        Args:
-            node: One that a side declares, and the other does not.
-            is_new: Whether HEAD declares it.
-        """
+        """Return what a source makes of the same table on the other side, None for nothing."""
         if node.kind is not Source.lists or is_source(node):
             return None
         found = (self.before if is_new else self.after).get(_place(node.dataset_uri))
@@ -417,15 +412,7 @@ class SourceTables:
 def compare_tables(
     base: ProjectSpec, head: ProjectSpec, mask: Mask, *, is_opened: bool, has_moved: bool
 ) -> SourceTables:
-    """Compare the tables that the sources of both sides give, as catalogs and folders are now.
-
-    Args:
-        base: A project without nodes for its sources.
-        head: Likewise.
-        mask: Redacts names and reasons.
-        is_opened: Whether catalogs and folders may be listed at all.
-        has_moved: Whether a side declares a table that a source of the other may give.
-    """
+    """Compare the tables that the sources of both sides give, as catalogs and folders are now."""
     old, new = named_sources(base), named_sources(head)
     changed = [
         name

@@ -550,10 +550,6 @@ def file_links(environment: Mapping[str, str], sides: Sides) -> FileLinks:
     """Return where a job of GitHub or GitLab shows the files of two sides.
 
     The work tree is shown as the commit that is checked out.
-
-    Args:
-        environment: Of the process; what the runner says of the repository is read.
-        sides: The sides of a diff.
     """
     root = _root(environment)
     if root is None or work_tree(sides.root) is None:

@@ -304,12 +304,6 @@ def node_properties(node: Node, origins: Origins, mask: Mask) -> dict[str, Prope
     """Return all that a node declares and that is not left at nothing, by dotted key.
 
     Remarks come last.
-
-    Args:
-        node: A table or a join.
-        origins: Of the node, by dotted key (`ProjectSpec.origins`): what came from the environment
-            is shown as the template that names its variables.
-        mask: Redacts what is shown.
     """
     stated = sorted(_stated(node), key=_remarks_last)
     return {
@@ -410,13 +404,7 @@ def _remarks_last(entry: _Stated) -> tuple[bool, str]:
 
 
 def _stated(resource: Declared, prefix: str = "", path: str = "") -> Iterator[_Stated]:
-    """Yield the properties of a resource.
-
-    Args:
-        resource: A node, a target, or a part of one.
-        prefix: What the labels start with.
-        path: What the dotted keys start with, which the labels need not repeat.
-    """
+    """Yield the properties of a resource."""
     for declared in key_fields(type(resource)):
         if declared.first.role is Role.LABEL or not declared.spelled:
             continue

@@ -102,10 +102,6 @@ def shared_outputs(spec: ProjectSpec, nodes: Iterable[Node]) -> dict[str, Lances
     """Return the errors of nodes that would write to one dataset, by the names of the nodes.
 
     They are those that only catalogs can tell; reading the YAML finds the others.
-
-    Args:
-        spec: The project, in which tables of catalogs have been located.
-        nodes: Those that are planned, likewise.
     """
     known = {node.name: node for node in (*spec.nodes, *nodes)}.values()
     if not any(node.declared is not None for node in known):
@@ -210,10 +206,6 @@ def found_tables(
     """Return the tables that the sources of a project make nodes; no catalog is asked for one.
 
     Declared tables, and those that get no usable name, are not among them.
-
-    Args:
-        spec: A project, whose sources have not been looked up.
-        listed: What catalogs and folders have, by name; sources of others find nothing.
     """
     listings = [_matched(source, listed.get(source.catalog_name, [])) for source in spec.sources]
     found = _assigned(spec.sources, listings)
@@ -236,13 +228,7 @@ def _place(table: TableName, place: LocatedTable | LakeError | None) -> str:
 def listed_places(
     spec: ProjectSpec, sources: Sequence[Source], threads: int = 8
 ) -> dict[str, list[TableName] | LakeError]:
-    """Return all tables of the sources' catalogs and folders by name, or why there are none.
-
-    Args:
-        spec: The project whose declarations of catalogs and storage options are used.
-        sources: Sources of the project, or of another one over the same places.
-        threads: How many are listed at once.
-    """
+    """Return all tables of the sources' catalogs and folders by name, or why there are none."""
     catalogs = {**spec.target.catalogs, **_folders(spec)}
     names = list(dict.fromkeys(source.catalog_name for source in sources))
     with ThreadPoolExecutor(max(1, min(threads, len(names)))) as pool:
@@ -295,14 +281,7 @@ def source_findings(
     records: Mapping[str, NodeRecord],
     state: StateReader,
 ) -> SourceFindings | None:
-    """Return what is new and what is gone since the last runs, None of a project without sources.
-
-    Args:
-        spec: The project, whose sources have been looked up.
-        nodes: Those that are planned, located.
-        records: Of tables, by identity.
-        state: What runs remember.
-    """
+    """Return what is new and what is gone since the last runs, None without sources."""
     if not spec.sources:
         return None
     found = [table for table in spec.tables if table.source is not None and not is_stand_in(table)]

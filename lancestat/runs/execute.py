@@ -75,17 +75,9 @@ MAX_ATTEMPTS = 5
 class RunContext:
     """What the runners of all kinds of nodes share in one run.
 
-    Args:
-        observer: Plans nodes again.
-        state: What is remembered of nodes.
-        digests: The digests of the nodes' meanings.
-        progress: Receives the stages that nodes reach, and how far they are in them.
-        spark: The session of the run.
-        run_id: Names the run.
-        stored: By node, how many fragments this run has read and stored.
-        stopped: Set where nodes begin no further stage.
-        publishing: The nodes whose results are being published, or were just now; who takes in the
-            end of such a node removes it.
+    `stored` counts by node the fragments that this run has read and stored. Once `stopped` is set
+    nodes begin no further stage. `publishing` has the nodes whose results are being published, or
+    were just now: who takes in the end of such a node removes it.
     """
 
     observer: Observer

@@ -346,12 +346,7 @@ _CHANGED = {
 
 
 def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
-    """Return a line for each node and location that differs: none when the plans are the same.
-
-    Args:
-        then: The saved plan; of the same project and target.
-        now: A plan of this moment, made under the same options.
-    """
+    """Return a line for each node and location that differs: none when the plans are the same."""
     lines = [
         f"target {now.target}: its {name} is another one"
         for name, was, current in (

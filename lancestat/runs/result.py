@@ -100,10 +100,6 @@ class NodeResult:
     def from_json(cls, stored: Mapping[str, object], types: NodeTypes) -> NodeResult:
         """Return the result that a node's object shows; unknown keys are ignored.
 
-        Args:
-            stored: The object.
-            types: Decode the figures of their kinds.
-
         Raises:
             ValueError: it is not such an object.
         """
@@ -146,14 +142,7 @@ ENDED_AS = {Status.ERROR: "failed", Status.SKIPPED: "not run", Status.INTERRUPTE
 
 
 def interrupted(result: NodeResult, why: str, fragments_stored: int | None = None) -> NodeResult:
-    """Return the result of a node that its run did not end.
-
-    Args:
-        result: Of the node as it was planned.
-        why: What ended the run.
-        fragments_stored: How many fragments of a table have been read and are in the state, and
-            need not be read again; None where that is not known.
-    """
+    """Return the result of a node that its run did not end."""
     to_read = result.fragments_scanned
     if fragments_stored and to_read:
         why += f"; {count(fragments_stored)} of {count(to_read, 'fragment')} to read are stored"
@@ -400,13 +389,7 @@ class UnfinishedNodes:
 
 
 def unfinished(state: StateReader, target: str, declared: frozenset[str]) -> UnfinishedNodes:
-    """Return them by the record of the newest run; only an idle run leaves no record.
-
-    Args:
-        state: Where runs are recorded.
-        target: Whose runs count.
-        declared: The names of all nodes of the project.
-    """
+    """Return them by the record of the newest run; only an idle run leaves no record."""
     run = _newest(state, target)
     if run is None:
         return UnfinishedNodes(None)

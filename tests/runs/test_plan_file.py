@@ -442,7 +442,7 @@ def move_a_side(world: JoinWorld) -> None:
         (join_again, "near: the state has another record of it; its result has changed"),
         (
             move_a_side,
-            "near: its declaration has changed; it no longer reads {r}; it reads {elsewhere}; "
+            "near: its declaration has changed; it reads other datasets; "
             "now refresh (spec_changed), was skip (unchanged)",
         ),
     ],
