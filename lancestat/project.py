@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from functools import cached_property, wraps
+from functools import cached_property, partial, wraps
 from pathlib import Path
 from types import FunctionType
 from typing import TYPE_CHECKING, TypeVar
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from lancestat.report.values import ProjectReport
     from lancestat.review.values import Diff
     from lancestat.runs.actions import Plan
-    from lancestat.runs.execute import Execution
     from lancestat.runs.observe import Observer
     from lancestat.runs.plan_file import PlanStore
     from lancestat.runs.result import PastRun, Progress, RunResult, UnfinishedNodes
@@ -312,11 +311,9 @@ class Project:
         if plan is None:
             self.discover()
         self._discovered()
-        execution = self._execution(threads, fail_fast, progress, session, ends_process)
-        plan = plan or execution.observer.plan(
-            self.nodes(select, exclude), full_refresh=full_refresh
-        )
-        return execution.execute(plan, "run")
+        execute, observer = self._execution(threads, fail_fast, progress, session, ends_process)
+        plan = plan or observer.plan(self.nodes(select, exclude), full_refresh=full_refresh)
+        return execute(plan, "run")
 
     def runs(self, limit: int | None = None) -> tuple[PastRun, ...]:
         """Return the target's runs: those in progress, then past ones, newest first.
@@ -372,9 +369,9 @@ class Project:
             for node in self._discovered().nodes
             if node.name in remaining.nodes or (isinstance(node, Table) and node.source in failed)
         )
-        execution = self._execution(threads, fail_fast, progress, session, ends_process)
-        plan = execution.observer.plan(nodes, full_refresh=remaining.full_refresh)
-        return execution.execute(plan, "retry")
+        execute, observer = self._execution(threads, fail_fast, progress, session, ends_process)
+        plan = observer.plan(nodes, full_refresh=remaining.full_refresh)
+        return execute(plan, "retry")
 
     def analyze(
         self,
@@ -689,18 +686,26 @@ class Project:
         progress: Progress | None,
         session: SparkSession | None,
         ends_process: bool,
-    ) -> Execution:
-        from lancestat.runs.execute import Execution
+    ) -> tuple[Callable[[Plan, str], RunResult], Observer]:
+        from lancestat.runs.execute import execute_plan
         from lancestat.runs.result import Progress
 
         check_whole("threads", threads, 1)
         if session is not None:
             check_session("session", session)
-        receiver = progress or Progress()
         observer = self._observer(session)
-        return Execution(
-            observer, self.state, self._digests, receiver, threads, fail_fast, session, ends_process
+        execute = partial(
+            execute_plan,
+            observer=observer,
+            state=self.state,
+            digests=self._digests,
+            progress=progress or Progress(),
+            threads=threads,
+            fail_fast=fail_fast,
+            session=session,
+            ends_process=ends_process,
         )
+        return execute, observer
 
     def _table(self, name: str) -> Table:
         check_name("table", name)

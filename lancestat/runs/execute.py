@@ -27,7 +27,7 @@ from lancestat.errors import (
     StateError,
 )
 from lancestat.lake.files import collect_temporary_garbage
-from lancestat.redact import EMPTY_REDACTOR, Audience, Redactor
+from lancestat.redact import Audience
 from lancestat.runs.actions import (
     Action,
     Blocked,
@@ -58,7 +58,7 @@ from lancestat.spark.package import require_package
 from lancestat.spark.session import RunSession, uses_package
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import ProjectSpec
-from lancestat.spec.redaction import Origins, query_variables
+from lancestat.spec.redaction import query_variables
 from lancestat.state.retention import GarbageReport, collect_state_garbage
 from lancestat.state.store import LanceState
 from lancestat.state.values import NodeRun, RunRecord, StateWriter
@@ -114,32 +114,6 @@ class RunContext:
             raise Cancelled(f"'{node}' was stopped")
 
 
-@dataclass(frozen=True, slots=True)
-class Evaluator:
-    """Evaluates actions; `runners` has those of each kind of node."""
-
-    context: RunContext
-    runners: Mapping[str, NodeRunner]
-
-    def run(self, action: Action) -> NodeEnded:
-        """Evaluate one action; the elapsed time of the result is not set yet.
-
-        Raises:
-            LancestatError: the node failed.
-            Cancelled: it was stopped; nothing is published of it.
-        """
-        match action:
-            case Skip():
-                return NodeEnded(replace(planned(action), status=Status.SUCCESS))
-            case Blocked():
-                raise action.error
-            case Deferred():
-                observer = self.context.observer
-                return self.run(observer.plan_again(action.node, full_refresh=action.full_refresh))
-        ended = self.runners[action.kind].run(action)
-        return ended if isinstance(ended, NodeEnded) else self.run(ended)
-
-
 THREADS = 8
 
 # How long an interrupted run waits for what it has cancelled: longer than Spark takes to kill the
@@ -156,59 +130,50 @@ _log = logging.getLogger("lancestat.run")
 _QUOTING_QUERIES = {kind.code: kind for kind in (QueryFailed, SideUnreadable)}
 
 
-@dataclass(frozen=True, slots=True)
-class NodeMessages:
-    """Messages about nodes, without what an audience must not see.
+def shown_error(spec: ProjectSpec, node: str, error: LancestatError) -> LancestatError:
+    """Return an error of a node as the person who runs it may see it."""
+    hidden = _hidden_query(spec, node, error.code, Audience.PERSON)
+    return hidden or spec.redactor.error(error, Audience.PERSON)
 
-    `redactor` takes out values of the environment; `origins` are those of the nodes' values.
+
+def stored_result(spec: ProjectSpec, result: NodeResult) -> NodeResult:
+    """Return a result that was shown as it may be remembered, without all that is secret."""
+    hidden = _hidden_query(spec, result.name, result.code, Audience.PUBLIC)
+    if hidden is not None:
+        result = replace(failed(result, hidden), location=result.location)
+    return result.redacted(spec.redactor, Audience.PUBLIC)
+
+
+def _hidden_query(
+    spec: ProjectSpec, node: str, code: str | None, audience: Audience
+) -> LancestatError | None:
+    """The error that stands for Spark's words about a query that an audience must not see.
+
+    Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
     """
-
-    redactor: Redactor = EMPTY_REDACTOR
-    origins: Mapping[str, Origins] = field(default_factory=dict)
-
-    def shown(self, node: str, error: LancestatError) -> LancestatError:
-        """Return an error as the person who runs the node may see it."""
-        hidden = self._hidden_query(node, error.code, Audience.PERSON)
-        return hidden or self.redactor.error(error, Audience.PERSON)
-
-    def stored(self, result: NodeResult) -> NodeResult:
-        """Return a result that was shown as it may be remembered, without all that is secret."""
-        hidden = self._hidden_query(result.name, result.code, Audience.PUBLIC)
-        if hidden is not None:
-            result = replace(failed(result, hidden), location=result.location)
-        return result.redacted(self.redactor, Audience.PUBLIC)
-
-    def _hidden_query(
-        self, node: str, code: str | None, audience: Audience
-    ) -> LancestatError | None:
-        """The error that stands for Spark's words about a query that an audience must not see.
-
-        Spark quotes pieces of a query. A redactor finds values, but not pieces of them.
-        """
-        variables = query_variables(self.origins.get(node, {}), audience)
-        kind = _QUOTING_QUERIES.get(code or "")
-        if variables is None or kind is None:
-            return None
-        return kind(f"Spark cannot read a query of this join, of which {variables} is a part")
+    variables = query_variables(spec.origins.get(node, {}), audience)
+    kind = _QUOTING_QUERIES.get(code or "")
+    if variables is None or kind is None:
+        return None
+    return kind(f"Spark cannot read a query of this join, of which {variables} is a part")
 
 
 @dataclass(frozen=True, slots=True)
 class RunRecorder:
-    """Records runs in the state; `digests` are those of the nodes' meanings."""
+    """Records runs of a project in the state; `digests` are those of the nodes' meanings."""
 
+    spec: ProjectSpec
     state: StateWriter
     digests: Mapping[str, str]
-    messages: NodeMessages = NodeMessages()
 
     def begin(self, plan: Plan, run: RunRecord) -> None:
         """Remember that a run with something to do has begun, so that its kill is noticed."""
-        if not any(map(is_pending, plan.actions)):
-            return
         nodes = tuple(
             self._node(NodeEnded(interrupted(planned(action), _KILLED)), plan.full_refresh)
-            for action in plan.actions
-            if is_pending(action)
+            for action in filter(is_pending, plan.actions)
         )
+        if not nodes:
+            return
         try:
             self.state.begin_run(replace(run, status=Status.INTERRUPTED.value, nodes=nodes))
         except StateError as error:
@@ -246,7 +211,7 @@ class RunRecorder:
             node=result.name,
             kind=result.kind,
             digest=self.digests[result.name],
-            result=self.messages.stored(result).to_json(),
+            result=stored_result(self.spec, result).to_json(),
             record=ended.record,
             full_refresh=full_refresh,
         )
@@ -267,12 +232,10 @@ class RunRecorder:
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """Runs the actions of a plan, `threads` nodes at once; `cancel` stops all that are running."""
+    """Runs the actions of a plan, `threads` nodes at once; `runners` are by kind of node."""
 
-    evaluator: Evaluator
-    recorder: RunRecorder
-    progress: Progress
-    cancel: Callable[[], None]
+    context: RunContext
+    runners: Mapping[str, NodeRunner]
     threads: int = THREADS
     fail_fast: bool = False
 
@@ -282,11 +245,13 @@ class Scheduler:
         A node that depends on joins runs after them, and not at all when one of them fails. The run
         is recorded as that of `command`.
         """
-        started_at = self.evaluator.context.clock()
-        self.recorder.begin(plan, self._record(plan, command, started_at, started_at, "running"))
+        context, started_at = self.context, self.context.clock()
+        recorder = RunRecorder(context.spec, context.state, context.digests)
+        run = RunRecord(context.run_id, command, plan.target, started_at, started_at, "running", ())
+        recorder.begin(plan, run)
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
         joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
-        self.progress.started(tables, joins)
+        context.progress.started(tables, joins)
         ended: dict[str, NodeEnded] = {}
         stop = _Stop()
         interruption: KeyboardInterrupt | None = None
@@ -295,31 +260,48 @@ class Scheduler:
         except KeyboardInterrupt as interrupt:
             interruption = interrupt
         in_order = [ended.get(action.node) or self._left(action, stop) for action in plan.actions]
-        finished_at = self.evaluator.context.clock()
+        finished_at = context.clock()
         result = RunResult(
             plan.project,
             plan.target,
             tuple(node.result for node in in_order),
             command,
-            run_id=self.evaluator.context.run_id,
+            run_id=context.run_id,
             started_at=started_at,
             finished_at=finished_at,
             redactor=plan.redactor,
             sources=plan.sources,
         )
-        run = self._record(plan, command, started_at, finished_at, result.status.value)
-        is_interrupted = interruption is not None
-        self.recorder.record(plan, run, in_order, is_interrupted=is_interrupted)
-        if is_interrupted:
+        run = replace(run, finished_at=finished_at, status=result.status.value)
+        recorder.record(plan, run, in_order, is_interrupted=interruption is not None)
+        if interruption is not None:
             raise RunInterrupted(result) from interruption
         return result
 
-    def _record(
-        self, plan: Plan, command: str, started_at: datetime, finished_at: datetime, status: str
-    ) -> RunRecord:
-        """The record of the run without its nodes."""
-        run_id = self.evaluator.context.run_id
-        return RunRecord(run_id, command, plan.target, started_at, finished_at, status, ())
+    def evaluate(self, action: Action) -> NodeEnded:
+        """Evaluate one action; the elapsed time of the result is not set yet.
+
+        Raises:
+            LancestatError: the node failed.
+            Cancelled: it was stopped; nothing is published of it.
+        """
+        match action:
+            case Skip():
+                return NodeEnded(replace(planned(action), status=Status.SUCCESS))
+            case Blocked():
+                raise action.error
+            case Deferred():
+                again = self.context.observer.plan_again(
+                    action.node, full_refresh=action.full_refresh
+                )
+                return self.evaluate(again)
+        ended = self.runners[action.kind].run(action)
+        return ended if isinstance(ended, NodeEnded) else self.evaluate(ended)
+
+    def _cancel(self) -> None:
+        for runner in self.runners.values():
+            runner.cancel()
+        self.context.spark.cancel()
 
     def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded], stop: _Stop) -> None:
         """Run every action, and add what ended by its node, also when this is interrupted."""
@@ -347,15 +329,15 @@ class Scheduler:
                 running += len(ready)
                 finished = done.get().result()
                 running -= 1
-                self.progress.finished(finished)
+                self.context.progress.finished(finished)
         except BaseException as error:
             stop.is_interrupted = isinstance(error, KeyboardInterrupt)
             stop.is_set = True
-            self.evaluator.context.stopped.set()
+            self.context.stopped.set()
             try:
-                self.progress.cancelling()
+                self.context.progress.cancelling()
             finally:
-                self.cancel()
+                self._cancel()
             if stop.is_interrupted:
                 self._wait_briefly(stop)
             raise
@@ -366,7 +348,7 @@ class Scheduler:
         """Wait for nodes that stop soon; the threads of others go on until the process ends."""
         start = time.monotonic()
         while stop.begun:
-            publishes = bool(self.evaluator.context.publishing)
+            publishes = bool(self.context.publishing)
             waits = _SECONDS_TO_PUBLISH if publishes else _SECONDS_TO_STOP
             if time.monotonic() - start >= waits:
                 return
@@ -380,11 +362,11 @@ class Scheduler:
         if started is None:
             return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))
         why = "the run was interrupted"
-        if action.node in self.evaluator.context.publishing:
+        if action.node in self.context.publishing:
             why += "; its statistics were being published, and may be"
         # What a run in full has stored, another one in full reads again.
         is_full = Reason.FULL_REFRESH in action.reasons
-        stored = 0 if is_full else self.evaluator.context.stored[action.node]
+        stored = 0 if is_full else self.context.stored[action.node]
         return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
 
     def _end_one(
@@ -402,7 +384,7 @@ class Scheduler:
             ended[action.node] = self._left(action, stop)
             raise
         finally:
-            self.evaluator.context.publishing.discard(action.node)
+            self.context.publishing.discard(action.node)
             stop.begun.pop(action.node, None)
         return ended[action.node].result
 
@@ -415,7 +397,7 @@ class Scheduler:
             return _not_run(action, "another node failed first")
         started = stop.begun[action.node] = time.monotonic()
         try:
-            done = self.evaluator.run(action)
+            done = self.evaluate(action)
         except Exception as error:
             if stop.is_interrupted:
                 return self._left(action, stop)
@@ -425,9 +407,9 @@ class Scheduler:
                 return _not_run(action, f"it needs Spark, which failed '{stop.spark_failure[1]}'")
             if stop.spark_failure is None and isinstance(error, SparkNotStarted):
                 stop.spark_failure = error, action.node
-            shown = self.recorder.messages.shown(action.node, known_error(error))
+            shown = shown_error(self.context.spec, action.node, known_error(error))
             failure = failed(planned(action), shown)
-            location = failure.location or self.evaluator.context.location(action.node)
+            location = failure.location or self.context.location(action.node)
             return NodeEnded(_timed(replace(failure, location=location), started))
         return replace(done, result=_timed(done.result, started))
 
@@ -488,77 +470,49 @@ def _timed(result: NodeResult, started: float) -> NodeResult:
     return replace(result, elapsed_seconds=round(time.monotonic() - started, 3))
 
 
-@dataclass(frozen=True, slots=True)
-class Execution:
-    """Executes the plans of one project; `observer` and `digests` are of its nodes.
+def execute_plan(
+    plan: Plan,
+    command: str,
+    observer: Observer,
+    state: StateWriter,
+    digests: Mapping[str, str],
+    progress: Progress,
+    *,
+    threads: int | None = None,
+    fail_fast: bool = False,
+    session: SparkSession | None = None,
+    ends_process: bool = False,
+) -> RunResult:
+    """Execute a plan on the Spark of its target; the run's record names `command`.
 
     `threads` nodes are worked on at once, None for as many as usual. `session` is as `RunSession`
     has it. Where the process ends next (`ends_process`), Spark stops by itself.
+
+    Raises:
+        PackageUnreadable: The target's `spark.package` is not there. It would be needed as soon
+            as there is something to read, so that this is refused even where nothing is.
     """
+    types, target = observer.types, observer.spec.target
+    if session is None and target.spark_package is not None and uses_package(target):
+        require_package(target.spark_package, target.package_location)
+    computes = any(action.kind in types and types[action.kind].computes for action in plan.actions)
+    spark = RunSession(target, computes=computes, session=session, ends_process=ends_process)
+    context = RunContext(observer, state, digests, progress, spark, uuid.uuid4().hex)
+    with ExitStack() as stack:
+        runners = {kind: stack.enter_context(type.runner(context)) for kind, type in types.items()}
+        stack.enter_context(spark)
+        result = Scheduler(context, runners, threads or THREADS, fail_fast).execute(plan, command)
+        _remove_past(observer, plan, result)
+        return result
 
-    observer: Observer
-    state: StateWriter
-    digests: Mapping[str, str]
-    progress: Progress
-    threads: int | None = None
-    fail_fast: bool = False
-    session: SparkSession | None = None
-    ends_process: bool = False
 
-    def execute(self, plan: Plan, command: str) -> RunResult:
-        """Execute a plan; the run's record names `command`.
-
-        Raises:
-            PackageUnreadable: The target's `spark.package` is not there. It would be needed as soon
-                as there is something to read, so that this is refused even where nothing is.
-        """
-        spec, types = self.observer.spec, self.observer.types
-        target = spec.target
-        if self.session is None and target.spark_package is not None and uses_package(target):
-            require_package(target.spark_package, target.package_location)
-        computes = any(
-            action.kind in types and types[action.kind].computes for action in plan.actions
-        )
-        spark = RunSession(
-            target, computes=computes, session=self.session, ends_process=self.ends_process
-        )
-        context = RunContext(
-            self.observer, self.state, self.digests, self.progress, spark, uuid.uuid4().hex
-        )
-        with ExitStack() as stack:
-            runners = {
-                kind: stack.enter_context(type.runner(context)) for kind, type in types.items()
-            }
-            stack.enter_context(spark)
-
-            def cancel() -> None:
-                for runner in runners.values():
-                    runner.cancel()
-                spark.cancel()
-
-            messages = NodeMessages(spec.redactor, spec.origins)
-            scheduler = Scheduler(
-                Evaluator(context, runners),
-                RunRecorder(self.state, self.digests, messages),
-                self.progress,
-                cancel,
-                self.threads or THREADS,
-                self.fail_fast,
-            )
-            result = scheduler.execute(plan, command)
-            self._remove_past(plan, result)
-            return result
-
-    def _remove_past(self, plan: Plan, result: RunResult) -> None:
-        """Remove what nodes do not keep any longer now that they have been run."""
-        ran = {action.node for action in plan.actions if is_pending(action)}
-        written = {
-            node.name for node in result.nodes if node.status is Status.SUCCESS and node.name in ran
-        }
-        spec = self.observer.spec
-        for kind, type in self.observer.types.items():
-            nodes = [n for n in spec.nodes if n.kind.value == kind and n.name in written]
-            type.remove_past(spec, nodes, self.observer.clock())
+def _remove_past(observer: Observer, plan: Plan, result: RunResult) -> None:
+    """Remove what nodes do not keep any longer now that they have been run."""
+    written = {node.name for node in result.nodes if node.status is Status.SUCCESS}
+    written &= {action.node for action in plan.actions if is_pending(action)}
+    for kind, type in observer.types.items():
+        nodes = [n for n in observer.spec.nodes if n.kind.value == kind and n.name in written]
+        type.remove_past(observer.spec, nodes, observer.clock())
 
 
 def collect_garbage(

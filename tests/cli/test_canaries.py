@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from lancestat.project import Project
-from lancestat.runs.execute import NodeMessages, RunRecorder
+from lancestat.runs.execute import RunRecorder, shown_error
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import failed, planned
 from lancestat.spec.model import node_digest
@@ -226,8 +226,7 @@ def test_what_is_stored_of_runs_holds_no_value_of_the_environment(
     """A run that goes on has a mark, and one that has ended a record."""
     project = Project.load(folder)
     digests = {node.name: node_digest(node) for node in project.spec.nodes}
-    messages = NodeMessages(project.spec.redactor, project.spec.origins)
-    recorder = RunRecorder(project.state, digests, messages)
+    recorder = RunRecorder(project.spec, project.state, digests)
     now = datetime.now(timezone.utc)
     run = RunRecord("0123456789abcdef", "run", project.spec.target.name, now, now, "running", ())
     plan = project.plan()
@@ -235,7 +234,7 @@ def test_what_is_stored_of_runs_holds_no_value_of_the_environment(
     [mark] = Path(project.spec.target.state, "running").iterdir()
     assert seen(mark.read_text(), ENVIRONMENT) == []
     blocked = [
-        NodeEnded(failed(planned(action), messages.shown(action.node, action.error)))
+        NodeEnded(failed(planned(action), shown_error(project.spec, action.node, action.error)))
         for action in plan.actions
         if action.error is not None
     ]

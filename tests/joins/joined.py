@@ -46,7 +46,7 @@ from lancestat.joins.spark.prepared_join import PreparedJoin
 from lancestat.lake.open import open_pinned
 from lancestat.nodes import NODE_TYPES
 from lancestat.runs.actions import Action, OnStage, Plan, StageProgress
-from lancestat.runs.execute import Evaluator, RunRecorder, Scheduler
+from lancestat.runs.execute import Scheduler
 from lancestat.runs.node import NodeRunner
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
@@ -127,9 +127,7 @@ class JoinWorld:
             "table": TableRunner(context, World(self.folder).scan, lambda: None),
             "knn_join": JoinRunner(context, self.open_join),
         }
-        evaluator = Evaluator(context, runners)
-        recorder = RunRecorder(self.state, digests)
-        return Scheduler(evaluator, recorder, self.progress, lambda: None).execute(plan)
+        return Scheduler(context, runners).execute(plan)
 
     def open_join(self, work: JoinWork, on_stage: OnStage) -> AbstractContextManager[SparkJoin]:
         return opened(self.engine)(work, on_stage)

@@ -19,7 +19,7 @@ from lancestat.lake.open import open_pinned, pinned_reads
 from lancestat.nodes import NODE_TYPES
 from lancestat.project import Project
 from lancestat.runs.actions import Action, OnStage, Plan
-from lancestat.runs.execute import Evaluator, RunContext, RunRecorder, Scheduler
+from lancestat.runs.execute import RunContext, Scheduler
 from lancestat.runs.observe import Observer
 from lancestat.runs.result import Progress, RunResult
 from lancestat.spark.session import RunSession
@@ -108,9 +108,7 @@ class World:
         digests = {self.table.name: node_digest(self.table)}
         context = run_context(self.observer, self.state, digests)
         runners = {"table": TableRunner(context, self.scan, lambda: None)}
-        evaluator = Evaluator(context, runners)
-        recorder = RunRecorder(self.state, digests)
-        return Scheduler(evaluator, recorder, Progress(), lambda: None).execute(plan)
+        return Scheduler(context, runners).execute(plan)
 
     def assess(self) -> tuple[TableAssessment, TableChanges]:
         return assess_table(self.observer, self.table)
