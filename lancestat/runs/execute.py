@@ -230,14 +230,24 @@ class RunRecorder:
         return all(node.result.get("status") == Status.SUCCESS.value for node in newest)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Scheduler:
-    """Runs the actions of a plan, `threads` nodes at once; `runners` are by kind of node."""
+    """Runs the actions of one plan, `threads` nodes at once; `runners` are by kind of node.
+
+    `ended` has the nodes that have ended, `begun` when those began that go on. Nodes that have not
+    begun are left once `is_stopped` is set. `spark_failure` is the error by which Spark was lost,
+    and the node that it failed: Spark is not tried again in this run.
+    """
 
     context: RunContext
     runners: Mapping[str, NodeRunner]
     threads: int = THREADS
     fail_fast: bool = False
+    ended: dict[str, NodeEnded] = field(default_factory=dict)
+    begun: dict[str, float] = field(default_factory=dict)
+    is_stopped: bool = False
+    is_interrupted: bool = False
+    spark_failure: tuple[SparkNotStarted, str] | None = None
 
     def execute(self, plan: Plan, command: str = "run") -> RunResult:
         """Run every action; one node's failure does not stop the others unless `fail_fast`.
@@ -252,14 +262,12 @@ class Scheduler:
         tables = [size for action in plan.actions if (size := _size(action)) is not None]
         joins = [action.node for action in filter(is_pending, plan.actions) if own_figures(action)]
         context.progress.started(tables, joins)
-        ended: dict[str, NodeEnded] = {}
-        stop = _Stop()
         interruption: KeyboardInterrupt | None = None
         try:
-            self._run_all(plan.actions, ended, stop)
+            self._run_all(plan.actions)
         except KeyboardInterrupt as interrupt:
             interruption = interrupt
-        in_order = [ended.get(action.node) or self._left(action, stop) for action in plan.actions]
+        in_order = [self.ended.get(action.node) or self._left(action) for action in plan.actions]
         finished_at = context.clock()
         result = RunResult(
             plan.project,
@@ -303,7 +311,7 @@ class Scheduler:
             runner.cancel()
         self.context.spark.cancel()
 
-    def _run_all(self, actions: Sequence[Action], ended: dict[str, NodeEnded], stop: _Stop) -> None:
+    def _run_all(self, actions: Sequence[Action]) -> None:
         """Run every action, and add what ended by its node, also when this is interrupted."""
         # Light ones first: they are published while heavy ones keep all cores busy to the end.
         waiting = sorted(actions, key=_weight)
@@ -316,49 +324,54 @@ class Scheduler:
                 ready = [
                     action
                     for action in waiting
-                    if names.intersection(action.dependencies) <= ended.keys()
+                    if names.intersection(action.dependencies) <= self.ended.keys()
                 ]
                 # Joins that depend on each other in a cycle would never be ready.
                 ready = ready or ([] if running else waiting)
                 begun = {action.node for action in ready}
                 waiting = [action for action in waiting if action.node not in begun]
                 for action in ready:
-                    needed = _failed_before(action, ended)
-                    future = pool.submit(self._end_one, action, needed, stop, ended)
+                    future = pool.submit(self._end_one, action, self._failed_before(action))
                     future.add_done_callback(done.put)
                 running += len(ready)
                 finished = done.get().result()
                 running -= 1
                 self.context.progress.finished(finished)
         except BaseException as error:
-            stop.is_interrupted = isinstance(error, KeyboardInterrupt)
-            stop.is_set = True
+            self.is_interrupted = isinstance(error, KeyboardInterrupt)
+            self.is_stopped = True
             self.context.stopped.set()
             try:
                 self.context.progress.cancelling()
             finally:
                 self._cancel()
-            if stop.is_interrupted:
-                self._wait_briefly(stop)
+            if self.is_interrupted:
+                self._wait_briefly()
             raise
         finally:
-            pool.shutdown(wait=not stop.is_interrupted, cancel_futures=stop.is_interrupted)
+            pool.shutdown(wait=not self.is_interrupted, cancel_futures=self.is_interrupted)
 
-    def _wait_briefly(self, stop: _Stop) -> None:
+    def _failed_before(self, action: Action) -> str | None:
+        """Return a join that did not succeed, of those that an action depends on."""
+        ended = ((name, self.ended.get(name)) for name in action.dependencies)
+        failures = (name for name, end in ended if end and end.result.status is not Status.SUCCESS)
+        return next(failures, None)
+
+    def _wait_briefly(self) -> None:
         """Wait for nodes that stop soon; the threads of others go on until the process ends."""
         start = time.monotonic()
-        while stop.begun:
+        while self.begun:
             publishes = bool(self.context.publishing)
             waits = _SECONDS_TO_PUBLISH if publishes else _SECONDS_TO_STOP
             if time.monotonic() - start >= waits:
                 return
             time.sleep(_SECONDS_BETWEEN_LOOKS)
 
-    def _left(self, action: Action, stop: _Stop) -> NodeEnded:
+    def _left(self, action: Action) -> NodeEnded:
         """The end of a node that an interrupted run did not come to, or did not wait for."""
         if action.verb == "skip":
             return NodeEnded(replace(planned(action), status=Status.SUCCESS))
-        started = stop.begun.get(action.node)
+        started = self.begun.get(action.node)
         if started is None:
             return NodeEnded(interrupted(planned(action), NOT_BEGUN, 0))
         why = "the run was interrupted"
@@ -369,73 +382,47 @@ class Scheduler:
         stored = 0 if is_full else self.context.stored[action.node]
         return NodeEnded(_timed(interrupted(planned(action), why, stored), started))
 
-    def _end_one(
-        self, action: Action, needed: str | None, stop: _Stop, ended: dict[str, NodeEnded]
-    ) -> NodeResult:
+    def _end_one(self, action: Action, needed: str | None) -> NodeResult:
         """Run an action, and add its end, whatever the main thread is at.
 
         Raises:
             KeyboardInterrupt: It was interrupted, and so is the run.
         """
         try:
-            ended[action.node] = self._run_one(action, needed, stop)
+            self.ended[action.node] = self._run_one(action, needed)
         except KeyboardInterrupt:
             # It is for the main thread, but Polars raises it wherever it computes, too.
-            ended[action.node] = self._left(action, stop)
+            self.ended[action.node] = self._left(action)
             raise
         finally:
             self.context.publishing.discard(action.node)
-            stop.begun.pop(action.node, None)
-        return ended[action.node].result
+            self.begun.pop(action.node, None)
+        return self.ended[action.node].result
 
-    def _run_one(self, action: Action, needed: str | None, stop: _Stop) -> NodeEnded:
+    def _run_one(self, action: Action, needed: str | None) -> NodeEnded:
         if needed is not None:
             return _not_run(action, f"it reads the result of '{needed}', which failed")
-        if stop.is_interrupted:
-            return self._left(action, stop)
-        if stop.is_set:
+        if self.is_interrupted:
+            return self._left(action)
+        if self.is_stopped:
             return _not_run(action, "another node failed first")
-        started = stop.begun[action.node] = time.monotonic()
+        started = self.begun[action.node] = time.monotonic()
         try:
             done = self.evaluate(action)
         except Exception as error:
-            if stop.is_interrupted:
-                return self._left(action, stop)
+            if self.is_interrupted:
+                return self._left(action)
             if self.fail_fast:
-                stop.is_set = True
-            if stop.spark_failure is not None and stop.spark_failure[0] is error:
-                return _not_run(action, f"it needs Spark, which failed '{stop.spark_failure[1]}'")
-            if stop.spark_failure is None and isinstance(error, SparkNotStarted):
-                stop.spark_failure = error, action.node
+                self.is_stopped = True
+            if self.spark_failure is not None and self.spark_failure[0] is error:
+                return _not_run(action, f"it needs Spark, which failed '{self.spark_failure[1]}'")
+            if self.spark_failure is None and isinstance(error, SparkNotStarted):
+                self.spark_failure = error, action.node
             shown = shown_error(self.context.spec, action.node, known_error(error))
             failure = failed(planned(action), shown)
             location = failure.location or self.context.location(action.node)
             return NodeEnded(_timed(replace(failure, location=location), started))
         return replace(done, result=_timed(done.result, started))
-
-
-@dataclass(slots=True)
-class _Stop:
-    """Whether nodes that have not begun are left, and whether that is since the run ends.
-
-    `begun` are the times at which the nodes began that go on, `spark_failure` is the error by which
-    Spark was lost, and the node that it failed: Spark is not tried again in this run.
-    """
-
-    is_set: bool = False
-    is_interrupted: bool = False
-    begun: dict[str, float] = field(default_factory=dict)
-    spark_failure: tuple[SparkNotStarted, str] | None = None
-
-
-def _failed_before(action: Action, ended: Mapping[str, NodeEnded]) -> str | None:
-    """Return a join that did not succeed, of those that an action depends on."""
-    failures = (
-        name
-        for name in action.dependencies
-        if name in ended and ended[name].result.status is not Status.SUCCESS
-    )
-    return next(failures, None)
 
 
 def _weight(action: Action) -> tuple[bool, int]:
