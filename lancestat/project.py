@@ -550,7 +550,7 @@ class Project:
         from lancestat.tables.table_status import table_status
 
         assessment, changes = assess_table(self._observer(), self._table(table))
-        covered = fragment_coverage(assessment, changes.index).columns
+        _, covered = fragment_coverage(assessment, changes.index)
         return table_status(assessment, self._clock(), covered, self.spec.redactor)
 
     def report(

@@ -35,7 +35,7 @@ def diff_view(diff: Diff) -> DiffView:
 
 
 def _node(node: NodeDiff, links: FileLinks) -> NodeDiffView:
-    root = links.base if node.change is Change.REMOVED else links.head
+    root = links[0] if node.change is Change.REMOVED else links[1]
     file, line = node.location.file, node.location.line
     return NodeDiffView(
         node.name,

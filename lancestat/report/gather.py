@@ -21,7 +21,6 @@ from lancestat.report.values import (
     NodeRuns,
     ProjectReport,
     Reporter,
-    ReportOptions,
     runs_by_node,
 )
 from lancestat.runs.observe import Observer, result_dependencies
@@ -327,9 +326,12 @@ def gather(
     plan, observed = Observer(spec, state, clock, NODE_TYPES, THREADS).observe(nodes)
     nodes, spec = observed.nodes, observed.spec
     outcomes = runs_by_node(state, spec.target.name, runs) if nodes else {}
-    now, options = clock(), ReportOptions(with_fragments, with_histograms)
+    now = clock()
     reporters = {
-        kind: REPORTERS.get(kind, Reporter)(plan, observed, now, options) for kind in NODE_TYPES
+        kind: REPORTERS.get(kind, Reporter)(
+            plan, observed, now, with_fragments=with_fragments, with_histograms=with_histograms
+        )
+        for kind in NODE_TYPES
     }
 
     def report(node: Node) -> NodeReport:

@@ -192,23 +192,21 @@ def verdict_words(is_used: bool, reason: str) -> str:
     return f"{'used' if is_used else 'refused'}: {spoken([reason])}"
 
 
-@dataclass(frozen=True, slots=True)
-class FragmentCoverage:
-    """The wanted columns covered by fragment, and the fragments covered by column."""
+def fragment_coverage(
+    assessment: TableAssessment, index: PartialIndex
+) -> tuple[tuple[FragmentReport, ...], Mapping[str, int]]:
+    """Count the stored content of a table; content that a compaction moved does not count.
 
-    fragments: tuple[FragmentReport, ...]
-    columns: Mapping[str, int]
-
-
-def fragment_coverage(assessment: TableAssessment, index: PartialIndex) -> FragmentCoverage:
-    """Count the stored content of a table; content that a compaction moved does not count."""
+    Returns:
+        The fragments, and by column how many of them are covered.
+    """
     by_fragment: Counter[int] = Counter()
     by_key: Counter[str] = Counter()
     for group, keys in cover(stored_groups(assessment), index, ()).missing:
         by_fragment[group.fragment_id] += len(keys)
         by_key.update(map(plain_key, keys))
     columns, fragments = assessment.columns, assessment.snapshot.fragments
-    return FragmentCoverage(
+    return (
         tuple(_report(fragment, len(columns) - by_fragment[fragment.id]) for fragment in fragments),
         {field.name: len(fragments) - by_key[field_key(field)] for field in columns},
     )
@@ -237,7 +235,7 @@ class TableReporter(Reporter):
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read the index of the partials of all tables among some nodes in one pass."""
-        if self.options.with_fragments:
+        if self.with_fragments:
             identities = frozenset(table_identity(table.uri) for table in tables_of(nodes))
             self.indexes = self.observed.state.partial_indexes(identities)
 
@@ -251,7 +249,7 @@ class TableReporter(Reporter):
             return TableReport(
                 spec=node,
                 health=Health.ERROR,
-                problems=tuple(problem.sentence for problem in problems),
+                problems=tuple(sentence for _, sentence in problems),
                 verdict="refuse",
                 reasons=("blocked" if isinstance(error, SpecError) else "unreadable",),
                 error=error,
@@ -262,8 +260,7 @@ class TableReporter(Reporter):
         self, table: Table, runs: tuple[PastRun, ...], index: PartialIndex | None
     ) -> TableReport:
         assessment = TableObserver(self.observed).assess(table)
-        coverage = None if index is None else fragment_coverage(assessment, index)
-        covered = coverage.columns if coverage else None
+        fragments, covered = fragment_coverage(assessment, index) if index else ((), None)
         status = table_status(assessment, self.now, covered, self.observed.spec.redactor)
         changed_at = self._changed_at(assessment.snapshot)
         problems = [
@@ -277,14 +274,14 @@ class TableReporter(Reporter):
         return TableReport(
             spec=table,
             health=worst(problems),
-            problems=tuple(problem.sentence for problem in problems),
+            problems=tuple(sentence for _, sentence in problems),
             verdict="use" if status.use else "refuse",
             reasons=(status.reason,),
             status=status,
             changed_at=changed_at,
             freshness=freshness_of(table.freshness, changed_at, self.now),
             histograms=self._histograms(assessment),
-            fragments=coverage.fragments if coverage else (),
+            fragments=fragments,
             runs=runs,
         )
 
@@ -298,7 +295,7 @@ class TableReporter(Reporter):
             return None
 
     def _histograms(self, assessment: TableAssessment) -> Mapping[str, Histogram]:
-        if not (self.options.with_histograms and assessment.histograms):
+        if not (self.with_histograms and assessment.histograms):
             return {}
         known = load_groups(self.observed.state, assessment.identity, assessment.snapshot)
         names = [field.name for field in assessment.columns if field.name in assessment.histograms]

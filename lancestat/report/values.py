@@ -102,27 +102,27 @@ def runs_by_node(state: StateReader, target: str, limit: int, kind: str | None =
     return {node: tuple(run for run in some if run.nodes) for node, some in runs.items()}
 
 
-@dataclass(frozen=True, slots=True)
-class ReportOptions:
-    """What reports are to have besides: fragments of tables, and their histograms."""
-
-    with_fragments: bool = False
-    with_histograms: bool = False
-
-
 class Reporter:
     """Makes reports of nodes from an observed plan; may be shared by threads.
 
     A kind of which more is known than what a run would do has a reporter of its own.
+    `with_fragments` and `with_histograms` ask for those of tables, too.
     """
 
     def __init__(
-        self, plan: Plan, observed: Observed, now: datetime, options: ReportOptions
+        self,
+        plan: Plan,
+        observed: Observed,
+        now: datetime,
+        *,
+        with_fragments: bool = False,
+        with_histograms: bool = False,
     ) -> None:
         self.actions = {action.node: action for action in plan.actions}
         self.observed = observed
         self.now = now
-        self.options = options
+        self.with_fragments = with_fragments
+        self.with_histograms = with_histograms
 
     def prepare(self, nodes: Sequence[Node]) -> None:
         """Read at once what the reports of some nodes need; called before they are made."""
@@ -139,7 +139,7 @@ def planned_facts(node: Any, action: Action, problems: Sequence[Problem]) -> dic
     return {
         "spec": node,
         "health": worst(problems),
-        "problems": tuple(problem.sentence for problem in problems),
+        "problems": tuple(sentence for _, sentence in problems),
         "verdict": verdict_of(action),
         "reasons": tuple(reason.value for reason in action.reasons),
         "error": action.error,
@@ -214,25 +214,21 @@ class ProjectReport:
         return max((node.health for node in self.nodes), key=order.index, default=Health.OK)
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """Something that is wrong, in a sentence, and how bad it is."""
-
-    health: Health
-    sentence: str
+# Something that is wrong, and how bad it is.
+Problem = tuple[Health, str]
 
 
 def problem(health: Health, text: str) -> Problem:
     """Return a problem on one line that begins and ends like a sentence."""
     line = " ".join(text.split())
     end = "" if line.endswith((".", "!", "?")) else "."
-    return Problem(health, f"{line[:1].upper()}{line[1:]}{end}")
+    return health, f"{line[:1].upper()}{line[1:]}{end}"
 
 
 def worst(problems: Iterable[Problem]) -> Health:
     """The health of a node with these problems."""
     order = list(Health)
-    return max((problem.health for problem in problems), key=order.index, default=Health.OK)
+    return max((health for health, _ in problems), key=order.index, default=Health.OK)
 
 
 def unreadable(error: LancestatError) -> Problem:

@@ -36,12 +36,8 @@ _REDIRECTS = 5
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The JSON of an answer, and the address of its next page."""
-
-    value: Any
-    next_url: str | None = None
+# The JSON of an answer, and the address of its next page.
+Answer = tuple[Any, str | None]
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
@@ -83,17 +79,17 @@ class GitHub:
         """Read `path`, which may be the whole address of a next page."""
         return self._ask("GET", path)
 
-    def patch(self, path: str, payload: Mapping[str, object]) -> Answer:
+    def patch(self, path: str, payload: Mapping[str, object]) -> Any:
         """Update the resource at `path`."""
-        return self._ask("PATCH", path, payload)
+        return self._ask("PATCH", path, payload)[0]
 
-    def post(self, path: str, payload: Mapping[str, object]) -> Answer:
+    def post(self, path: str, payload: Mapping[str, object]) -> Any:
         """Create a resource at `path`; not retried, since that could create two.
 
         Raises:
             InDoubt: it may or may not have been created.
         """
-        return self._ask("POST", path, payload)
+        return self._ask("POST", path, payload)[0]
 
     def pause(self, attempt: int, wanted_seconds: float | None = None) -> None:
         """Wait before attempt `attempt` + 1: as long as GitHub asks, or longer each time."""
@@ -155,7 +151,7 @@ class GitHub:
             message = f"{self._origin} answered {response.status} with what is not JSON"
             hint = "is this the address of GitHub's REST interface?"
             raise GitHubAnswerInvalid(message, hint=hint) from None
-        return Answer(value, _next_page(response.headers.get("Link")))
+        return value, _next_page(response.headers.get("Link"))
 
     def _refusal(self, method: str, url: str, error: urllib.error.HTTPError) -> Exception:
         reason = self._redacted(_message(error))
@@ -381,7 +377,7 @@ def upsert_comment(github: GitHub, pull: PullRequest, project: str, markdown: st
         if has_no_changes(markdown):
             return CommentResult(Outcome.NOT_NEEDED)
         try:
-            made = github.post(pull.comments, {"body": body}).value
+            made = github.post(pull.comments, {"body": body})
             return CommentResult(Outcome.CREATED, _page(made))
         except InDoubt:
             # The comment may have been made: look for it before making another.
@@ -429,11 +425,10 @@ def _comments(github: GitHub, pull: PullRequest) -> Iterator[dict[str, Any]]:
     for _ in range(_MAX_PAGES):
         if next_url is None:
             return
-        answer = github.get(next_url)
-        if not isinstance(answer.value, list):
+        value, next_url = github.get(next_url)
+        if not isinstance(value, list):
             raise GitHubAnswerInvalid("GitHub's list of comments is no list")
-        yield from (comment for comment in answer.value if isinstance(comment, dict))
-        next_url = answer.next_url
+        yield from (comment for comment in value if isinstance(comment, dict))
 
 
 @dataclass(slots=True)
@@ -456,7 +451,7 @@ class _Owner:
 
     def _ask(self) -> str | None:
         try:
-            value = self.github.get("/user").value
+            value, _ = self.github.get("/user")
         except CommentError:
             # Tokens of jobs and apps have no owner, and a bot writes their comments.
             return None
@@ -471,7 +466,7 @@ def _update(github: GitHub, pull: PullRequest, ours: dict[str, Any], body: str) 
     if not isinstance(number, int):
         raise GitHubAnswerInvalid("a comment in GitHub's list has no number")
     path = f"/repos/{pull.repository}/issues/comments/{number}"
-    return CommentResult(Outcome.UPDATED, _page(github.patch(path, {"body": body}).value))
+    return CommentResult(Outcome.UPDATED, _page(github.patch(path, {"body": body})))
 
 
 def _lines(body: str) -> list[str]:

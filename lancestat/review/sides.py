@@ -538,12 +538,8 @@ _PROJECT = re.compile(r"[\w.\-]+(?:/[\w.\-]+)+", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
 
-@dataclass(frozen=True, slots=True)
-class FileLinks:
-    """Where the files of the two sides are shown; None for a side whose commit is not known."""
-
-    base: str | None = None
-    head: str | None = None
+# Where the files of BASE and HEAD are shown; None for a side whose commit is not known.
+FileLinks = tuple[str | None, str | None]
 
 
 def file_links(environment: Mapping[str, str], sides: Sides) -> FileLinks:
@@ -553,11 +549,11 @@ def file_links(environment: Mapping[str, str], sides: Sides) -> FileLinks:
     """
     root = _root(environment)
     if root is None or work_tree(sides.root) is None:
-        return FileLinks()
+        return None, None
     try:
         repository = Repository.around(sides.root)
     except UsageError:
-        return FileLinks()
+        return None, None
 
     def shown(side: Side) -> str | None:
         is_checked_out = side.commit is None and _is_at(side, sides.root)
@@ -567,7 +563,7 @@ def file_links(environment: Mapping[str, str], sides: Sides) -> FileLinks:
         folder = f"{repository.prefix}/" if repository.prefix else ""
         return f"{root}/{commit}/{quote(folder)}"
 
-    return FileLinks(shown(sides.base), shown(sides.head))
+    return shown(sides.base), shown(sides.head)
 
 
 def line_url(root: str, file: str, line: int) -> str:

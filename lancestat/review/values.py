@@ -260,7 +260,7 @@ class Diff:
     notes: tuple[str, ...] = ()
     base_commit: str | None = None
     head_commit: str | None = None
-    links: FileLinks = field(default_factory=FileLinks)
+    links: FileLinks = (None, None)
 
     def __repr__(self) -> str:
         counts = [f"{len(list(self.of(change)))} {change.value}" for change in Change]

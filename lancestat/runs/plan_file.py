@@ -247,23 +247,15 @@ class SavedNode:
 
 
 @dataclass(frozen=True, slots=True)
-class SavedLocation:
-    """A location of the target: `identity` is compared, `uri` is fit to be shown."""
-
-    identity: str
-    uri: str
-
-
-@dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan and all that it rests on. `state` and `scratch` are those of the target."""
+    """A plan and all that it rests on; `state` and `scratch` identify those of the target."""
 
     lancestat: str
     made_at: Instant
     project: str
     target: str
-    state: SavedLocation
-    scratch: SavedLocation | None
+    state: str
+    scratch: str | None
     options: PlanOptions
     nodes: tuple[SavedNode, ...]
 
@@ -286,8 +278,8 @@ class Saver:
             made_at=observed.clock(),
             project=plan.project,
             target=plan.target,
-            state=self._location(target.state),
-            scratch=None if target.scratch is None else self._location(target.scratch),
+            state=table_identity(target.state),
+            scratch=None if target.scratch is None else table_identity(target.scratch),
             options=options.redacted(self.spec.redactor),
             nodes=nodes,
         )
@@ -307,10 +299,6 @@ class Saver:
                 for uri in dict.fromkeys(type.lance_uris(observed.spec, node))
             ),
         )
-
-    def _location(self, uri: str) -> SavedLocation:
-        public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
-        return SavedLocation(table_identity(uri), public_uri)
 
     def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
         identity = table_identity(uri)
@@ -348,12 +336,12 @@ _CHANGED = {
 def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
     """Return a line for each node and location that differs: none when the plans are the same."""
     lines = [
-        f"target {now.target}: its {name} is another one"
+        f"target {now.target}: its {name} is elsewhere"
         for name, was, current in (
             ("state", then.state, now.state),
             ("scratch", then.scratch, now.scratch),
         )
-        if (was and was.identity) != (current and current.identity)
+        if was != current
     ]
     before, after = ({node.name: node for node in plan.nodes} for plan in (then, now))
     for name in {**before, **after}:
@@ -385,7 +373,7 @@ def _differences(then: SavedNode, now: SavedNode) -> list[str]:
 def _inputs(then: SavedNode, now: SavedNode) -> Iterator[str]:
     before = {seen.identity: seen for seen in then.inputs}
     if before.keys() != {seen.identity for seen in now.inputs}:
-        yield "it reads other datasets"
+        yield "its dataset is elsewhere" if len(then.inputs) == 1 else "it reads other datasets"
         return
     for seen in now.inputs:
         was = before[seen.identity]
@@ -457,7 +445,7 @@ class PlanStore:
         return plan, saver.save(plan, observed, options)
 
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 # The value of the key that tells a plan file from any other JSON.
 KIND = "lancestat plan"
 # A node takes about 2 kB, whatever the size of its datasets.

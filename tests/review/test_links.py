@@ -111,7 +111,7 @@ def test_folders_have_no_links(made: Repository) -> None:
         environment=GITHUB,
         clock=lambda: NOW,
     )
-    assert compared.links.base is None
+    assert compared.links[0] is None
     page = as_markdown(compared)
     assert page.count("/blob/") == 2 * sum(node.change != "removed" for node in compared.nodes)
 

@@ -310,8 +310,8 @@ def test_a_copy_of_the_state_is_another_state(folder: Path) -> None:
     shutil.copytree(folder / "state", folder / "copy")
     edit(folder, "dev: {state: state", "dev: {scratch: s, state: copy", "lancestat_project.yml")
     assert refusal(folder) == [
-        "target dev: its state is another one",
-        "target dev: its scratch is another one",
+        "target dev: its state is elsewhere",
+        "target dev: its scratch is elsewhere",
     ]
 
 
