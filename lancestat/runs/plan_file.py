@@ -247,15 +247,23 @@ class SavedNode:
 
 
 @dataclass(frozen=True, slots=True)
+class SavedLocation:
+    """A location of the target: `identity` is compared, `uri` is fit to be shown."""
+
+    identity: str
+    uri: str
+
+
+@dataclass(frozen=True, slots=True)
 class SavedPlan:
-    """A plan and all that it rests on; `state` and `scratch` identify those of the target."""
+    """A plan and all that it rests on. `state` and `scratch` are those of the target."""
 
     lancestat: str
     made_at: Instant
     project: str
     target: str
-    state: str
-    scratch: str | None
+    state: SavedLocation
+    scratch: SavedLocation | None
     options: PlanOptions
     nodes: tuple[SavedNode, ...]
 
@@ -278,8 +286,8 @@ class Saver:
             made_at=observed.clock(),
             project=plan.project,
             target=plan.target,
-            state=table_identity(target.state),
-            scratch=None if target.scratch is None else table_identity(target.scratch),
+            state=self._location(target.state),
+            scratch=None if target.scratch is None else self._location(target.scratch),
             options=options.redacted(self.spec.redactor),
             nodes=nodes,
         )
@@ -299,6 +307,10 @@ class Saver:
                 for uri in dict.fromkeys(type.lance_uris(observed.spec, node))
             ),
         )
+
+    def _location(self, uri: str) -> SavedLocation:
+        public_uri = self.spec.redactor.text(canonical_uri(uri), Audience.PUBLIC)
+        return SavedLocation(table_identity(uri), public_uri)
 
     def _observed(self, uri: str, snapshot: Snapshot | LakeError) -> ObservedDataset:
         identity = table_identity(uri)
@@ -325,14 +337,6 @@ def _selectors(given: str | Sequence[str] | None) -> tuple[str, ...] | None:
     return (given,) if isinstance(given, str) else tuple(given)
 
 
-# What is said of digests that differ.
-_CHANGED = {
-    "meaning": "its declaration has changed",
-    "record": "the state has another record of it",
-    "output": "its result has changed",
-}
-
-
 def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
     """Return a line for each node and location that differs: none when the plans are the same."""
     lines = [
@@ -341,7 +345,7 @@ def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
             ("state", then.state, now.state),
             ("scratch", then.scratch, now.scratch),
         )
-        if was != current
+        if (was and was.identity) != (current and current.identity)
     ]
     before, after = ({node.name: node for node in plan.nodes} for plan in (then, now))
     for name in {**before, **after}:
@@ -358,10 +362,12 @@ def drift(then: SavedPlan, now: SavedPlan) -> list[str]:
 
 
 def _differences(then: SavedNode, now: SavedNode) -> list[str]:
-    differences = list(_inputs(then, now))
-    differences += [
-        what for name, what in _CHANGED.items() if getattr(then, name) != getattr(now, name)
-    ]
+    differences = ["its declaration has changed"] if then.meaning != now.meaning else []
+    differences += _inputs(then, now)
+    if then.record != now.record:
+        differences.append("the state has another record of it")
+    if then.output != now.output:
+        differences.append("its result has changed")
     was, current = _verb(then), _verb(now)
     if was != current:
         differences.append(f"now {current}, was {was}")
@@ -445,7 +451,7 @@ class PlanStore:
         return plan, saver.save(plan, observed, options)
 
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 2
 # The value of the key that tells a plan file from any other JSON.
 KIND = "lancestat plan"
 # A node takes about 2 kB, whatever the size of its datasets.

@@ -353,7 +353,7 @@ def test_a_blocked_node_is_saved_as_such(folder: Path) -> None:
     Project.load(folder).load_plan(folder / "plan.json")
     write(folder, "orders")
     assert refusal(folder) == [
-        "orders: its dataset can be opened now; now refresh (publish_missing), was blocked"
+        "orders: its dataset has changed; now refresh (publish_missing), was blocked"
     ]
 
 

@@ -18,6 +18,7 @@ from lancestat.runs.plan_file import (
     PlaceOccupied,
     PlanFileError,
     PlanOptions,
+    SavedLocation,
     SavedNode,
     SavedPlan,
     decode_plan,
@@ -31,7 +32,7 @@ SAVED = SavedPlan(
     made_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     project="shop",
     target="dev",
-    state="0" * 24,
+    state=SavedLocation("0" * 24, "/warehouse/state"),
     scratch=None,
     options=PlanOptions(("tag:nightly",), None, True),
     nodes=(
@@ -76,6 +77,7 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         optional(texts()),
         optional(texts()),
     )
+    places = st.builds(SavedLocation, texts(), texts())
     nodes = st.builds(
         SavedNode,
         variables,
@@ -92,8 +94,8 @@ def plans() -> st.SearchStrategy[SavedPlan]:
         instants(),
         texts(),
         texts(),
-        texts(),
-        optional(texts()),
+        places,
+        optional(places),
         st.builds(PlanOptions, selectors, selectors, st.booleans()),
         st.lists(nodes, max_size=3).map(tuple),
     )
@@ -135,7 +137,7 @@ NAMELESS = {**json.loads(text_of())["nodes"][0], "plan": {"kind": "table"}}
         ("", "LS622", "it is empty"),
         ("  \n", "LS622", "it is empty"),
         ("tables: []", "LS622", "it is not JSON, see line 1, column 1"),
-        (text_of()[:-3], "LS622", "it ends early, at line 42"),
+        (text_of()[:-3], "LS622", "it ends early, at line 45"),
         (text_of()[:100], "LS622", "it ends early"),
         (text_of().replace('"state": ', '"state" '), "LS622", "it is not JSON, see line 8"),
         ("[" * 100_000, "LS622", "JSON that no plan looks like"),

@@ -77,9 +77,14 @@ class Pages:
     def __init__(self, report: ProjectReport, spec: ProjectSpec, sanitizer: PageSanitizer) -> None:
         # A kind of node that has no page of its own is left out.
         nodes = tuple(node for node in report.nodes if isinstance(node, TableReport | JoinReport))
-        names = {node.spec.name for node in nodes}
-        reads = {name: tuple(names.intersection(report.reads[name])) for name in names}
-        report = replace(report, nodes=nodes, reads=reads) if nodes != report.nodes else report
+        if nodes != report.nodes:
+            names = {node.spec.name for node in nodes}
+            reads = {
+                name: tuple(other for other in others if other in names)
+                for name, others in report.reads.items()
+                if name in names
+            }
+            report = replace(report, nodes=nodes, reads=reads)
         self._report = report
         self._sanitizer = sanitizer
         self._origins = spec.origins
