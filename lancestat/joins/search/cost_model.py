@@ -114,28 +114,44 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     is_small = size.right_rows is not None and size.right_rows < request.min_right_rows
     is_ours = request.self_pairs is not None or request.is_radius
     is_for_spark = is_small and size.has_nearest_by_join and not is_ours
+    why = "every pair is to be compared"
     if is_ours:
         # A sample's recall would count each row as a neighbour of itself, or the nearest few only.
         request = replace(request, nprobes=None, recall=None)
-    why = _why_exact(request)
+    if request.self_pairs is not None:
+        why = "every pair of rows of the table is to be compared"
+        why += ", once" if request.pairs_once else ""
+    why += _within(request)
     if is_small and not size.has_nearest_by_join and not is_ours:
         why = f"{few}, but Spark's nearestByJoin cannot be used here"
     if size.left_rows is None or size.right_rows is None or size.dimension is None:
         if is_for_spark:
             return Decision(Strategy.SPARK, few)
-        return _unknown(request, size, why)
-    exact = _exact(request, size.left_rows, size.right_rows, size.dimension, cores)
+        if not request.is_approximate or request.recall == 1.0:
+            return Decision(Strategy.EXACT, why)
+        if size.has_index:
+            return Decision(Strategy.INDEX, "the right side has an index of this metric")
+        return Decision(Strategy.IVF, "sizes are not known before it runs")
+    costs = _Costs(request, size.left_rows, size.right_rows, size.dimension, cores)
+    exact = costs.exact()
     if is_for_spark:
-        spark = _spark(size.left_rows, size.right_rows, size.dimension, cores)
-        if not _is_too_slow(spark, exact):
+        spark = costs.spark()
+        patience = max(SPARK_PATIENCE_SECONDS, SPARK_PATIENCE_RATIO * _seconds(exact))
+        if _seconds(spark) <= patience:
             return replace(spark, why=few)
-        return replace(
-            exact, why=f"few right rows, but {exact.pairs:,} pairs, which take Spark "
-            f"about {_duration_text(spark.seconds)}", why_has_times=True,
-        )  # fmt: skip
+        why = f"few right rows, but {exact.pairs:,} pairs, which take Spark about "
+        return replace(exact, why=why + _duration_text(spark), why_has_times=True)
     if not request.is_approximate:
         return replace(exact, why=why)
-    return _approximate(request, size, exact, cores)
+    return _approximate(costs, size, exact)
+
+
+def _within(request: JoinRequest) -> str:
+    if request.max_distance is None:
+        return ""
+    within = f"within {request.max_distance:g}"
+    has_all = f", and the result has all {within}"
+    return has_all if request.is_radius else f", and neighbours are {within}"
 
 
 def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
@@ -160,59 +176,26 @@ def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     return Decision(Strategy.EXACT, why, pairs, GROUPING_JOBS * JOB_SECONDS + seconds / cores)
 
 
-def _why_exact(request: JoinRequest) -> str:
-    why = "every pair is to be compared"
-    if request.self_pairs is not None:
-        once = ", once" if request.pairs_once else ""
-        why = f"every pair of rows of the table is to be compared{once}"
-    return f"{why}{_within(request)}"
-
-
-def _within(request: JoinRequest) -> str:
-    if request.max_distance is None:
-        return ""
-    within = f"within {request.max_distance:g}"
-    return (
-        f", and the result has all {within}"
-        if request.is_radius
-        else f", and neighbours are {within}"
-    )
-
-
-def _unknown(request: JoinRequest, size: JoinSize, why: str) -> Decision:
-    if not request.is_approximate or request.recall == 1.0:
-        return Decision(Strategy.EXACT, why)
-    if size.has_index:
-        return Decision(Strategy.INDEX, "the right side has an index of this metric")
-    return Decision(Strategy.IVF, "sizes are not known before it runs")
-
-
-def _approximate(request: JoinRequest, size: JoinSize, exact: Decision, cores: int) -> Decision:
-    left, right, dimension = size.left_rows, size.right_rows, size.dimension
-    assert left is not None and right is not None and dimension is not None
-    if request.recall == 1.0:
+def _approximate(costs: _Costs, size: JoinSize, exact: Decision) -> Decision:
+    if costs.request.recall == 1.0:
         return replace(exact, why="a recall of 1 asks for every pair")
-    partitioned = _partitioned(request, left, right, dimension, cores)
-    others = [] if partitioned is None else [partitioned]
-    in_kept = _in_kept_lists(request, left, right, dimension, cores, size.kept)
-    if in_kept is not None:
-        others.insert(0, in_kept)
+    kept = size.kept
+    others = [] if kept is None or kept.why_again is not None else costs.in_lists(kept.lists, kept)
+    lists = FEWEST_LISTS
+    while lists <= min(MOST_LISTS, costs.right // LEAST_LIST_ROWS):
+        others += costs.in_lists(lists)
+        lists = ceil(lists * sqrt(2))
     if size.has_index:
-        others.append(_indexed(request, left, dimension, cores))
-    best = min(others, key=lambda decision: decision.seconds or 0.0, default=None)
+        others.append(costs.indexed())
+    best = min(others, key=_seconds, default=None)
     if best is None:
         return replace(exact, why="the right side is too small for IVF lists")
-    if (exact.seconds or 0.0) <= (best.seconds or 0.0):
-        return replace(
-            exact, why=f"comparing every pair takes about {_duration_text(exact.seconds)}, "
-            f"{best.strategy.value} about {_duration_text(best.seconds)}", why_has_times=True,
-        )  # fmt: skip
-    return replace(
-        best,
-        why=f"about {_duration_text(best.seconds)}, where comparing every pair takes "
-        f"{_duration_text(exact.seconds)}{_kept_text(best, size.kept)}",
-        why_has_times=True,
-    )
+    mine, theirs = _duration_text(exact), _duration_text(best)
+    if _seconds(exact) <= _seconds(best):
+        why = f"comparing every pair takes about {mine}, {best.strategy.value} about {theirs}"
+        return replace(exact, why=why, why_has_times=True)
+    why = f"about {theirs}, where comparing every pair takes {mine}{_kept_text(best, kept)}"
+    return replace(best, why=why, why_has_times=True)
 
 
 def _kept_text(best: Decision, kept: KeptIndex | None) -> str:
@@ -230,93 +213,72 @@ def _kept_text(best: Decision, kept: KeptIndex | None) -> str:
     return f"; {put} put into the lists of {index}"
 
 
-def _is_too_slow(spark: Decision, exact: Decision) -> bool:
-    assert spark.seconds is not None and exact.seconds is not None
-    return spark.seconds > max(SPARK_PATIENCE_SECONDS, SPARK_PATIENCE_RATIO * exact.seconds)
-
-
-def _spark(left: int, right: int, dimension: int, cores: int) -> Decision:
-    pairs = left * right
-    seconds = pairs * (SPARK_PAIR_SECONDS + dimension * SPARK_ELEMENT_SECONDS) / cores
-    return Decision(Strategy.SPARK, "", pairs, JOB_SECONDS + seconds)
-
-
-def _exact(request: JoinRequest, left: int, right: int, dimension: int, cores: int) -> Decision:
-    pairs = left * right // (2 if request.pairs_once else 1)
-    # How many rows are within a distance is known only afterwards, and is taken for few.
-    kept = 0 if request.is_radius else min(request.k, right)
-    seconds = 2 * dimension * pairs / BLOCK_FLOPS
-    seconds += left * kept * dimension * WIDE_ELEMENT_SECONDS
-    seconds += 4 * dimension * right / READ_BYTES
-    return Decision(Strategy.EXACT, "", pairs, JOB_SECONDS + seconds / cores)
-
-
-def _indexed(request: JoinRequest, left: int, dimension: int, cores: int) -> Decision:
-    seconds = left * (INDEX_QUERY_SECONDS + request.k * dimension * WIDE_ELEMENT_SECONDS)
-    return Decision(Strategy.INDEX, "", None, JOB_SECONDS + seconds / cores)
-
-
-def _partitioned(
-    request: JoinRequest, left: int, right: int, dimension: int, cores: int
-) -> Decision | None:
-    """Return the best number of lists and its cost; None where they would be too few or short."""
-    most = min(MOST_LISTS, right // LEAST_LIST_ROWS)
-    lists, options = FEWEST_LISTS, []
-    while lists <= most:
-        probes = request.nprobes or estimated_nprobes(lists)
-        if 2 * probes <= lists:
-            options.append(_in_lists(request, left, right, dimension, cores, lists, probes))
-        lists = ceil(lists * sqrt(2))
-    return min(options, key=lambda decision: decision.seconds or 0.0, default=None)
-
-
-def _in_kept_lists(
-    request: JoinRequest, left: int, right: int, dimension: int, cores: int, kept: KeptIndex | None
-) -> Decision | None:
-    """Return the cost with a kept index; None where there is none, or its lists do not do."""
-    if kept is None or kept.why_again is not None:
-        return None
-    probes = request.nprobes or estimated_nprobes(kept.lists)
-    if 2 * probes > kept.lists:
-        return None
-    return _in_lists(request, left, right, dimension, cores, kept.lists, probes, kept)
-
-
 def estimated_nprobes(lists: int) -> int:
     """Estimate the number of lists that a query visits, before it is measured."""
     return ceil(1 + sqrt(lists) / 4)
 
 
-def _in_lists(
-    request: JoinRequest,
-    left: int,
-    right: int,
-    dimension: int,
-    cores: int,
-    lists: int,
-    probes: int,
-    kept: KeptIndex | None = None,
-) -> Decision:
-    share = min(1.0, IMBALANCE * probes / lists)
-    compared = int(left * right * share)
-    # Of a kept index it is known how many lists to visit, and the search measures the recall.
-    sampled = min(left, SAMPLE_ROWS) * right // (1 if kept is None else 2)
-    new = right if kept is None else kept.new_rows
-    assigned = (left + new) * lists
-    # Training runs in the driver, on as many threads as there are cores.
-    trained = min(right, TRAIN_ROWS * lists) * lists * TRAIN_ROUNDS if kept is None else 0
-    seconds = 2 * dimension * (sampled + assigned + trained) / BLOCK_FLOPS
-    seconds += 2 * dimension * compared / LIST_FLOPS
-    seconds += left * request.k * dimension * WIDE_ELEMENT_SECONDS
-    read = right + new
-    seconds += 4 * dimension * (read / READ_BYTES + new / WRITE_BYTES)
-    jobs = 3 if kept is None else 2 if kept.new_rows else 1
-    total = jobs * JOB_SECONDS + seconds / cores
-    return Decision(Strategy.IVF, "", compared + sampled, total, lists, kept)
+@dataclass(frozen=True, slots=True)
+class _Costs:
+    """Decisions for strategies with their costs, by the sizes of a join."""
+
+    request: JoinRequest
+    left: int
+    right: int
+    dimension: int
+    cores: int
+
+    def spark(self) -> Decision:
+        pairs = self.left * self.right
+        seconds = pairs * (SPARK_PAIR_SECONDS + self.dimension * SPARK_ELEMENT_SECONDS)
+        return self._decision(Strategy.SPARK, pairs, seconds)
+
+    def exact(self) -> Decision:
+        pairs = self.left * self.right // (2 if self.request.pairs_once else 1)
+        # How many rows are within a distance is known only afterwards, and is taken for few.
+        kept = 0 if self.request.is_radius else min(self.request.k, self.right)
+        seconds = 2 * self.dimension * pairs / BLOCK_FLOPS
+        seconds += self.left * kept * self.dimension * WIDE_ELEMENT_SECONDS
+        seconds += 4 * self.dimension * self.right / READ_BYTES
+        return self._decision(Strategy.EXACT, pairs, seconds)
+
+    def indexed(self) -> Decision:
+        query = INDEX_QUERY_SECONDS + self.request.k * self.dimension * WIDE_ELEMENT_SECONDS
+        return self._decision(Strategy.INDEX, None, self.left * query)
+
+    def in_lists(self, lists: int, kept: KeptIndex | None = None) -> list[Decision]:
+        """Return the decision for so many lists; none where too many of them are visited."""
+        left, right, dimension = self.left, self.right, self.dimension
+        probes = self.request.nprobes or estimated_nprobes(lists)
+        if 2 * probes > lists:
+            return []
+        compared = int(left * right * min(1.0, IMBALANCE * probes / lists))
+        # Of a kept index it is known how many lists to visit, and the search measures the recall.
+        sampled = min(left, SAMPLE_ROWS) * right // (1 if kept is None else 2)
+        new = right if kept is None else kept.new_rows
+        assigned = (left + new) * lists
+        # Training runs in the driver, on as many threads as there are cores.
+        trained = min(right, TRAIN_ROWS * lists) * lists * TRAIN_ROUNDS if kept is None else 0
+        seconds = 2 * dimension * (sampled + assigned + trained) / BLOCK_FLOPS
+        seconds += 2 * dimension * compared / LIST_FLOPS
+        seconds += left * self.request.k * dimension * WIDE_ELEMENT_SECONDS
+        seconds += 4 * dimension * ((right + new) / READ_BYTES + new / WRITE_BYTES)
+        jobs = 3 if kept is None else 2 if kept.new_rows else 1
+        made = self._decision(Strategy.IVF, compared + sampled, seconds, jobs)
+        return [replace(made, lists=lists, kept=kept)]
+
+    def _decision(
+        self, strategy: Strategy, pairs: int | None, seconds: float, jobs: int = 1
+    ) -> Decision:
+        return Decision(strategy, "", pairs, jobs * JOB_SECONDS + seconds / self.cores)
 
 
-def _duration_text(seconds: float | None) -> str:
-    assert seconds is not None
+def _seconds(decision: Decision) -> float:
+    return decision.seconds or 0.0
+
+
+def _duration_text(decision: Decision) -> str:
+    seconds = _seconds(decision)
     if seconds < 10:
         return f"{seconds:.1f} s"
     return f"{seconds:.0f} s" if seconds < 600 else f"{seconds / 60:,.0f} min"

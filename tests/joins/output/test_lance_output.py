@@ -13,22 +13,23 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import lance
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from lancestat.errors import LakeError, RunError, StaleBase
+from lancestat.errors import LakeError, OutputOccupied, RunError, StaleBase
+from lancestat.joins.output import lance_output
 from lancestat.joins.output import result as output
 from lancestat.joins.output.lance_output import LanceOutput
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.work import OutputFormat, OutputState
 from lancestat.lake.files import Process, this_process
 from tests.integration.object_store import SECRET_KEY, ObjectStore
+from tests.joins.output.test_result import refusal
 from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 ROOT = Path(__file__).parents[3]
@@ -88,46 +89,6 @@ def test_commits_that_keep_rows_keep_the_digest(
     assert lance.dataset(uri).to_table(filter="id = 22").num_rows == 1
 
 
-def restore(dataset: lance.LanceDataset) -> None:
-    dataset.delete("true")
-    lance.dataset(dataset.uri, version=1).restore()
-    lance.dataset(dataset.uri).delete("id = 3")
-
-
-CHANGES: dict[str, Callable[[lance.LanceDataset], object]] = {
-    "delete": lambda dataset: dataset.delete("id = 3"),
-    "delete all": lambda dataset: dataset.delete("true"),
-    "update": lambda dataset: dataset.update({"name": "'x'"}, where="id = 3"),
-    "append": lambda dataset: lance.write_dataset(table(rows(0, 1)), dataset.uri, mode="append"),
-    "drop column": lambda dataset: dataset.drop_columns(["name"]),
-    "rename column": lambda dataset: dataset.alter_columns({"path": "name", "name": "title"}),
-    "add column": lambda dataset: dataset.add_columns({"twice": "id * 2"}),
-    "restore": restore,
-}
-
-
-@pytest.mark.parametrize("change", CHANGES)
-def test_a_result_that_was_changed_since_is_refused_and_untouched(uri: str, change: str) -> None:
-    before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
-    running = output.begin(LANCE, uri, "run", {})
-    written = write(running, [rows(20, 25)])
-    CHANGES[change](lance.dataset(uri))
-    theirs = lance.dataset(uri)
-    for action in (
-        lambda: output.current(LANCE, uri, {}),
-        lambda: output.begin(LANCE, uri, "run", {}),
-        lambda: output.replace(running, SCHEMA, written),
-        lambda: output.append(running, SCHEMA, before, written),
-    ):
-        with pytest.raises(RunError) as caught:
-            action()
-        assert caught.value.code == "LS570"
-        assert "something else has changed since" in caught.value.message
-    output.discard(running, written)
-    assert lance.dataset(uri).version == theirs.version
-    assert lance.dataset(uri).to_table() == theirs.to_table()
-
-
 def test_a_compacted_result_is_still_a_result(uri: str) -> None:
     before = put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
     lance.dataset(uri).optimize.compact_files()
@@ -143,7 +104,7 @@ def test_a_compacted_result_without_history_proves_nothing(uri: str) -> None:
     put(LANCE, uri, [rows(0, 10)], [rows(10, 20)])
     lance.dataset(uri).optimize.compact_files()
     lance.dataset(uri).cleanup_old_versions(older_than=timedelta(0))
-    assert refusal(uri).code == "LS570"
+    assert refusal(LANCE, uri).code == "LS570"
     assert seen(LANCE, uri) == table(rows(0, 20))
 
 
@@ -165,52 +126,6 @@ def test_a_restored_result_is_still_a_result(uri: str) -> None:
     put(LANCE, uri, [rows(5, 6)])
 
 
-def refusal(uri: str) -> RunError:
-    """Return the error of a join that would write there, and check that nothing has changed."""
-    version, data = lance.dataset(uri).version, lance.dataset(uri).to_table()
-    with pytest.raises(RunError) as caught:
-        output.current(LANCE, uri, {})
-    with pytest.raises(RunError):
-        put(LANCE, uri, [rows(0, 1)])
-    assert lance.dataset(uri).version == version
-    assert lance.dataset(uri).to_table() == data
-    return caught.value
-
-
-def read_again(source: str, target: str) -> None:
-    lance.write_dataset(lance.dataset(source).to_table(), target)
-
-
-def read_through_parquet(source: str, target: str) -> None:
-    pq.write_table(lance.dataset(source).to_table(), f"{source}.parquet")
-    lance.write_dataset(pq.read_table(f"{source}.parquet"), target)
-
-
-def copy(source: str, target: str) -> None:
-    shutil.copytree(source, target)
-
-
-def move(source: str, target: str) -> None:
-    Path(source).rename(target)
-
-
-def clone(source: str, target: str) -> None:
-    lance.dataset(source).shallow_clone(target, 1)
-
-
-@pytest.mark.parametrize("make", [read_again, read_through_parquet, copy, move, clone])
-def test_a_copy_of_a_result_is_not_a_result(
-    uri: str, tmp_path: Path, make: Callable[[str, str], None]
-) -> None:
-    put(LANCE, uri, [rows(0, 3)])
-    target = str(tmp_path / "mine.lance")
-    make(uri, target)
-    error = refusal(target)
-    assert error.code == "LS570"
-    assert target in error.message
-    assert error.hint == "give the join another output, or remove what is there"
-
-
 @pytest.mark.parametrize("mode", ["create", "overwrite", "append"])
 def test_a_table_that_replaced_a_result_is_not_a_result(uri: str, mode: str) -> None:
     put(LANCE, uri, [rows(0, 3)])
@@ -218,7 +133,7 @@ def test_a_table_that_replaced_a_result_is_not_a_result(uri: str, mode: str) -> 
     if mode == "create":
         shutil.rmtree(uri)
     lance.write_dataset(mine, uri, mode=mode)
-    assert refusal(uri).code == "LS570"
+    assert refusal(LANCE, uri).code == "LS570"
 
 
 def test_a_commit_during_the_replacement_of_a_result_is_detected(
@@ -299,13 +214,6 @@ def test_rows_of_another_dataset_of_the_same_version_are_not_those_of_a_result(u
         list(output.read_rows(state, 0, 3, {}))
 
 
-def test_spellings_of_a_uri_have_one_mark(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    put(LANCE, uri, [rows(0, 3)])
-    monkeypatch.chdir(Path(uri).parent)
-    for spelling in (f"file://{uri}", f"{uri}/", f"x/../{Path(uri).name}"):
-        assert output.current(LANCE, spelling, {}) is not None, spelling
-
-
 def test_the_order_of_fragments_affects_the_digest(uri: str) -> None:
     digests = []
     for order in ((0, 1), (1, 0)):
@@ -381,31 +289,6 @@ def test_concurrent_first_results_leave_one_whole_result(
         written = write(writer, [rows(3, 5), rows(5, 6)], [])
     output.replace(writer, SCHEMA, written)
     assert seen(LANCE, uri) == table(rows(3, 6))
-
-
-@pytest.mark.fault
-def test_readers_see_one_whole_result_while_it_is_replaced(uri: str) -> None:
-    put(LANCE, uri, [rows(0, 40, "0-")], [rows(40, 80, "0-")])
-
-    def whole(done: threading.Event) -> set[str]:
-        seen_tags = set()
-        while not done.is_set():
-            visible = seen(LANCE, uri)
-            [tag] = {name.partition("-")[0] for name in visible["name"].to_pylist()}
-            assert visible["id"].to_pylist() == list(range(80))
-            seen_tags.add(tag)
-        return seen_tags
-
-    done = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
-        readers = [pool.submit(whole, done) for _ in range(2)]
-        try:
-            for number in range(1, 40):
-                tag = f"{number}-"
-                put(LANCE, uri, [rows(0, 40, tag)], [rows(40, 80, tag)])
-        finally:
-            done.set()
-        assert all(len(reader.result()) > 3 for reader in readers)
 
 
 WRITER = """
@@ -504,6 +387,7 @@ def test_files_of_a_killed_run_are_removed_by_the_next(uri: str) -> None:
 KILLED_BEFORE_AN_INTENT = """
 import os, pathlib, signal, sys
 from lancestat.joins.search.work import OutputFormat
+from lancestat.joins.output import lance_output
 from lancestat.joins.output import result as output
 from tests.joins.search.results import SCHEMA, rows
 
@@ -630,3 +514,105 @@ def test_a_table_in_an_object_store_that_is_not_a_result_is_refused(
         output.begin(LANCE, uri, "run", wrong)
     assert denied.value.code == "LS202"
     assert SECRET_KEY not in str(denied.value)
+
+
+HOUR = timedelta(hours=1)
+
+
+def remove(uri: str, keep: int | timedelta, *, later: timedelta = HOUR) -> int:
+    return output.remove_past(LANCE, uri, {}, keep, datetime.now(timezone.utc) + later)
+
+
+def versions(uri: str) -> list[int]:
+    return [version["version"] for version in lance.dataset(uri).versions()]
+
+
+def test_the_newest_results_are_kept_with_their_files(uri: str) -> None:
+    for number in range(5):
+        put(LANCE, uri, [rows(number, number + 1)])
+    assert remove(uri, 6) == remove(uri, 5) == 0
+    assert remove(uri, 2) == 3
+    assert versions(uri) == [4, 5]
+    assert seen(LANCE, uri).equals(table(rows(4, 5)))
+    assert lance.dataset(uri, version=4).count_rows() == 1
+    data = [name for name in files_below(Path(uri)) if name.startswith("data/")]
+    assert len(data) == 2
+
+
+def test_versions_since_a_kept_result_are_kept(uri: str) -> None:
+    """Published statistics are versions, too, which prove that the result is still the join's."""
+    put(LANCE, uri, [rows(0, 1)])
+    put(LANCE, uri, [rows(1, 2)])
+    lance.dataset(uri).update_config({"lance.stats.x": "1"})
+    lance.dataset(uri).update_config({"lance.stats.x": "2"})
+    assert remove(uri, 1) == 1
+    assert versions(uri) == [2, 3, 4]
+    assert output.current(LANCE, uri, {}) is not None
+    assert remove(uri, 1) == 0
+
+
+def test_an_appended_result_counts_as_one(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 1)])
+    add(LANCE, uri, [rows(1, 2)])
+    add(LANCE, uri, [rows(2, 3)])
+    assert remove(uri, 2) == 1
+    assert seen(LANCE, uri).equals(table(rows(0, 1), rows(1, 2), rows(2, 3)).combine_chunks())
+
+
+def test_tagged_versions_are_kept(uri: str) -> None:
+    for number in range(4):
+        put(LANCE, uri, [rows(number, number + 1)])
+    lance.dataset(uri).tags.create("audited", 2)
+    assert remove(uri, 1) == 2
+    assert versions(uri) == [2, 4]
+    assert lance.dataset(uri, version="audited").to_table()["id"].to_pylist() == [1]
+
+
+def test_results_are_kept_for_a_time_and_the_newest_for_ever(uri: str) -> None:
+    for number in range(3):
+        put(LANCE, uri, [rows(number, number + 1)])
+    assert remove(uri, timedelta(days=7), later=timedelta(days=6)) == 0
+    assert remove(uri, timedelta(days=7), later=timedelta(days=8)) == 2
+    assert versions(uri) == [3]
+    assert remove(uri, timedelta(days=7), later=timedelta(days=800)) == 0
+
+
+def test_readers_of_what_was_just_replaced_can_finish(uri: str) -> None:
+    put(LANCE, uri, [rows(0, 1)])
+    put(LANCE, uri, [rows(1, 2)])
+    assert remove(uri, 1, later=timedelta(minutes=14)) == 0
+    assert remove(uri, 1, later=timedelta(minutes=16)) == 1
+
+
+def test_a_table_that_no_join_has_written_is_left_alone(uri: str) -> None:
+    for _ in range(3):
+        lance.write_dataset(table(rows(0, 1)), uri, mode="overwrite")
+    with pytest.raises(OutputOccupied, match="no join has written"):
+        remove(uri, 1)
+    assert versions(uri) == [1, 2, 3]
+
+
+def test_versions_of_a_table_that_took_the_place_are_left_alone(
+    uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other table comes once the result is known to be the join's, with versions of its own."""
+    for number in range(3):
+        put(LANCE, uri, [rows(number, number + 1)])
+    judge = lance_output.objection
+
+    def judged_and_replaced(*arguments: Any) -> str | None:
+        reason = judge(*arguments)
+        shutil.rmtree(uri)
+        for _ in range(4):
+            lance.write_dataset(table(rows(0, 1)), uri, mode="overwrite")
+        return reason
+
+    monkeypatch.setattr(lance_output, "objection", judged_and_replaced)
+    monkeypatch.setattr(lance_output, "is_result", lambda commit: True)
+    with pytest.raises(LakeError):
+        remove(uri, 1)
+    assert versions(uri) == [1, 2, 3, 4]
+
+
+def test_where_nothing_was_written_nothing_is_removed(uri: str) -> None:
+    assert remove(uri, 1) == 0

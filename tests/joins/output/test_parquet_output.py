@@ -6,9 +6,6 @@ import json
 import os
 import shutil
 import signal
-import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -23,8 +20,8 @@ from lancestat.errors import RunError, StaleBase
 from lancestat.joins.output import parquet_output
 from lancestat.joins.output import result as output
 from lancestat.joins.search.work import OutputFormat
-from tests.examples import examples
 from tests.forks import forks
+from tests.joins.output.test_result import add_file, refusal
 from tests.joins.search.results import SCHEMA, add, files_below, put, rows, seen, table, write
 
 ROOT = Path(__file__).parents[3]
@@ -63,17 +60,6 @@ def test_many_readers_read_a_result(path: Path) -> None:
     assert pyarrow.dataset.dataset(str(path)).to_table() == expected
     assert polars.read_parquet(path).to_arrow().cast(SCHEMA) == expected
     assert polars.scan_parquet(path).collect().to_arrow().cast(SCHEMA) == expected
-
-
-def test_uris_and_relative_paths_name_the_same_result(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(path.parent)
-    state = put(PARQUET, path.name, [rows(0, 3)])
-    for uri in (path.as_uri(), str(path), f"{path.parent}/x/../{path.name}"):
-        result = output.current(PARQUET, uri, {})
-        assert result is not None
-        assert result.digest == state.digest
 
 
 def test_no_file_name_occurs_in_two_results(path: Path) -> None:
@@ -187,67 +173,6 @@ def test_a_folder_of_generations_without_a_marker_is_refused(path: Path, thing: 
     assert files_below(path.parent) == before
 
 
-def refusal(path: Path) -> RunError:
-    """Return the error of a join that would write there, and check that nothing has changed."""
-    before = contents(path.parent)
-    with pytest.raises(RunError) as caught:
-        output.current(PARQUET, str(path), {})
-    for action in (put, add):
-        with pytest.raises(RunError) as again:
-            action(PARQUET, str(path), [rows(0, 1)])
-        assert str(again.value) == str(caught.value)
-    assert contents(path.parent) == before
-    assert caught.value.code == "LS570"
-    assert caught.value.hint == "give the join another output, or remove what is there"
-    return caught.value
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    return {name: (folder / name).read_bytes() for name in files_below(folder)}
-
-
-def add_file(path: Path) -> None:
-    pq.write_table(table(rows(7, 8)), path / "part-00000-mine.snappy.parquet")
-
-
-def add_folder(path: Path) -> None:
-    (path / "day=1").mkdir()
-    pq.write_table(table(rows(7, 8)), path / "day=1" / "a.parquet")
-
-
-def write_over(path: Path) -> None:
-    [file] = path.iterdir()
-    pq.write_table(table(rows(7, 8)), file)
-
-
-def write_over_in_the_same_size(path: Path) -> None:
-    [file] = path.iterdir()
-    changed = file.read_bytes().replace(b"a1", b"z9")
-    assert changed != file.read_bytes()
-    file.write_bytes(changed)
-    os.utime(file, (1, 1))
-
-
-def make_delta(path: Path) -> None:
-    (path / "_delta_log").mkdir()
-
-
-@pytest.mark.parametrize(
-    "change", [add_file, add_folder, write_over, write_over_in_the_same_size, make_delta]
-)
-def test_a_result_that_was_changed_since_is_refused_and_untouched(
-    path: Path, change: Callable[[Path], None]
-) -> None:
-    put(PARQUET, str(path), [rows(0, 3)])
-    running = output.begin(PARQUET, str(path), "run", {})
-    written = write(running, [rows(3, 5)])
-    change(path)
-    with pytest.raises(RunError, match="something else has changed since"):
-        output.replace(running, SCHEMA, written)
-    output.discard(running, written)
-    assert "something else has changed since" in refusal(path).message
-
-
 def test_hidden_files_do_not_change_a_result(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     (path / ".DS_Store").write_text("x")
@@ -255,25 +180,11 @@ def test_hidden_files_do_not_change_a_result(path: Path) -> None:
     assert seen(PARQUET, str(path)) == table(rows(3, 5))
 
 
-@pytest.mark.parametrize("how", ["copy", "move"])
-def test_a_copied_folder_with_a_result_is_not_a_result(path: Path, how: str) -> None:
-    put(PARQUET, str(path), [rows(0, 3)])
-    put(PARQUET, str(path), [rows(3, 5)])
-    elsewhere = path.parent.with_name(f"{path.parent.name} elsewhere")
-    if how == "copy":
-        shutil.copytree(path.parent, elsewhere, symlinks=True)
-    else:
-        path.parent.rename(elsewhere)
-    error = refusal(elsewhere / path.name)
-    assert "a copy of a join's result" in error.message
-    assert seen(PARQUET, str(elsewhere / path.name)) == table(rows(3, 5))
-
-
 def test_a_copied_folder_of_generations_is_not_changed(path: Path) -> None:
     put(PARQUET, str(path), [rows(0, 3)])
     other = path.with_name("other.parquet")
     shutil.copytree(generations(path), generations(other))
-    error = refusal(other)
+    error = refusal(PARQUET, str(other))
     assert str(generations(other)) in error.message
 
 
@@ -284,7 +195,7 @@ def test_rows_added_to_a_result_replaced_meanwhile_are_kept(
     put(PARQUET, str(path), [rows(0, 3)])
     late = path.resolve()
     put(PARQUET, str(path), [rows(3, 5)])
-    add_file(late)
+    add_file(str(late))
     for start in (5, 6, 7):
         put(PARQUET, str(path), [rows(start, start + 1)])
     assert pq.read_table(late / "part-00000-mine.snappy.parquet") == table(rows(7, 8))
@@ -330,50 +241,6 @@ def test_generations_of_killed_runs_are_removed(path: Path) -> None:
     assert not any(folder.exists() for folder in [*dead, orphan])
     assert all(folder.exists() for folder in [*alive, broken, foreign])
     assert seen(PARQUET, str(path)) == table(rows(0, 3))
-
-
-def listed(path: Path) -> pa.Table | None:
-    """Read like most readers: all names first. None if the link moved during the listing."""
-    try:
-        result_table = pq.read_table(path)
-    except FileNotFoundError:
-        return None
-    return result_table if result_table.column_names else None
-
-
-def resolved(path: Path) -> pa.Table | None:
-    return pq.read_table(path.resolve())
-
-
-@pytest.mark.fault
-@pytest.mark.parametrize("read", [listed, resolved])
-def test_readers_see_one_whole_result_while_it_is_replaced(
-    path: Path, read: Callable[[Path], pa.Table | None]
-) -> None:
-    put(PARQUET, str(path), [rows(0, 40, "0-")], [rows(40, 80, "0-")])
-
-    def whole(done: threading.Event) -> set[str]:
-        """Tags of the results that were seen, each of which all of a result's rows carry."""
-        seen_tags = set()
-        while not done.is_set():
-            rows_read = read(path)
-            if rows_read is not None:
-                tags = {name.partition("-")[0] for name in rows_read["name"].to_pylist()}
-                assert len(tags) == 1
-                assert rows_read["id"].to_pylist() == list(range(80))
-                seen_tags |= tags
-        return seen_tags
-
-    done = threading.Event()
-    with ThreadPoolExecutor(2) as pool:
-        readers = [pool.submit(whole, done) for _ in range(2)]
-        try:
-            for number in range(1, examples(40) + 5):
-                tag = f"{number}-"
-                put(PARQUET, str(path), [rows(0, 40, tag)], [rows(40, 80, tag)])
-        finally:
-            done.set()
-        assert all(len(reader.result()) > 2 for reader in readers)
 
 
 # Dies before the step of that number that changes something below a folder.

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import os
+import shutil
+import threading
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -138,8 +141,6 @@ def test_many_rows_are_read_in_bounded_batches(form: OutputFormat, uri: str) -> 
 
 
 def test_a_result_that_is_gone_is_stale(form: OutputFormat, uri: str) -> None:
-    import shutil
-
     state = put(form, uri, [rows(0, 3)])
     if form is OutputFormat.LANCE:
         shutil.rmtree(uri)
@@ -325,6 +326,179 @@ def test_concurrent_replacements_leave_one_whole_result(form: OutputFormat, uri:
     result = output.current(form, uri, {})
     assert result is not None
     assert result.digest in {state.digest for state in states}
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in files_below(folder)}
+
+
+def refusal(form: OutputFormat, uri: str) -> RunError:
+    """Return the error of a join that would write there, and check that nothing has changed."""
+    before = contents(Path(uri).parent)
+    with pytest.raises(RunError) as caught:
+        output.current(form, uri, {})
+    for action in (put, add):
+        with pytest.raises(RunError) as again:
+            action(form, uri, [rows(0, 1)])
+        assert str(again.value) == str(caught.value)
+    assert contents(Path(uri).parent) == before
+    assert caught.value.code == "LS570"
+    assert caught.value.hint == "give the join another output, or remove what is there"
+    return caught.value
+
+
+def restore(uri: str) -> None:
+    lance.dataset(uri).delete("true")
+    lance.dataset(uri, version=1).restore()
+    lance.dataset(uri).delete("id = 3")
+
+
+def add_file(uri: str) -> None:
+    pq.write_table(table(rows(7, 8)), Path(uri) / "part-00000-mine.snappy.parquet")
+
+
+def add_folder(uri: str) -> None:
+    (Path(uri) / "day=1").mkdir()
+    pq.write_table(table(rows(7, 8)), Path(uri) / "day=1" / "a.parquet")
+
+
+def write_over_in_the_same_size(uri: str) -> None:
+    file = min(Path(uri).iterdir())
+    changed = file.read_bytes().replace(b"a1", b"z9")
+    assert changed != file.read_bytes()
+    file.write_bytes(changed)
+    os.utime(file, (1, 1))
+
+
+CHANGES: dict[OutputFormat, dict[str, Callable[[str], object]]] = {
+    OutputFormat.LANCE: {
+        "delete": lambda uri: lance.dataset(uri).delete("id = 3"),
+        "delete all": lambda uri: lance.dataset(uri).delete("true"),
+        "update": lambda uri: lance.dataset(uri).update({"name": "'x'"}, where="id = 3"),
+        "append": lambda uri: lance.write_dataset(table(rows(0, 1)), uri, mode="append"),
+        "drop column": lambda uri: lance.dataset(uri).drop_columns(["name"]),
+        "rename": lambda uri: lance.dataset(uri).alter_columns({"path": "name", "name": "title"}),
+        "add column": lambda uri: lance.dataset(uri).add_columns({"twice": "id * 2"}),
+        "restore": restore,
+    },
+    OutputFormat.PARQUET: {
+        "add file": add_file,
+        "add folder": add_folder,
+        "write over": lambda uri: pq.write_table(table(rows(7, 8)), min(Path(uri).iterdir())),
+        "same size": write_over_in_the_same_size,
+        "delta": lambda uri: (Path(uri) / "_delta_log").mkdir(),
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "change"), [(form, change) for form in OutputFormat for change in CHANGES[form]]
+)
+def test_a_result_that_was_changed_since_is_refused_and_untouched(
+    form: OutputFormat, uri: str, change: str
+) -> None:
+    previous = put(form, uri, [rows(0, 3)], [rows(3, 20)])
+    running = output.begin(form, uri, "run", {})
+    written = write(running, [rows(20, 25)])
+    CHANGES[form][change](uri)
+    for action in (
+        lambda: output.replace(running, SCHEMA, written),
+        lambda: output.append(running, SCHEMA, previous, written),
+    ):
+        with pytest.raises(RunError, match="something else has changed since"):
+            action()
+    output.discard(running, written)
+    assert "something else has changed since" in refusal(form, uri).message
+
+
+def read_through_parquet(uri: str, target: str) -> None:
+    pq.write_table(lance.dataset(uri).to_table(), f"{uri}.parquet")
+    lance.write_dataset(pq.read_table(f"{uri}.parquet"), target)
+
+
+def copy(uri: str, target: str) -> None:
+    shutil.copytree(Path(uri).parent, Path(target).parent, symlinks=True)
+
+
+COPIES: dict[str, Callable[[str, str], object]] = {
+    "read again": lambda uri, target: lance.write_dataset(lance.dataset(uri).to_table(), target),
+    "through parquet": read_through_parquet,
+    "clone": lambda uri, target: lance.dataset(uri).shallow_clone(target, 1),
+    "copy": copy,
+    "move": lambda uri, target: Path(uri).parent.rename(Path(target).parent),
+}
+
+
+@pytest.mark.parametrize(
+    ("form", "make"),
+    [
+        *((OutputFormat.LANCE, make) for make in COPIES),
+        *((OutputFormat.PARQUET, make) for make in ("copy", "move")),
+    ],
+)
+def test_a_copy_of_a_result_is_not_a_result(
+    form: OutputFormat, uri: str, tmp_path: Path, make: str
+) -> None:
+    put(form, uri, [rows(0, 3)])
+    target = str(tmp_path / "elsewhere" / Path(uri).name)
+    COPIES[make](uri, target)
+    assert target in refusal(form, target).message
+    assert seen(form, target) == table(rows(0, 3))
+
+
+def test_spellings_of_a_uri_name_one_result(
+    form: OutputFormat, uri: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state, name = put(form, uri, [rows(0, 3)]), Path(uri).name
+    monkeypatch.chdir(Path(uri).parent)
+    for spelling in (Path(uri).as_uri(), f"x/../{name}", f"{Path(uri).parent}/x/../{name}", name):
+        result = output.current(form, spelling, {})
+        assert result is not None and result.digest == state.digest, spelling
+
+
+def listed(uri: str) -> pa.Table | None:
+    """Read like most readers: all names first. None if the link moved during the listing."""
+    try:
+        read = pq.read_table(uri)
+    except FileNotFoundError:
+        return None
+    return read if read.column_names else None
+
+
+READERS: dict[str, tuple[OutputFormat, Callable[[str], pa.Table | None]]] = {
+    "lance": (OutputFormat.LANCE, lambda uri: seen(OutputFormat.LANCE, uri)),
+    "listed": (OutputFormat.PARQUET, listed),
+    "resolved": (OutputFormat.PARQUET, lambda uri: pq.read_table(Path(uri).resolve())),
+}
+
+
+@pytest.mark.fault
+@pytest.mark.parametrize("reader", READERS)
+def test_readers_see_one_whole_result_while_it_is_replaced(tmp_path: Path, reader: str) -> None:
+    (form, read), uri = READERS[reader], str(tmp_path / "similar")
+    put(form, uri, [rows(0, 40, "0-")], [rows(40, 80, "0-")])
+
+    def whole(done: threading.Event) -> set[str]:
+        """Tags of the results that were seen, each of which all of a result's rows carry."""
+        seen_tags = set()
+        while not done.is_set():
+            rows_read = read(uri)
+            if rows_read is not None:
+                [tag] = {name.partition("-")[0] for name in rows_read["name"].to_pylist()}
+                assert rows_read["id"].to_pylist() == list(range(80))
+                seen_tags.add(tag)
+        return seen_tags
+
+    done = threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        readers = [pool.submit(whole, done) for _ in range(2)]
+        try:
+            for number in range(1, examples(40) + 5):
+                tag = f"{number}-"
+                put(form, uri, [rows(0, 40, tag)], [rows(40, 80, tag)])
+        finally:
+            done.set()
+        assert all(len(reader.result()) > 2 for reader in readers)
 
 
 SIZES = st.lists(st.integers(0, 9), max_size=4)
