@@ -24,9 +24,8 @@ from measure import Measures, peak_megabytes, run_parts, timed
 
 if TYPE_CHECKING:
     from lancestat.lake.snapshot import Snapshot
-    from lancestat.query.groups import GroupedStatistics
+    from lancestat.query.fragments import FragmentStatistics, GroupedStatistics, RemainingFragments
     from lancestat.query.predicates.filter import Filter
-    from lancestat.query.pruning import FragmentStatistics, RemainingFragments
     from lancestat.state.store import LanceState
     from lancestat.state.values import SummaryBlock, TableSummary
     from lancestat.tables.statistics.partial import ColumnPartial
@@ -92,7 +91,7 @@ def median_ms(task: Callable[[], object]) -> float:
 
 def known_of(folder: Path, now: Snapshot) -> GroupedStatistics:
     """Return the grouped statistics of the state, with no column loaded."""
-    from lancestat.query.groups import GroupedStatistics, load_groups
+    from lancestat.query.fragments import GroupedStatistics, load_groups
 
     known = load_groups(opened(folder), "t", now)
     assert isinstance(known, GroupedStatistics)

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from lancestat.cli.command import ExitCode, Invocation, command, run_nodes
-from lancestat.errors import LancestatError, UnsupportedStatement
+from lancestat.errors.base import LancestatError
+from lancestat.errors.codes import UnsupportedStatement
 from lancestat.formats import count
 from lancestat.presentation.views import ExplanationView, QueryView, RunView
 from lancestat.redact import secret_values
@@ -101,14 +102,14 @@ def sql(
         _print(invocation, result)
         return None
     # The parser of Spark Connect is on the server.
-    analyze = parse_analyze(text) if remote_of(target) is not None else None
-    if analyze and (run := _analysis(invocation, project, analyze, explain)):
+    is_remote = remote_of(target) is not None
+    analyze = parse_analyze(text, is_strict=is_remote)
+    if analyze and is_remote and (run := _analysis(invocation, project, analyze, explain)):
         return run_nodes(invocation, run)
     with query_session(target) as spark:
-        statement = parse(spark, text)
-        analyze = statement.analyze
         if analyze and (run := _analysis(invocation, project, analyze, explain, spark)):
             return run_nodes(invocation, run)
+        statement = parse(spark, text)
         require_query(spark, statement)
         query_context = _attach(project, spark, text)
         with _system_views(project, spark, text):
@@ -233,7 +234,7 @@ def _analysis(
 
     Over Spark Connect there is no `spark`, and its catalog is not asked.
     """
-    from lancestat.query.sql.statement import find_declared, find_named, not_declared
+    from lancestat.query.sql.statement import find_declared, not_declared
 
     invocation.require(RunView, "ANALYZE TABLE")
     if explain:
@@ -243,12 +244,11 @@ def _analysis(
         )
     conf = project.spec.target.spark_conf if spark is None else spark.conf
     is_case_sensitive = conf.get("spark.sql.caseSensitive", "false") == "true"
-    names = [table.name for table in project.spec.tables]
-    table = find_declared(analyze, names, is_case_sensitive=is_case_sensitive)
-    table = table or find_named(analyze, project.spec.tables)
+    table = find_declared(analyze, project.spec.tables, is_case_sensitive=is_case_sensitive)
     if table is None:
         if spark is not None and spark.catalog.tableExists(analyze.quoted_name):
             return None
+        names = [table.name for table in project.spec.tables]
         raise not_declared(analyze, names, asked_catalog=spark is not None)
     if analyze.objection is not None:
         raise analyze.objection

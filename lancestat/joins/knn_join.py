@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from lancestat.arguments import check, is_number, is_whole
-from lancestat.errors import InvalidArgument, SidesDiffer, did_you_mean
+from lancestat.errors.base import did_you_mean
+from lancestat.errors.codes import InvalidArgument, SidesDiffer
 from lancestat.joins.planner import plan_join
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.scratch.folder import scratch as scratch_folder
@@ -36,9 +37,8 @@ from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.written_side import column_index
 from lancestat.lake.open import observe_dataset, snapshot
 from lancestat.lake.snapshot import RowRange, ScanPartition, Snapshot
-from lancestat.query.read.arrow_columns import read_part
+from lancestat.query.read.arrow_columns import QueryScan, read_part
 from lancestat.query.read.relation import read_table
-from lancestat.query.table import QueryScan
 from lancestat.spark.jobs import jobs_of
 from lancestat.spark.versions import arrow_frame, is_connect, own_python, spark_schema
 from lancestat.spec.catalog import UriOptions

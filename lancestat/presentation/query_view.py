@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
+from typing import cast
 
 from lancestat.formats import visible
 from lancestat.presentation.views import QueryColumn, QueryView
-from lancestat.query.sql.query import Array, Map, QueryResult, ResultValue, Scalar, Shape, Struct
+from lancestat.query.sql.query import ARRAY, QueryResult, ResultValue, Shape
 
 _EPOCH = datetime(1970, 1, 1)
 _NOT_NUMBERS = frozenset({"NaN", "Infinity", "-Infinity"})
@@ -23,21 +24,18 @@ def json_value(value: ResultValue, shape: Shape) -> object:
     binary is base64. A struct is an object, or a list of its values where fields share a name; a
     map is a list of `[key, value]`.
     """
-    if value is None:
-        return None
-    match shape:
-        case Array(element):
-            assert isinstance(value, list)
-            return [json_value(item, element) for item in value]
-        case Map(key, value_shape):
-            assert isinstance(value, list)
-            return [_pair(item, key, value_shape) for item in value]
-        case Struct(fields):
-            assert isinstance(value, tuple)
-            return _object(value, fields)
-        case Scalar(kind):
-            assert not isinstance(value, (list, tuple))
-            return _scalar(value, kind)
+    if isinstance(value, tuple):
+        members = [json_value(*cell) for cell in zip(value, shape.parts, strict=True)]
+        names = shape.names
+        is_ambiguous = len(set(names)) < len(names)
+        return members if is_ambiguous else dict(zip(names, members, strict=True))
+    if isinstance(value, list):
+        if shape.kind == ARRAY:
+            return [json_value(item, shape.parts[0]) for item in value]
+        return [
+            list(map(json_value, cast(Sequence[ResultValue], pair), shape.parts)) for pair in value
+        ]
+    return None if value is None else _scalar(value, shape.kind)
 
 
 def text_value(value: ResultValue, shape: Shape) -> str:
@@ -48,22 +46,9 @@ def text_value(value: ResultValue, shape: Shape) -> str:
         return "true" if value else "false"
     if isinstance(value, (list, tuple)):
         return json.dumps(json_value(value, shape), ensure_ascii=False)
-    if isinstance(shape, Scalar) and shape.kind == "binary":
+    if shape.kind == "binary":
         return f"0x{value}"
     return str(value)
-
-
-def _pair(pair: ResultValue, key: Shape, value_shape: Shape) -> list[object]:
-    assert isinstance(pair, tuple)
-    return [json_value(pair[0], key), json_value(pair[1], value_shape)]
-
-
-def _object(
-    values: Sequence[ResultValue], fields: Sequence[tuple[str, Shape]]
-) -> Mapping[str, object] | list[object]:
-    members = [json_value(value, shape) for value, (_, shape) in zip(values, fields, strict=True)]
-    names = [name for name, _ in fields]
-    return members if len(set(names)) < len(names) else dict(zip(names, members, strict=True))
 
 
 def _scalar(value: bool | int | str, kind: str) -> object:
@@ -98,7 +83,8 @@ _NUMBERS = frozenset({"tinyint", "smallint", "int", "bigint", "float", "double",
 def query_view(result: QueryResult) -> QueryView:
     """Return the view of a query's result, whose rows are read when a format prints them."""
     columns = tuple(
-        QueryColumn(column.name, column.type, _is_number(column.shape)) for column in result.columns
+        QueryColumn(column.name, column.type, column.shape.kind in _NUMBERS)
+        for column in result.columns
     )
     view = QueryView(columns, iter(()), iter(()))
     rows, shapes = _counted(result, view), [column.shape for column in result.columns]
@@ -117,7 +103,3 @@ def _counted(result: QueryResult, view: QueryView) -> Iterator[tuple[ResultValue
             return
         view.printed += 1
         yield row
-
-
-def _is_number(shape: Shape) -> bool:
-    return isinstance(shape, Scalar) and shape.kind in _NUMBERS

@@ -15,13 +15,8 @@ from datetime import datetime
 from typing import Any
 
 from lancestat.formats import StringEnum, count
-from lancestat.query.predicates.filter import And, Comparison, Filter, Not, Or, columns_of
-from lancestat.query.pruning import (
-    ColumnRange,
-    FragmentStatistics,
-    NoFragmentStatistics,
-    RemainingFragments,
-)
+from lancestat.query.fragments import ColumnRange, FragmentStatistics, RemainingFragments
+from lancestat.query.predicates.filter import Comparison, Filter, columns_of, leaves
 from lancestat.query.table import PUSHDOWN, ReadSettings, ReadTable
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.statistics.column_statistics import Histogram as Histogram
@@ -124,13 +119,8 @@ def estimate(
 
 def _compared_with_nan(filters: Sequence[Filter]) -> set[str]:
     compared: set[str] = set()
-    waiting = list(filters)
-    while waiting:
-        match waiting.pop():
-            case And(left, right) | Or(left, right):
-                waiting += [left, right]
-            case Not(operand):
-                waiting.append(operand)
+    for leaf in (leaf for filter in filters for leaf in leaves(filter)):
+        match leaf:
             case Comparison(column, _, float(literal)) if math.isnan(literal):
                 compared.add(column)
     return compared
@@ -186,27 +176,24 @@ def _narrowed(
     column = _scaled(column, rows, table.snapshot.rows)
     if range is None:
         return column
-    bounds = column_bounds(type, range.minimum, range.maximum)
+    low, high, nulls = range
+    bounds = column_bounds(type, low, high)
     if bounds is None:
-        return replace(column, minimum=None, maximum=None, nulls=range.nulls)
+        return replace(column, minimum=None, maximum=None, nulls=nulls)
     distinct = column.distinct
     if distinct is not None:
-        distinct = max(1, round(distinct * _share(column, range, type)))
-    return replace(
-        column, minimum=bounds[0], maximum=bounds[1], nulls=range.nulls, distinct=distinct
-    )
+        distinct = max(1, round(distinct * _share(column, low, high, type)))
+    return replace(column, minimum=bounds[0], maximum=bounds[1], nulls=nulls, distinct=distinct)
 
 
-def _share(column: PublishedColumn, range: ColumnRange, type: ColumnType) -> float:
+def _share(column: PublishedColumn, least: Any, greatest: Any, type: ColumnType) -> float:
     """Return the share of the width between the whole table's bounds that a range takes."""
     if column.minimum is None or column.maximum is None:
         return 1.0
     low, high = parse_bound(column.minimum, type), parse_bound(column.maximum, type)
     if low is None or high is None or not high > low:
         return 1.0
-    assert not isinstance(range.minimum, bytes | None)
-    assert not isinstance(range.maximum, bytes | None)
-    return min(1.0, float(range.maximum - range.minimum) / float(high - low))
+    return min(1.0, float(greatest - least) / float(high - low))
 
 
 def _with_histogram(
@@ -363,7 +350,7 @@ def pruning_of(
     if not filters:
         what = f"lancestat does not know the kind of filter: {', '.join(others)}"
         return Pruning(PruningReason.UNKNOWN_FILTERS, what)
-    if isinstance(table.fragments, NoFragmentStatistics):
+    if table.fragments.is_empty:
         what = "neither a state nor a zone map knows the fragments"
         return Pruning(PruningReason.NO_STATISTICS, what)
     names = sorted(set().union(*map(columns_of, filters)))

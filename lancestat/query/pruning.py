@@ -5,19 +5,17 @@ from __future__ import annotations
 import bisect
 import math
 import operator
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 from typing_extensions import assert_never
 
-from lancestat.lake.snapshot import Snapshot
 from lancestat.query.predicates.filter import (
     And,
     Comparison,
@@ -36,73 +34,28 @@ from lancestat.query.predicates.filter import (
     TextOperator,
     TimeOfDay,
     Unread,
-    columns_of,
 )
-from lancestat.tables.statistics.column_type import ColumnType, Kind
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial, merge
-from lancestat.tables.statistics.sketches import EMPTY_SKETCH, REGISTERS, Sketch
+from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, Kind
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Mask = npt.NDArray[np.bool_]
 Counts = npt.NDArray[np.int64]
+Point = Bound | Fraction
 
 _LARGEST = 2**63
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """One bound per group, where `exists` says so; int64, float64, or objects that Python compares.
-
-    Where there is none, `values` holds a filler of the same type.
-    """
-
-    values: npt.NDArray[Any]
-    exists: Mask
-
-    @classmethod
-    def of(cls, bounds: Sequence[Bound | None], type: ColumnType) -> Bounds:
-        """Bounds of one column, None where there is none."""
-        filler: Bound = b"" if type.is_variable_width else 0
-        exists = np.array([bound is not None for bound in bounds], np.bool_)
-        filled = [filler if bound is None else bound for bound in bounds]
-        if type.kind is Kind.FLOAT:
-            return cls(np.array(filled, np.float64), exists)
-        if not type.is_variable_width and all(map(_fits, filled)):
-            return cls(np.array(filled, np.int64), exists)
-        objects = np.empty(len(filled), object)
-        objects[:] = filled
-        return cls(objects, exists)
-
-    def comparable(self, point: object) -> tuple[npt.NDArray[Any], Any]:
-        """Return the values and `point` in a form in which numpy compares them exactly."""
-        if self.values.dtype == np.float64 or (self.values.dtype == np.int64 and _fits(point)):
-            return self.values, point
-        # NumPy would strip the zero bytes at the end of bare bytes.
-        boxed = np.empty((), object)
-        boxed[()] = point
-        return self.values.astype(object), boxed
-
-    def tolist(self) -> list[Bound | None]:
-        """Return Python values, None where there is none."""
-        pairs = zip(self.values.tolist(), self.exists.tolist(), strict=True)
-        return [value if exists else None for value, exists in pairs]
-
-    def least(self, chosen: Mask) -> Bound | None:
-        """Return the smallest of the chosen groups."""
-        bounds = self.values[chosen & self.exists]
-        return _python_value(bounds.min()) if len(bounds) else None
-
-    def greatest(self, chosen: Mask) -> Bound | None:
-        """Return the largest of the chosen groups."""
-        bounds = self.values[chosen & self.exists]
-        return _python_value(bounds.max()) if len(bounds) else None
+_DAY_MILLISECONDS = 86_400_000
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnBounds:
-    """Rows, nulls, NaN and bounds of one column in every group.
+    """Rows, nulls, NaN and bounds of one column in every group of fragments.
 
-    Bounds are as in `ColumnPartial`: they ignore nulls and NaN, and enclose the values where they
-    are not exact. Where `known` is False, the rest of a group is filler.
+    Bounds are as in `ColumnPartial`: they ignore nulls and NaN, enclose the values where they are
+    not exact, and are None where they are not known. Where `known` is False, the rest of a group is
+    filler. `partials` are what they were made from, if they were.
     """
 
     type: ColumnType
@@ -110,8 +63,41 @@ class ColumnBounds:
     rows: Counts
     nulls: Counts
     nans: Counts
-    lower: Bounds
-    upper: Bounds
+    lower: Sequence[Bound | None]
+    upper: Sequence[Bound | None]
+    partials: Sequence[ColumnPartial] = ()
+
+    @classmethod
+    def of(cls, partials: Iterable[ColumnPartial | None], type: ColumnType) -> ColumnBounds:
+        """Return the bounds of partials by group, None where one is not known.
+
+        Spark's handling of unsigned integers that it cannot hold is not known: groups with some
+        count as unknown.
+        """
+        some = [
+            partial if partial is not None and _fits_spark(partial.maximum, type) else None
+            for partial in partials
+        ]
+        filled = [EMPTY_PARTIAL if partial is None else partial for partial in some]
+        return cls(
+            type=type,
+            known=np.array([partial is not None for partial in some], np.bool_),
+            rows=np.array([partial.rows for partial in filled], np.int64),
+            nulls=np.array([partial.nulls for partial in filled], np.int64),
+            nans=np.array([partial.nans for partial in filled], np.int64),
+            lower=[partial.minimum for partial in filled],
+            upper=[partial.maximum for partial in filled],
+            partials=filled,
+        )
+
+    @classmethod
+    def of_rows(cls, column: pa.ChunkedArray, type: ColumnType) -> ColumnBounds:
+        """Return the bounds of a column of which every row is a group."""
+        values = bound_values(column, type)
+        every = np.ones(len(values), np.int64)
+        nulls = column.is_null().to_numpy().astype(np.int64)
+        missing = np.array([value is None for value in values], np.int64)
+        return cls(type, every > 0, every, nulls, missing - nulls, values, values)
 
     @property
     def values(self) -> Counts:
@@ -124,87 +110,24 @@ class ColumnBounds:
         return self.rows - self.nulls - self.nans
 
 
-def fits_spark(maximum: Bound | None, type: ColumnType) -> bool:
-    """Whether Spark can hold values up to a maximum: unsigned 64-bit ones may be too large.
-
-    Spark's handling of those is not known, so groups that have some count as unknown.
-    """
+def _fits_spark(maximum: Bound | None, type: ColumnType) -> bool:
     return type.kind is not Kind.INTEGER or not isinstance(maximum, int) or maximum < _LARGEST
 
 
-def _fits(literal: object) -> bool:
-    return isinstance(literal, int) and -_LARGEST <= literal < _LARGEST
+def bound_values(column: pa.ChunkedArray, type: ColumnType) -> list[Bound | None]:
+    """Return values in the form of a column's bounds; None for null and NaN."""
+    import pyarrow as pa
 
-
-def _python_value(value: Any) -> Bound:
-    bound: Bound = value.item() if isinstance(value, np.generic) else value
-    return bound
-
-
-@dataclass(frozen=True, slots=True)
-class GroupColumn:
-    """A column in every group: `registers` is groups x 4,096, `rest` the partials without sketches.
-
-    Bounds and sketches are arrays, since queries prune and merge many groups.
-    """
-
-    bounds: ColumnBounds
-    registers: npt.NDArray[np.uint8]
-    rest: Sequence[ColumnPartial]
-
-    @classmethod
-    def of(cls, partials: Sequence[ColumnPartial | None], type: ColumnType) -> GroupColumn:
-        """Lay partials out; unknown are None, and those with values that Spark cannot hold."""
-        partials = [
-            partial if partial is not None and fits_spark(partial.maximum, type) else None
-            for partial in partials
-        ]
-        filled = [EMPTY_PARTIAL if partial is None else partial for partial in partials]
-        joined = b"".join(partial.sketch.registers for partial in filled)
-        return cls(
-            bounds=ColumnBounds(
-                type=type,
-                known=np.array([partial is not None for partial in partials], np.bool_),
-                rows=_counts(partial.rows for partial in filled),
-                nulls=_counts(partial.nulls for partial in filled),
-                nans=_counts(partial.nans for partial in filled),
-                lower=Bounds.of([partial.minimum for partial in filled], type),
-                upper=Bounds.of([partial.maximum for partial in filled], type),
-            ),
-            registers=np.frombuffer(joined, np.uint8).reshape(-1, REGISTERS),
-            rest=[
-                replace(partial, minimum=None, maximum=None, sketch=EMPTY_SKETCH)
-                for partial in filled
-            ],
-        )
-
-    def merged(self, groups: Mask) -> ColumnPartial:
-        """Merge the partials of the chosen groups, all of them known, as `partial.merge` does."""
-        if not groups.any():
-            return EMPTY_PARTIAL
-        lower, upper = self.bounds.lower, self.bounds.upper
-        unbounded = groups & lower.exists & ~upper.exists
-        return replace(
-            merge(
-                partial for partial, is_chosen in zip(self.rest, groups, strict=True) if is_chosen
-            ),
-            minimum=lower.least(groups),
-            maximum=None if unbounded.any() else upper.greatest(groups),
-            sketch=Sketch(self.registers[groups].max(axis=0).tobytes()),
-        )
-
-
-def _counts(numbers: object) -> Counts:
-    return np.fromiter(numbers, np.int64)  # type: ignore[call-overload,no-any-return]
-
-
-@dataclass(frozen=True, slots=True)
-class ColumnRange:
-    """Bounds that enclose the values of a column, and the most nulls that it may have."""
-
-    minimum: Bound | None
-    maximum: Bound | None
-    nulls: int
+    if type.kind in (Kind.TIMESTAMP, Kind.TIMESTAMP_NTZ, Kind.TIME):
+        divisor, factor = TO_MICROSECONDS[column.type.unit]
+    elif type.kind is Kind.DATE:
+        divisor, factor = (1 if pa.types.is_date32(column.type) else _DAY_MILLISECONDS), 1
+    else:
+        points = (None if v is None else literal_bound(v, type) for v in column.to_pylist())
+        return [None if point is None or _is_nan(point) else point for point in points]  # type: ignore[misc]
+    width = pa.int32() if column.type.bit_width == 32 else pa.int64()
+    stored = column.cast(width).to_pylist()
+    return [None if value is None else value // divisor * factor for value in stored]
 
 
 def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None:
@@ -241,8 +164,6 @@ def literal_bound(literal: Literal, type: ColumnType) -> Bound | Fraction | None
 
 def _single(literal: float) -> float | None:
     """Return the float32 that Spark compares with; None where it rounds to infinity."""
-    import numpy as np
-
     with np.errstate(over="ignore"):
         rounded = float(np.float32(literal))
     return None if math.isinf(rounded) and not math.isinf(literal) else rounded
@@ -257,11 +178,9 @@ def _unscaled(literal: Decimal, scale: int) -> int | Fraction | None:
 
 # None for a column whose bounds are unknown.
 BoundsOf = Callable[[str], ColumnBounds | None]
-Point = Bound | Fraction
 
-
-# The groups where a filter may be true for some row, and those where it may be false.
-_Outcomes = tuple[Mask, Mask]
+# The groups where a filter may be true, false or null for some row.
+_Outcomes = tuple[Mask, Mask, Mask]
 
 
 def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Mask:
@@ -269,10 +188,9 @@ def may_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> Ma
 
     `bounds_of` returns the bounds of a column by group, None where they are unknown.
     """
-    outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)
     for filter in filters:
-        matching &= outcomes.evaluate(filter)[0]
+        matching &= _outcomes(filter, bounds_of, groups)[0]
     return matching
 
 
@@ -281,69 +199,50 @@ def must_match(filters: Iterable[Filter], bounds_of: BoundsOf, groups: int) -> M
 
     `bounds_of` returns the bounds of a column by group, None where they are unknown.
     """
-    outcomes = _FilterEvaluator(bounds_of, groups)
     matching = np.ones(groups, np.bool_)
     for filter in filters:
-        matching &= ~outcomes.evaluate(filter)[1] & ~outcomes.may_be_null(filter)
+        _, may_be_false, may_be_null = _outcomes(filter, bounds_of, groups)
+        matching &= ~may_be_false & ~may_be_null
     return matching
 
 
-@dataclass(frozen=True, slots=True)
-class _FilterEvaluator:
-    bounds_of: BoundsOf
-    groups: int
-
-    def evaluate(self, filter: Filter) -> _Outcomes:
-        """Evaluate a filter; where it is null it is neither true nor false, negated or not."""
-        match filter:
-            case Not():
-                true, false = self.evaluate(filter.operand)
-                return false, true
-            case And():
-                (true, false), other = self.evaluate(filter.left), self.evaluate(filter.right)
-                return true & other[0], false | other[1]
-            case Or():
-                (true, false), other = self.evaluate(filter.left), self.evaluate(filter.right)
-                return true | other[0], false & other[1]
-            case Comparison() | In() | IsNull() | TextMatch():
-                return self._evaluate_leaf(filter)
-            case Unread():
-                every = np.ones(self.groups, np.bool_)
-                return every, every
-            case _:
-                assert_never(filter)
-
-    def may_be_null(self, filter: Filter) -> Mask:
-        """Return the groups where a filter may be null for some row, and so does not select it."""
-        match filter:
-            case Not():
-                return self.may_be_null(filter.operand)
-            case And() | Or():
-                return self.may_be_null(filter.left) | self.may_be_null(filter.right)
-            case IsNull() | Comparison(_, Operator.NULL_SAFE):
-                return np.zeros(self.groups, np.bool_)
-            case Unread() | Comparison(_, _, None):
-                return np.ones(self.groups, np.bool_)
-            case In() if None in filter.literals:
-                return np.ones(self.groups, np.bool_)
-            case Comparison() | In() | TextMatch():
-                column = self.bounds_of(filter.column)
-                if column is None:
-                    return np.ones(self.groups, np.bool_)
-                return (column.nulls > 0) | ~column.known
-            case _:
-                assert_never(filter)
-
-    def _evaluate_leaf(self, filter: Leaf) -> _Outcomes:
-        column = self.bounds_of(filter.column)
-        outcomes = None if column is None else _leaf_outcomes(column, filter)
-        if column is None or outcomes is None:
-            every = np.ones(self.groups, np.bool_)
-            return every, every
-        return outcomes[0] | ~column.known, outcomes[1] | ~column.known
+def _outcomes(filter: Filter, bounds_of: BoundsOf, groups: int) -> _Outcomes:
+    match filter:
+        case Not(operand):
+            true, false, null = _outcomes(operand, bounds_of, groups)
+            return false, true, null
+        case And(left, right) | Or(left, right):
+            a, b = (_outcomes(side, bounds_of, groups) for side in (left, right))
+            if isinstance(filter, And):
+                return a[0] & b[0], a[1] | b[1], a[2] | b[2]
+            return a[0] | b[0], a[1] & b[1], a[2] | b[2]
+        case Comparison() | In() | IsNull() | TextMatch():
+            column = bounds_of(filter.column)
+            outcomes = None if column is None else _leaf_outcomes(column, filter)
+            if column is not None and outcomes is not None:
+                true, false = outcomes
+                unknown = ~column.known
+                return true | unknown, false | unknown, _may_be_null(column, filter)
+        case Unread():
+            pass
+        case _:
+            assert_never(filter)
+    every = np.ones(groups, np.bool_)
+    return every, every, every
 
 
-def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> _Outcomes | None:
+def _may_be_null(column: ColumnBounds, filter: Leaf) -> Mask:
+    match filter:
+        case IsNull() | Comparison(_, Operator.NULL_SAFE):
+            return np.zeros_like(column.known)
+        case Comparison(_, _, None):
+            return np.ones_like(column.known)
+        case In() if None in filter.literals:
+            return np.ones_like(column.known)
+    return (column.nulls > 0) | ~column.known
+
+
+def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> tuple[Mask, Mask] | None:
     """Return None when the filter's literals are not of the column's type."""
     match filter:
         case IsNull():
@@ -352,18 +251,18 @@ def _leaf_outcomes(column: ColumnBounds, filter: Leaf) -> _Outcomes | None:
             return _comparison(column, filter)
         case In():
             return _in(column, filter.literals)
-        case TextMatch(_, TextOperator.STARTS_WITH, prefix):
-            return _starts_with(column, prefix)
         case TextMatch():
-            return column.values > 0, column.values > 0
+            return _text_match(column, filter)
         case _:
             assert_never(filter)
 
 
-def _comparison(column: ColumnBounds, comparison: Comparison) -> _Outcomes | None:
+def _comparison(column: ColumnBounds, comparison: Comparison) -> tuple[Mask, Mask] | None:
     sign, literal = comparison.operator, comparison.literal
     if literal is None:
-        return _leaf_outcomes(column, IsNull("")) if sign is Operator.NULL_SAFE else None
+        if sign is Operator.NULL_SAFE:
+            return column.nulls > 0, column.values > 0
+        return np.zeros_like(column.known), np.zeros_like(column.known)
     point = literal_bound(literal, column.type)
     if point is None:
         return None
@@ -373,7 +272,7 @@ def _comparison(column: ColumnBounds, comparison: Comparison) -> _Outcomes | Non
     return outcomes
 
 
-def _against(column: ColumnBounds, sign: Operator, point: Point) -> _Outcomes:
+def _against(column: ColumnBounds, sign: Operator, point: Point) -> tuple[Mask, Mask]:
     has_nan = column.nans > 0
     match sign:
         case Operator.LESS:
@@ -391,7 +290,7 @@ def _against(column: ColumnBounds, sign: Operator, point: Point) -> _Outcomes:
             assert_never(sign)
 
 
-def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> _Outcomes:
+def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> tuple[Mask, Mask]:
     is_nan, is_ordered, nothing = column.nans > 0, column.ordered > 0, np.zeros_like(column.known)
     match sign:
         case Operator.LESS:
@@ -406,7 +305,7 @@ def _against_nan(column: ColumnBounds, sign: Operator, point: Point) -> _Outcome
             assert_never(sign)
 
 
-def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> _Outcomes | None:
+def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> tuple[Mask, Mask] | None:
     points: list[Point] = []
     for literal in literals:
         point = None if literal is None else literal_bound(literal, column.type)
@@ -428,26 +327,35 @@ def _in(column: ColumnBounds, literals: Sequence[Literal | None]) -> _Outcomes |
 
 def _some_among(column: ColumnBounds, ordered: Sequence[Any]) -> Mask:
     matching = column.ordered > 0
-    lower, upper = column.lower.tolist(), column.upper.tolist()
-    for index in np.flatnonzero(matching):
-        low, high = lower[index], upper[index]
+    for index in np.flatnonzero(matching).tolist():
+        low, high = column.lower[index], column.upper[index]
         first = 0 if low is None else bisect.bisect_left(ordered, low)
         matching[index] = first < len(ordered) and (high is None or ordered[first] <= high)
     return matching
 
 
-def _starts_with(column: ColumnBounds, prefix: str) -> _Outcomes | None:
-    point = literal_bound(prefix, column.type)
+_TEXT_TESTS: dict[TextOperator, Callable[[bytes, bytes], bool]] = {
+    TextOperator.STARTS_WITH: bytes.startswith,
+    TextOperator.ENDS_WITH: bytes.endswith,
+    TextOperator.CONTAINS: operator.contains,
+}
+
+
+def _text_match(column: ColumnBounds, match: TextMatch) -> tuple[Mask, Mask] | None:
+    point = literal_bound(match.text, column.type)
     if not isinstance(point, bytes):
         return None
-    lower, upper = column.lower.tolist(), column.upper.tolist()
-    some = column.ordered > 0
+    some = column.values > 0
     every = np.zeros_like(some)
-    for index in np.flatnonzero(some):
-        # Values that start with the prefix follow one another.
-        low, high = (_head(bound, len(point)) for bound in (lower[index], upper[index]))
-        some[index] = (low is None or low <= point) and (high is None or high >= point)
-        every[index] = low == point == high
+    for index in np.flatnonzero(some).tolist():
+        low, high = column.lower[index], column.upper[index]
+        if isinstance(low, bytes) and low == high:
+            some[index] = every[index] = _TEXT_TESTS[match.operator](low, point)
+        elif match.operator is TextOperator.STARTS_WITH:
+            # Values that start with the prefix follow one another.
+            low, high = (_head(bound, len(point)) for bound in (low, high))
+            some[index] = (low is None or low <= point) and (high is None or high >= point)
+            every[index] = low == point == high
     return some, (column.values > 0) & ~every
 
 
@@ -472,151 +380,21 @@ def _some_from(column: ColumnBounds, point: Point) -> Mask:
 
 
 def _some(
-    column: ColumnBounds, bounds: Bounds, compare: Callable[[Any, Any], Mask], point: Point
+    column: ColumnBounds,
+    bounds: Sequence[Bound | None],
+    compare: Callable[[Any, Any], bool],
+    point: Point,
 ) -> Mask:
-    return (column.ordered > 0) & (~bounds.exists | compare(*bounds.comparable(point)))
+    passing = [bound is None or compare(bound, point) for bound in bounds]
+    return (column.ordered > 0) & np.array(passing, np.bool_)
 
 
 def _all_equal(column: ColumnBounds, point: Point) -> Mask:
-    equal: Mask = column.nans == 0
-    for bounds in (column.lower, column.upper):
-        equal = equal & bounds.exists & operator.eq(*bounds.comparable(point))
+    pairs = zip(column.lower, column.upper, strict=True)
+    equal: Mask = np.array([low == point == high for low, high in pairs], np.bool_)
+    equal &= column.nans == 0
     return equal
 
 
 def _is_nan(point: Point) -> bool:
     return isinstance(point, float) and math.isnan(point)
-
-
-class FragmentStatistics(ABC):
-    """Statistics of a table's fragments at one version, by groups of fragments.
-
-    Fragments of groups that are no longer whole, and those of no group, are one last group of which
-    nothing is known.
-
-    Args:
-        snapshot: The fragments.
-        groups: Ids of fragments, each in one group.
-    """
-
-    def __init__(self, snapshot: Snapshot, groups: Sequence[Sequence[int]]) -> None:
-        sizes = [len(group) for group in groups]
-        rest = len(groups)
-        home = dict(
-            zip(
-                (id for group in groups for id in group),
-                np.repeat(np.arange(rest), sizes).tolist(),
-                strict=True,
-            )
-        )
-        ordered = sorted(snapshot.fragments, key=lambda fragment: fragment.id)
-        group_of = np.array([home.get(fragment.id, rest) for fragment in ordered], np.int64)
-        present = np.bincount(group_of, minlength=rest + 1)
-        self._is_whole: Mask = np.append(present[:rest] == np.array(sizes, np.int64), False)
-        self._group_of = np.where(self._is_whole[group_of], group_of, rest)
-        self._ids = np.array([fragment.id for fragment in ordered], np.int64)
-        rows = np.array([fragment.rows for fragment in ordered], np.int64)
-        self._rows = np.bincount(self._group_of, rows, rest + 1).astype(np.int64)
-        self._is_present: Mask = np.bincount(self._group_of, minlength=rest + 1) > 0
-
-    def load(self, columns: Iterable[str]) -> None:  # noqa: B027 - not all load ahead
-        """Load columns together, which takes less time than one by one."""
-
-    @abstractmethod
-    def bounds(self, column: str) -> ColumnBounds | None:
-        """Return the bounds of a column, once loaded, by group; None where they are unknown."""
-
-    def partial_of(self, column: str, groups: Mask) -> ColumnPartial | None:
-        """Return the partial of a column over some groups, None where one is unknown."""
-        return None
-
-    def range_of(self, column: str, groups: Mask) -> ColumnRange | None:
-        """Return the range of a column without a partial, None where it is unknown, too."""
-        return None
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return the partial of a column over the whole table, None where a group is unknown."""
-        return self.partial_of(column, self._is_present)
-
-    def knows(self, column: str) -> bool:
-        """Whether the bounds of a column are known in some fragment."""
-        self.load([column])
-        bounds = self.bounds(column)
-        return bounds is not None and bool(bounds.known.any())
-
-    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        """Return the fragments that a conjunction of filters leaves; None when it leaves all."""
-        try:
-            columns = set().union(*map(columns_of, filters))
-            matching = self._matching(filters)
-        except RecursionError:
-            return None
-        if matching[self._is_present].all():
-            return None
-        alive = matching & self._is_present
-        bounds = [self.bounds(name) for name in columns]
-        return RemainingFragments(
-            self,
-            alive,
-            fragment_ids=tuple(self._ids[alive[self._group_of]].tolist()),
-            rows=int(self._rows[alive].sum()),
-            is_known=all(
-                column is not None and bool(column.known[alive].all()) for column in bounds
-            ),
-        )
-
-    def covers(self, filters: Sequence[Filter]) -> bool:
-        """Whether every row of the fragments that `prune` leaves is known to pass the filters."""
-        try:
-            left = self._matching(filters)
-            passing = must_match(filters, self.bounds, len(left)) & self._is_whole
-        except RecursionError:
-            return False
-        return bool(passing[left & self._is_present].all())
-
-    def _matching(self, filters: Sequence[Filter]) -> Mask:
-        self.load(set().union(*map(columns_of, filters)))
-        return may_match(filters, self.bounds, len(self._rows)) | ~self._is_whole
-
-
-class NoFragmentStatistics(FragmentStatistics):
-    """No statistics: neither state nor index has any of the fragments."""
-
-    def __init__(self) -> None:
-        """There are no groups."""
-
-    def bounds(self, column: str) -> ColumnBounds | None:
-        return None
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        return None
-
-    def prune(self, filters: Sequence[Filter]) -> RemainingFragments | None:
-        return None
-
-    def covers(self, filters: Sequence[Filter]) -> bool:
-        return False
-
-
-@dataclass(frozen=True, slots=True)
-class RemainingFragments:
-    """The fragments of a table that are left after pruning: their ids, ascending, and live rows.
-
-    `is_known` says whether the bounds of every filtered column are known in all of them. Only then
-    may an estimate start from these fragments: Spark applies the filter once more, to bounds that
-    must be theirs.
-    """
-
-    statistics: FragmentStatistics
-    groups: Mask
-    fragment_ids: Sequence[int]
-    rows: int
-    is_known: bool
-
-    def partial(self, column: str) -> ColumnPartial | None:
-        """Return the partial of a column over these fragments, None where one is unknown."""
-        return self.statistics.partial_of(column, self.groups)
-
-    def range(self, column: str) -> ColumnRange | None:
-        """Return the range of a column without a known partial, None where it is unknown, too."""
-        return self.statistics.range_of(column, self.groups)

@@ -12,45 +12,33 @@ import threading
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import cached_property, partial, reduce
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
-from typing_extensions import assert_never
+import numpy as np
 
-from lancestat.errors import (
-    InvalidReadOption,
-    LakeError,
-    LancestatError,
-    StateError,
-    did_you_mean,
-)
+from lancestat.errors.base import LakeError, LancestatError, StateError, did_you_mean
+from lancestat.errors.codes import InvalidReadOption
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import observe_at, observe_snapshots, open_pinned, portable, snapshot
 from lancestat.lake.snapshot import Field, Pin, Snapshot, count_rows
-from lancestat.query.groups import load_groups
+from lancestat.query.fragments import FragmentStatistics, load_groups, load_zone_maps
 from lancestat.query.predicates.filter import (
     And,
-    Comparison,
     Filter,
-    In,
-    IsNull,
-    Literal,
     Not,
-    Operator,
-    Or,
     TextMatch,
-    TextOperator,
     Unread,
+    flattened,
     leaves,
 )
-from lancestat.query.pruning import FragmentStatistics, NoFragmentStatistics
-from lancestat.query.zone_maps import load_zone_maps
+from lancestat.query.pruning import ColumnBounds, may_match
 from lancestat.runs.discover import located
 from lancestat.spec.model import ProjectSpec, Table, tables_of
 from lancestat.state.values import StateReader, table_identity
 from lancestat.tables.judgement import TableStatistics, Verdict
 from lancestat.tables.node import look_back
-from lancestat.tables.statistics.column_type import TO_MICROSECONDS, ColumnType, column_type
+from lancestat.tables.statistics.column_type import ColumnType, column_type
 from lancestat.tables.stored import TableRecord, table_records
 
 if TYPE_CHECKING:
@@ -125,17 +113,13 @@ def conditions(filters: Sequence[Filter], unreported: Collection[str] = ()) -> l
 
     `unreported` are the columns of types that are not published.
     """
-    unestimated: list[Filter] = []
-    waiting = list(filters)
-    while waiting:
-        part = waiting.pop()
-        if isinstance(part, And):
-            waiting += [part.left, part.right]
-        elif not isinstance(part, Unread) and all(
-            isinstance(leaf, TextMatch) or leaf.column in unreported for leaf in leaves(part)
-        ):
-            unestimated.append(part)
-    return unestimated
+    return [
+        part
+        for filter in filters
+        for part in flattened(filter, And)
+        if not isinstance(part, Unread)
+        and all(isinstance(leaf, TextMatch) or leaf.column in unreported for leaf in leaves(part))
+    ]
 
 
 def _taken(
@@ -162,95 +146,23 @@ def _row_positions(rows: int, blocks: int) -> list[int]:
 
 
 def _share(sample: pa.Table | None, unestimated: Sequence[Filter]) -> float | None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     if sample is None:
         return None
-    passing = valid = pa.repeat(True, sample.num_rows)
+    columns = {}
+    for name in sample.column_names:
+        type = column_type(sample.schema.field(name).type)
+        columns[name] = None if type is None else ColumnBounds.of_rows(sample.column(name), type)
+    passing = may_match(unestimated, columns.get, sample.num_rows)
+    valid = np.ones(sample.num_rows, np.bool_)
     for condition in unestimated:
-        passing = pc.and_kleene(passing, _outcome(condition, sample))
         match condition:
-            case TextMatch(column) | Not(TextMatch(column)):
+            case TextMatch(name) | Not(TextMatch(name)):
                 # Spark knows how many rows hold null there.
-                valid = pc.and_(valid, pc.is_valid(sample.column(column)))
-    counted = pc.sum(valid).as_py() or 0
-    if not counted:
+                valid &= sample.column(name).is_valid().to_numpy()
+    if not valid.any():
         return None
     # No match in the sample does not prove that there is none: it counts as half a row.
-    return max(0.5, pc.sum(pc.fill_null(passing, False)).as_py() or 0) / counted
-
-
-def _outcome(condition: Filter, sample: pa.Table) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    match condition:
-        case Not(operand):
-            return pc.invert(_outcome(operand, sample))
-        case And(left, right):
-            return pc.and_kleene(_outcome(left, sample), _outcome(right, sample))
-        case Or(left, right):
-            return pc.or_kleene(_outcome(left, sample), _outcome(right, sample))
-        case IsNull(column):
-            return pc.is_null(sample.column(column))
-        case TextMatch(column):
-            return _matched(sample.column(column), condition)
-        case Comparison(column, operator, literal):
-            return _compared(_micros(sample.column(column)), operator, literal)
-        case In(column, literals):
-            micros = _micros(sample.column(column))
-            equal = (_compared(micros, Operator.EQUAL, literal) for literal in literals)
-            return reduce(pc.or_kleene, equal, pa.repeat(False, sample.num_rows))
-        case Unread():
-            return pa.nulls(sample.num_rows, pa.bool_())
-        case _:
-            assert_never(condition)
-
-
-def _compared(
-    micros: pa.ChunkedArray, operator: Operator, literal: Literal | None
-) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    point = pa.scalar(getattr(literal, "micros", None), pa.int64())
-    if operator is Operator.NULL_SAFE:
-        if not point.is_valid:
-            return pc.is_null(micros)
-        return pc.fill_null(pc.equal(micros, point), False)
-    compare = {
-        Operator.EQUAL: pc.equal,
-        Operator.LESS: pc.less,
-        Operator.LESS_OR_EQUAL: pc.less_equal,
-        Operator.GREATER: pc.greater,
-        Operator.GREATER_OR_EQUAL: pc.greater_equal,
-    }
-    return compare[operator](micros, point)
-
-
-def _micros(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import numpy as np
-    import pyarrow as pa
-
-    divisor, factor = TO_MICROSECONDS[column.type.unit]
-    stored = column.cast(pa.int32() if column.type.bit_width == 32 else pa.int64())
-    values = stored.cast(pa.int64()).fill_null(0).to_numpy()
-    return pa.array(np.floor_divide(values, divisor) * factor, mask=column.is_null().to_numpy())
-
-
-def _matched(column: pa.ChunkedArray, match: TextMatch) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    text = column.cast(pa.string())
-    match match.operator:
-        case TextOperator.STARTS_WITH:
-            return pc.starts_with(text, match.text)
-        case TextOperator.ENDS_WITH:
-            return pc.ends_with(text, match.text)
-        case TextOperator.CONTAINS:
-            return pc.match_substring(text, match.text)
+    return max(0.5, float(passing.sum())) / float(valid.sum())
 
 
 ENABLED = "cbo.column.stats.enabled"
@@ -322,22 +234,6 @@ def _flag(
     return word == "true"
 
 
-@dataclass(frozen=True, slots=True)
-class QueryScan:
-    """The parameters of a scan that all its tasks share, without storage options.
-
-    `columns` are the projected columns in the order of Spark's schema, `filter` is in Lance's SQL,
-    `limit` stops each task. With `narrow_decimals`, decimals of up to 18 digits travel as unscaled
-    64-bit integers.
-    """
-
-    pin: Pin
-    columns: tuple[str, ...]
-    filter: str | None = None
-    limit: int | None = None
-    narrow_decimals: bool = False
-
-
 @dataclass(frozen=True)
 class ReadTable:
     """A dataset at one version as its readers see it.
@@ -355,7 +251,7 @@ class ReadTable:
     statistics: TableStatistics
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     histogram: bool = False
-    load_fragments: Callable[[], FragmentStatistics] = NoFragmentStatistics
+    load_fragments: Callable[[], FragmentStatistics] = FragmentStatistics
     sampler: Sampler | None = None
 
     def verify(self) -> None:
@@ -473,7 +369,7 @@ class DeclaredTables:
 
         def fragments() -> FragmentStatistics:
             groups = load_groups(self.state, identity, observed)
-            return self._zone_maps(observed) if isinstance(groups, NoFragmentStatistics) else groups
+            return self._zone_maps(observed) if groups.is_empty else groups
 
         return ReadTable(
             name=table.name,
@@ -495,7 +391,7 @@ class DeclaredTables:
             dataset = self._dataset(observed)
         except LakeError as error:
             _log.warning("fragments cannot be pruned: %s", error.message)
-            return NoFragmentStatistics()
+            return FragmentStatistics()
         return load_zone_maps(dataset, observed, self.spec.options.of(observed.uri))
 
     def _dataset(self, observed: Snapshot) -> lance.LanceDataset:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from types import MappingProxyType
 
-from lancestat.errors import LakeError, LancestatError, SpecError
+from lancestat.errors.base import LakeError, LancestatError, SpecError
 from lancestat.formats import age, count, format_instant, roughly, share, size, spoken
 from lancestat.lake.fingerprint import field_key
 from lancestat.lake.history import rows_changed_at
 from lancestat.lake.open import pinned_history
 from lancestat.lake.snapshot import Fragment, Snapshot
-from lancestat.query.groups import load_groups
+from lancestat.query.fragments import load_groups
 from lancestat.report.values import (
     Health,
     NodeReport,

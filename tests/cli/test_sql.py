@@ -24,33 +24,34 @@ from lancestat.query.estimates import (
     PushDownReason,
 )
 from lancestat.query.sql.explain import Operator, PhysicalJoin, PlanExplanation, ScanLine
-from lancestat.query.sql.query import (
-    Array,
-    Map,
-    QueryResult,
-    ResultColumn,
-    ResultValue,
-    Scalar,
-    Struct,
-)
+from lancestat.query.sql.query import QueryResult, ResultColumn, ResultValue, Shape
 from lancestat.tables.judgement import Verdict
 from lancestat.tables.wire import GuardReason
 from tests.cli.conftest import Lancestat
 from tests.conftest import Golden
 
 COLUMNS = (
-    ResultColumn("id", "bigint", Scalar("bigint")),
-    ResultColumn("price", "decimal(10,2)", Scalar("decimal")),
-    ResultColumn("share", "double", Scalar("double")),
-    ResultColumn("name | in\tfull", "string", Scalar("string")),
-    ResultColumn("at", "timestamp", Scalar("timestamp")),
-    ResultColumn("wall", "timestamp_ntz", Scalar("timestamp_ntz")),
-    ResultColumn("raw", "binary", Scalar("binary")),
-    ResultColumn("ok", "boolean", Scalar("boolean")),
+    ResultColumn("id", "bigint", Shape("bigint")),
+    ResultColumn("price", "decimal(10,2)", Shape("decimal")),
+    ResultColumn("share", "double", Shape("double")),
+    ResultColumn("name | in\tfull", "string", Shape("string")),
+    ResultColumn("at", "timestamp", Shape("timestamp")),
+    ResultColumn("wall", "timestamp_ntz", Shape("timestamp_ntz")),
+    ResultColumn("raw", "binary", Shape("binary")),
+    ResultColumn("ok", "boolean", Shape("boolean")),
     ResultColumn(
         "parts",
         "array<struct<a:int,b:map<string,binary>>>",
-        Array(Struct((("a", Scalar("int")), ("b", Map(Scalar("string"), Scalar("binary")))))),
+        Shape(
+            "array",
+            (
+                Shape(
+                    "struct",
+                    (Shape("int"), Shape("map", (Shape("string"), Shape("binary")))),
+                    ("a", "b"),
+                ),
+            ),
+        ),
     ),
 )
 ROWS: tuple[tuple[ResultValue, ...], ...] = (
@@ -184,14 +185,14 @@ def test_a_statement_without_a_result_prints_nothing(form: str) -> None:
     ],
 )
 def test_values_as_json(value: ResultValue, kind: str, json_form: object) -> None:
-    converted = json_value(value, Scalar(kind))
+    converted = json_value(value, Shape(kind))
     assert converted == json_form
     assert type(converted) is type(json_form)
     assert str(converted) == str(json_form)
 
 
 def test_fields_with_equal_names_are_all_printed() -> None:
-    twins = Struct((("a", Scalar("int")), ("a", Scalar("int"))))
+    twins = Shape("struct", (Shape("int"), Shape("int")), ("a", "a"))
     assert json_value((1, 2), twins) == [1, 2]
 
 

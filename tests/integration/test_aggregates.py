@@ -348,7 +348,9 @@ def test_a_proof_is_that_of_the_plan_until_the_query_runs(
     on, off = both(session, world)
     filtered = on.where("part = 1").select("o_id")
     assert FILTER not in _explained(filtered)
-    monkeypatch.setattr("lancestat.query.groups.GroupedStatistics.covers", lambda *arguments: False)
+    monkeypatch.setattr(
+        "lancestat.query.fragments.FragmentStatistics.covers", lambda *arguments: False
+    )
     expected = off.where("part = 1").select("o_id").collect()
     assert sorted(filtered.collect()) == sorted(expected)
 

@@ -7,7 +7,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import astuple
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +18,9 @@ from click.testing import CliRunner, Result
 from pyspark.sql import functions
 
 from lancestat.cli.main import cli
-from lancestat.errors import InvalidQuery
+from lancestat.errors.codes import InvalidQuery
 from lancestat.project import Project
-from lancestat.query.sql.statement import AnalyzeStatement, QueryText, parse, parse_analyze
+from lancestat.query.sql.statement import QueryText, parse, parse_analyze
 from lancestat.spark.failure import silent_query_logger
 from tests.interpreted import short_lived
 from tests.runs.world import write_project
@@ -444,16 +443,36 @@ STATEMENTS = [
 
 
 @pytest.mark.parametrize("written", STATEMENTS)
-def test_analyze_is_parsed_without_spark_as_by_spark(written: str, spark: SparkSession) -> None:
-    def parsed(parse: Callable[[QueryText], AnalyzeStatement | None]) -> object:
-        try:
-            statement = parse(QueryText(written))
-        except InvalidQuery:
-            return "invalid" if written.startswith("analyze table ") else None
-        return statement and (*astuple(statement)[:3], str(statement.objection))
-
+def test_analyze_is_parsed_as_by_spark(written: str, spark: SparkSession) -> None:
+    text = QueryText(written)
+    ours = parse_analyze(text)
     with silent_query_logger():
-        assert parsed(parse_analyze) == parsed(lambda text: parse(spark, text).analyze)
+        try:
+            plan = parse(spark, text).plan
+        except InvalidQuery:
+            plan = None
+    if plan is None or plan.nodeName() not in ("AnalyzeTable", "AnalyzeColumn"):
+        assert ours is None
+        return
+    assert ours is not None
+    assert ours.name_parts == listed(plan.child().multipartIdentifier())
+    is_of_columns = plan.nodeName() == "AnalyzeColumn"
+    columns = plan.columnNames() if is_of_columns else None
+    assert ours.columns == (listed(columns.get()) if columns and columns.isDefined() else ())
+    assert ours.all_columns == (is_of_columns and plan.allColumns())
+    is_partial = not is_of_columns and (plan.noScan() or not plan.partitionSpec().isEmpty())
+    assert (ours.objection is not None) == is_partial
+
+
+def listed(sequence: Any) -> tuple[str, ...]:
+    return tuple(sequence.apply(index) for index in range(sequence.size()))
+
+
+@pytest.mark.parametrize("written", ["analyze table t", "analyze table t compute statistics so"])
+def test_without_sparks_parser_a_wrong_analyze_is_an_error(written: str) -> None:
+    with pytest.raises(InvalidQuery, match="not a valid ANALYZE TABLE"):
+        parse_analyze(QueryText(written), is_strict=True)
+    assert parse_analyze(QueryText("select 1"), is_strict=True) is None
 
 
 JOIN = """

@@ -15,7 +15,7 @@ import lance
 import pyarrow.parquet as pq
 import pytest
 
-from lancestat.query.groups import GroupedStatistics
+from lancestat.query.fragments import FragmentStatistics
 from lancestat.query.predicates import filter as predicates
 from lancestat.query.read import planning_service
 from lancestat.query.read.planning_service import PlanningService
@@ -121,9 +121,9 @@ BREAKS: dict[str, Break] = {
     "reading filters": of(planning_service, "read_filters"),
     "filters of an unknown form": none_known,
     "filters of a form that is known in part": some_known,
-    "covers": of(GroupedStatistics, "covers"),
-    "prune": of(GroupedStatistics, "prune"),
-    "partials": of(GroupedStatistics, "partial"),
+    "covers": of(FragmentStatistics, "covers"),
+    "prune": of(FragmentStatistics, "prune"),
+    "partials": of(FragmentStatistics, "partial"),
     "aggregates": of(planning_service, "push_down"),
     "estimates": of(planning_service, "estimate"),
     "explanations": of(PlanningService, "_explain"),

@@ -160,8 +160,8 @@ def test_every_read_is_of_the_version_that_the_statistics_describe(
     wrapped.project.attach(session)
     look = NamedTables.open_as
 
-    def look_and_commit(self: NamedTables, identifier: tuple[str, ...], uri: str) -> object:
-        opened = look(self, identifier, uri)
+    def look_and_commit(self: NamedTables, *asked: Any) -> object:
+        opened = look(self, *asked)
         lance.write_dataset(rows(2), wrapped.path, mode="append")
         wrapped.hold()
         return opened

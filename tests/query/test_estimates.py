@@ -17,8 +17,8 @@ from lancestat.lake.history import History
 from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import Fragment, Snapshot
 from lancestat.query.estimates import ColumnEstimate, Estimate, estimate
+from lancestat.query.fragments import ColumnRange
 from lancestat.query.predicates.filter import Comparison, Filter, Operator
-from lancestat.query.pruning import ColumnRange
 from lancestat.query.table import ReadSettings, ReadTable, Sampler, read_settings
 from lancestat.spec.model import StaleBounds
 from lancestat.tables.judgement import TableStatistics, analyzable
@@ -160,7 +160,7 @@ def test_a_column_without_partials_of_remaining_fragments_is_scaled(
 def test_a_column_of_known_range_is_narrowed_to_it(
     whole: ReadTable, pieces: list[pa.Table]
 ) -> None:
-    ranges = {"day": ColumnRange(0, 24, 1), "name": ColumnRange(b"a", b"a", 5)}
+    ranges = {"day": (0, 24, 1), "name": (b"a", b"a", 5)}
     left = Left((0,), 25, True, {}, ranges)
     result = estimated(replace(whole, load_fragments=lambda: Fragments(left)), filters=DAY_FILTER)
     assert result.columns["day"] == ColumnEstimate(1, 24, "0", "24", 4, 4)

@@ -30,7 +30,7 @@ from lancestat.query.predicates.filter import (
     TextMatch,
     TextOperator,
 )
-from lancestat.query.pruning import BoundsOf, ColumnBounds, GroupColumn, Mask, may_match, must_match
+from lancestat.query.pruning import BoundsOf, ColumnBounds, Mask, may_match, must_match
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from tests.examples import examples
@@ -52,7 +52,7 @@ def matching(
             return None
         type = column_type(groups[0].schema.field(name).type)
         assert type is not None
-        return GroupColumn.of([partial[name] for partial in partials], type).bounds
+        return ColumnBounds.of([partial[name] for partial in partials], type)
 
     return match(filters, bounds_of, len(groups)).tolist()
 
@@ -115,6 +115,10 @@ RULED_OUT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (TextMatch("c", TextOperator.STARTS_WITH, "b"), ["a", "az"], S),
     (TextMatch("c", TextOperator.STARTS_WITH, "az"), ["aa", "ay"], S),
     (Not(TextMatch("c", TextOperator.STARTS_WITH, "a")), ["ab", "ac"], S),
+    (TextMatch("c", TextOperator.CONTAINS, "b"), ["aca", "aca", None], S),
+    (TextMatch("c", TextOperator.ENDS_WITH, "ac"), ["aca"], S),
+    (Not(TextMatch("c", TextOperator.ENDS_WITH, "a")), ["ca"], S),
+    (Comparison("c", EQUAL, None), [2], N),
     (Comparison("c", EQUAL, Decimal("0.015")), [Decimal("0.01")], D),
     (Comparison("c", GREATER, Decimal("0.015")), [Decimal("0.01")], D),
     (Comparison("c", LESS, Day(-1)), [date(1969, 12, 31)], pa.date32()),
@@ -156,7 +160,8 @@ KEPT: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (Comparison("c", LESS, "\ud800"), ["z"], S),
     (In("c", (1, "x")), [2], N),
     (Comparison("unknown", EQUAL, 1), [2], N),
-    (Comparison("c", EQUAL, None), [2], N),
+    (TextMatch("c", TextOperator.CONTAINS, "b"), ["a", "c"], S),
+    (TextMatch("c", TextOperator.ENDS_WITH, "b"), ["a" * 300], S),
 ]
 
 
@@ -181,6 +186,7 @@ WHOLE: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (Comparison("c", GREATER, 5.0), [6.0, math.nan], F),
     (Comparison("c", TO, math.nan), [1.0, math.nan], F),
     (TextMatch("c", TextOperator.STARTS_WITH, "a"), ["ab", "ac"], S),
+    (TextMatch("c", TextOperator.CONTAINS, "a"), ["ba", "ba"], S),
     (Comparison("c", FROM, "a"), ["a" * 300], S),
     (Comparison("c", GREATER, Decimal("0.005")), [Decimal("0.01")], D),
     (And(Not(IsNull("c")), Comparison("c", LESS, 9)), [1], N),
@@ -196,7 +202,7 @@ PARTIAL: list[tuple[Filter, Sequence[object], pa.DataType]] = [
     (Comparison("c", LESS, 5.0), [1.0, math.nan], F),
     (TextMatch("c", TextOperator.STARTS_WITH, "ab"), ["ab", "ac"], S),
     (TextMatch("c", TextOperator.STARTS_WITH, "a"), ["a", None], S),
-    (TextMatch("c", TextOperator.CONTAINS, "a"), ["a"], S),
+    (TextMatch("c", TextOperator.CONTAINS, "a"), ["a", "ab"], S),
     (Comparison("c", EQUAL, "a" * 300), ["a" * 300], S),
     (Comparison("c", EQUAL, "7"), [1], N),
     (Comparison("unknown", EQUAL, 1), [2], N),

@@ -19,10 +19,15 @@ from hypothesis import strategies as st
 from lance.file import LanceFileWriter
 
 import lancestat.tables.coverage
-from lancestat.errors import StateUnreachable
+from lancestat.errors.codes import StateUnreachable
 from lancestat.lake.open import snapshot
 from lancestat.lake.snapshot import DataFile, Overlay
-from lancestat.query.groups import GroupedStatistics, load_groups
+from lancestat.query.fragments import (
+    FragmentStatistics,
+    GroupedStatistics,
+    load_groups,
+    load_zone_maps,
+)
 from lancestat.query.predicates.filter import (
     And,
     Comparison,
@@ -38,21 +43,13 @@ from lancestat.query.predicates.filter import (
     TimeOfDay,
 )
 from lancestat.query.predicates.filter_sql import to_lance
-from lancestat.query.pruning import (
-    ColumnRange,
-    FragmentStatistics,
-    GroupColumn,
-    NoFragmentStatistics,
-)
-from lancestat.query.zone_maps import load_zone_maps
+from lancestat.query.pruning import ColumnBounds
 from lancestat.state.store import open_state
 from lancestat.state.values import BlockKey, Decoded, SummaryBlock, table_identity
 from lancestat.tables.statistics.column_type import column_type
-from lancestat.tables.statistics.kernel import analyze
-from lancestat.tables.statistics.partial import merge
 from tests.examples import examples
 from tests.integration.object_store import ObjectStore
-from tests.query.values import FILTERS, SCHEMA, tables
+from tests.query.values import FILTERS, tables
 from tests.runs.world import World, orders
 from tests.state.memory import MemoryState
 from tests.tables.grouped import check_filter, check_whole, one_pass
@@ -91,7 +88,7 @@ def test_a_filter_rules_fragments_out(path: str) -> None:
     assert left is not None
     assert (left.rows, left.is_known) == (20, True)
     assert (left.partial("a"), known(path).partial("a")) == (None, None)
-    assert left.range("a") == ColumnRange(0, 19, 0)
+    assert left.range("a") == (0, 19, 0)
     assert left.range("k") is None
 
 
@@ -103,16 +100,16 @@ def test_a_range_with_nan_has_no_bounds(tmp_path: Path) -> None:
     above = known(uri).prune([Comparison("x", Operator.GREATER, 40.0)])
     below = known(uri).prune([Comparison("x", Operator.LESS, 20.0)])
     assert above is not None and below is not None
-    assert (list(above.fragment_ids), above.range("x")) == ([1, 2], ColumnRange(None, None, 0))
-    assert (list(below.fragment_ids), below.range("x")) == ([0], ColumnRange(-0.0, 9.0, 0))
+    assert (list(above.fragment_ids), above.range("x")) == ([1, 2], (None, None, 0))
+    assert (list(below.fragment_ids), below.range("x")) == ([0], (-0.0, 9.0, 0))
 
 
 def test_a_table_without_zone_maps_is_not_pruned(tmp_path: Path) -> None:
     uri = str(tmp_path / "t.lance")
     lance.write_dataset(numbers(0, 40), uri, max_rows_per_file=10)
-    assert isinstance(known(uri), NoFragmentStatistics)
+    assert known(uri).is_empty
     lance.dataset(uri).create_scalar_index("a", "BTREE")
-    assert isinstance(known(uri), NoFragmentStatistics)
+    assert known(uri).is_empty
 
 
 def test_deleted_rows_do_not_affect_pruning(path: str) -> None:
@@ -380,7 +377,7 @@ def test_a_group_with_a_dropped_fragment_is_used(world: World) -> None:
     check_whole(known_groups(world), world.dataset)
     world.dataset.delete("o_id >= 0")
     world.run()
-    assert isinstance(known_groups(world), NoFragmentStatistics)
+    assert known_groups(world).is_empty
 
 
 def test_a_rewritten_column_is_unknown_and_others_are_known(world: World) -> None:
@@ -425,11 +422,11 @@ def test_columns_that_cannot_be_analyzed_are_not_known(tmp_path: Path) -> None:
 def test_a_table_without_a_summary_is_not_pruned(tmp_path: Path) -> None:
     lance.write_dataset(orders(0, 10), str(tmp_path / "o.lance"))
     world = World(tmp_path / "o.lance")
-    assert isinstance(known_groups(world), NoFragmentStatistics)
+    assert known_groups(world).is_empty
     lance.write_dataset(orders(0, 0), str(tmp_path / "empty.lance"))
     empty = World(tmp_path / "empty.lance")
     assert empty.run().status == "success"
-    assert isinstance(known_groups(empty), NoFragmentStatistics)
+    assert known_groups(empty).is_empty
 
 
 def test_a_recreated_table_does_not_use_the_old_summary(world: World, tmp_path: Path) -> None:
@@ -468,7 +465,7 @@ def test_an_unreachable_state_prunes_nothing(
     with caplog.at_level(logging.WARNING, "lancestat.read"):
         assert known_groups(world).prune(BELOW_30) is None
         state.is_silent = True
-        assert isinstance(known_groups(world), NoFragmentStatistics)
+        assert known_groups(world).is_empty
     assert [entry.name for entry in caplog.records] == ["lancestat.read"] * 2
 
 
@@ -486,25 +483,6 @@ def test_a_partial_whose_rows_differ_from_the_manifest_is_not_used(world: World)
     assert other.partial("o_id") is None
 
 
-@settings(max_examples=examples(60))
-@given(st.lists(tables(), min_size=1, max_size=6), st.data())
-def test_merging_groups_equals_merging_partials(
-    groups: list[pa.Table], data: st.DataObject
-) -> None:
-    import numpy as np
-
-    chosen = data.draw(st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)))
-    partials = [analyze(group.to_batches(), SCHEMA, quantiles=["whole"]) for group in groups]
-    for field in SCHEMA:
-        type = column_type(field.type)
-        assert type is not None
-        column = GroupColumn.of([partial[field.name] for partial in partials], type)
-        expected = merge(
-            partial[field.name] for partial, taken in zip(partials, chosen, strict=True) if taken
-        )
-        assert column.merged(np.array(chosen)) == expected
-
-
 def test_unsigned_values_beyond_bigint_are_not_known() -> None:
     table = pa.table({"c": pa.array([1, 2**63], pa.uint64())})
     dataset = lance.write_dataset(table, "memory://")
@@ -512,4 +490,4 @@ def test_unsigned_values_beyond_bigint_are_not_known() -> None:
     type = column_type(pa.uint64())
     assert type is not None
     fitting = replace(partial, maximum=7)
-    assert GroupColumn.of([partial, fitting], type).bounds.known.tolist() == [False, True]
+    assert ColumnBounds.of([partial, fitting], type).known.tolist() == [False, True]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from lancestat.lake.fingerprint import Fingerprint
 from lancestat.lake.open import snapshot
-from lancestat.query.groups import load_groups
+from lancestat.query.fragments import load_groups
 from lancestat.state.values import (
     BlockKey,
     Decoded,

@@ -10,8 +10,8 @@ import lance
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from lancestat.query.fragments import ColumnRange, FragmentStatistics, RemainingFragments
 from lancestat.query.predicates.filter import Filter, columns_of
-from lancestat.query.pruning import ColumnRange, FragmentStatistics, RemainingFragments
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, lower_bound, upper_bound
@@ -96,8 +96,8 @@ def check_covered(
 
 def check_range(range: ColumnRange, rows: ColumnPartial) -> None:
     """Check that a range encloses the rows; bounds of text and bytes are shortened."""
-    assert range.nulls >= rows.nulls
-    low, high = range.minimum, range.maximum
+    low, high, nulls = range
+    assert nulls >= rows.nulls
     if isinstance(low, bytes) and isinstance(high, bytes):
         low, high = lower_bound(low), upper_bound(high)
     if low is not None and rows.minimum is not None:

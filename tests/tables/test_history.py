@@ -24,7 +24,7 @@ from hypothesis.stateful import (
 
 import lancestat.tables.coverage as summarizing
 from lancestat.lake.open import snapshot
-from lancestat.query.groups import load_groups
+from lancestat.query.fragments import FragmentStatistics, load_groups
 from lancestat.query.predicates.filter import (
     Comparison,
     Filter,
@@ -38,7 +38,6 @@ from lancestat.query.predicates.filter import (
     TimeOfDay,
     columns_of,
 )
-from lancestat.query.pruning import FragmentStatistics
 from lancestat.state.partials import MOST_GROUPS
 from lancestat.state.values import table_identity
 from lancestat.tables.judgement import TableAssessment

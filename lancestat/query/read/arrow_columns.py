@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from lancestat.errors import LancestatError, ValueOutOfRange
+from lancestat.errors.base import LancestatError
+from lancestat.errors.codes import ValueOutOfRange
 from lancestat.lake.open import portable
 from lancestat.lake.snapshot import Pin, RowRange, ScanPartition
-from lancestat.query.table import QueryScan
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.session import task_threads
@@ -30,8 +29,14 @@ _LARGEST_NARROW = 18
 _NANOSECONDS = 1_000
 # Of a day. A date in milliseconds need not be midnight, and before 1970 a cast would round it up.
 _DAY_MILLISECONDS = 86_400_000
-
-Convert = Callable[[pa.Array], pa.Array]
+_WIDENED = {
+    pa.uint8(): pa.int16(),
+    pa.uint16(): pa.int32(),
+    pa.uint32(): pa.int64(),
+    pa.float16(): pa.float32(),
+    pa.string_view(): pa.string(),
+    pa.binary_view(): pa.binary(),
+}
 
 
 def for_spark(batch: pa.RecordBatch, *, narrow_decimals: bool) -> pa.RecordBatch:
@@ -46,230 +51,141 @@ def for_spark(batch: pa.RecordBatch, *, narrow_decimals: bool) -> pa.RecordBatch
     """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        is_decimal = pa.types.is_decimal(column.type)
+        is_narrow = narrow_decimals and is_decimal and column.type.precision <= _LARGEST_NARROW
         try:
-            columns.append(_column(column, narrow_decimals))
+            columns.append(_unscaled(column) if is_narrow else _converted(column))
         except OverflowError as error:
             raise OverflowError(f"column '{name}': {error}") from None
     return pa.RecordBatch.from_arrays(columns, [str(index) for index in range(len(columns))])
 
 
-def _column(column: pa.Array, narrow_decimals: bool) -> pa.Array:
-    if narrow_decimals and _is_narrow(column.type):
-        return _unscaled(column)
-    convert = _conversion(column.type)
-    return column if convert is None else convert(column)
+def _converted(column: pa.Array) -> pa.Array:
+    """Return a column in Spark's Arrow type, the column itself where it is of that type."""
+    type, types = column.type, pa.types
+    if isinstance(type, pa.BaseExtensionType):
+        return _converted(column.storage)
+    if types.is_dictionary(type):
+        return _converted(column.dictionary_decode())
+    if types.is_struct(type):
+        return _struct(column)
+    if hasattr(type, "value_field") or types.is_map(type):
+        return _list(column)
+    if types.is_timestamp(type) or types.is_duration(type):
+        return _microseconds(column)
+    if types.is_time(type):
+        # Spark keeps nanoseconds of the day, and its time(6) has microseconds of them.
+        return column.cast(pa.time64("us"), safe=False).cast(pa.time64("ns"))
+    if types.is_date64(type):
+        days = _numbers(column, _stored(column, np.int64) // _DAY_MILLISECONDS, pa.int64())
+        return _cast(days, pa.int32(), f"a value of {type} does not fit Spark's days").view(
+            pa.date32()
+        )
+    if type == pa.uint64():
+        what = f"{pc.max(column)} does not fit Spark's bigint, which ends at 2**63 - 1"
+        return _cast(column, pa.int64(), what)
+    if types.is_fixed_size_binary(type):
+        return column.cast(pa.binary())
+    if types.is_decimal(type) and type.bit_width < 128:
+        return column.cast(pa.decimal128(type.precision, type.scale))
+    target = _WIDENED.get(type)
+    return column if target is None else column.cast(target)
 
 
-def _is_narrow(type: pa.DataType) -> bool:
-    return bool(pa.types.is_decimal(type)) and type.precision <= _LARGEST_NARROW
+def _stored(column: pa.Array, type: Any) -> Any:
+    """Return the numbers of a column's buffer, also those before its offset."""
+    width = max(1, column.type.bit_width // 8 // np.dtype(type).itemsize)
+    return np.frombuffer(column.buffers()[1], type, (column.offset + len(column)) * width)
+
+
+def _numbers(column: pa.Array, numbers: Any, target: pa.DataType) -> pa.Array:
+    """Return other numbers of the same length and nulls, as a column."""
+    buffers = [column.buffers()[0], pa.py_buffer(np.ascontiguousarray(numbers))]
+    return pa.Array.from_buffers(target, len(column), buffers, offset=column.offset)
+
+
+def _cast(column: pa.Array, target: pa.DataType, what: str) -> pa.Array:
+    try:
+        return column.cast(target)
+    except pa.ArrowInvalid:
+        raise OverflowError(what) from None
 
 
 def _unscaled(column: pa.Array) -> pa.Array:
-    width = column.type.bit_width // 8
-    validity, values = column.buffers()[:2]
-    end = column.offset + len(column)
-    if width == 4:
-        unscaled = np.frombuffer(values, np.int32, end).astype(np.int64)
+    width = column.type.bit_width
+    if width == 32:
+        unscaled = _stored(column, np.int32).astype(np.int64)
     else:
-        unscaled = np.frombuffer(values, np.int64, end * (width // 8))
-        unscaled = np.ascontiguousarray(unscaled[:: width // 8])
-    return pa.Array.from_buffers(
-        pa.int64(), len(column), [validity, pa.py_buffer(unscaled)], offset=column.offset
-    )
+        unscaled = _stored(column, np.int64)[:: width // 64]
+    return _numbers(column, unscaled, pa.int64())
 
 
-@lru_cache(maxsize=256)
-def _conversion(type: pa.DataType) -> Convert | None:
-    types = pa.types
-    if isinstance(type, pa.BaseExtensionType):
-        return _then(lambda column: column.storage, type.storage_type)
-    if types.is_dictionary(type):
-        return _then(lambda column: column.dictionary_decode(), type.value_type)
-    if types.is_struct(type):
-        return _struct_conversion(type)
-    if types.is_map(type) or types.is_list(type) or types.is_large_list(type):
-        return _list_conversion(type)
-    if types.is_fixed_size_list(type):
-        return _then(_as_list, pa.list_(type.value_field))
-    if types.is_timestamp(type):
-        return _instants(type, pa.timestamp("us", "UTC" if type.tz else None), _NANOSECONDS)
-    if types.is_duration(type):
-        return _instants(type, pa.duration("us"), _NANOSECONDS)
-    if types.is_time(type):
-        return _time
-    if types.is_decimal(type) and type.bit_width < 128:
-        return _cast(pa.decimal128(type.precision, type.scale))
-    return _scalar_conversion(type)
-
-
-_SCALARS = {
-    pa.uint8(): pa.int16(),
-    pa.uint16(): pa.int32(),
-    pa.uint32(): pa.int64(),
-    pa.float16(): pa.float32(),
-    pa.string_view(): pa.string(),
-    pa.binary_view(): pa.binary(),
-}
-
-
-def _scalar_conversion(type: pa.DataType) -> Convert | None:
-    if type == pa.uint64():
-        return _signed
-    if pa.types.is_date64(type):
-        return _days
-    if pa.types.is_fixed_size_binary(type):
-        return _cast(pa.binary())
-    target = _SCALARS.get(type)
-    return None if target is None else _cast(target)
-
-
-def _cast(target: pa.DataType) -> Convert:
-    return lambda column: column.cast(target, safe=False)
-
-
-def _days(column: pa.Array) -> pa.Array:
-    validity, values = column.buffers()
-    end = column.offset + len(column)
-    whole = np.frombuffer(values, np.int64, end) // _DAY_MILLISECONDS
-    days = pa.Array.from_buffers(
-        pa.int64(), len(column), [validity, pa.py_buffer(whole)], offset=column.offset
-    )
-    try:
-        return days.cast(pa.int32()).view(pa.date32())
-    except pa.ArrowInvalid:
-        raise OverflowError(f"a value of {column.type} does not fit Spark's days") from None
-
-
-def _then(first: Convert, type: pa.DataType) -> Convert:
-    second = _conversion(type)
-    return first if second is None else lambda column: second(first(column))
-
-
-def _signed(column: pa.Array) -> pa.Array:
-    try:
-        return column.cast(pa.int64())
-    except pa.ArrowInvalid:
-        largest = pc.max(column).as_py()
-        raise OverflowError(
-            f"{largest} does not fit Spark's bigint, which ends at 2**63 - 1"
-        ) from None
-
-
-def _instants(type: pa.DataType, target: pa.DataType, divisor: int) -> Convert | None:
+def _microseconds(column: pa.Array) -> pa.Array:
+    type = column.type
+    is_timestamp = pa.types.is_timestamp(type)
+    target = pa.timestamp("us", "UTC" if type.tz else None) if is_timestamp else pa.duration("us")
     if type == target:
-        return None
-    if type.unit != "ns":
-        return _checked(type, target)
-
-    def floored(column: pa.Array) -> pa.Array:
-        validity, values = column.buffers()
-        end = column.offset + len(column)
-        whole = np.frombuffer(values, np.int64, end) // divisor
-        return pa.Array.from_buffers(
-            target, len(column), [validity, pa.py_buffer(whole)], offset=column.offset
-        )
-
-    return floored
+        return column
+    if type.unit == "ns":
+        return _numbers(column, _stored(column, np.int64) // _NANOSECONDS, target)
+    return _cast(column, target, f"a value of {type} does not fit Spark's microseconds")
 
 
-def _checked(type: pa.DataType, target: pa.DataType) -> Convert:
-    def convert(column: pa.Array) -> pa.Array:
-        try:
-            return column.cast(target)
-        except pa.ArrowInvalid:
-            raise OverflowError(f"a value of {type} does not fit Spark's microseconds") from None
-
-    return convert
-
-
-def _time(column: pa.Array) -> pa.Array:
-    # Spark keeps nanoseconds of the day, and its time(6) has microseconds of them.
-    whole = column.cast(pa.time64("us"), safe=False) if column.type.unit == "ns" else column
-    return whole.cast(pa.time64("us")).cast(pa.time64("ns"))
-
-
-def _as_list(column: pa.Array) -> pa.Array:
-    size = column.type.list_size
-    end = column.offset + len(column)
-    offsets = (
-        np.arange(0, (end + 1) * size, size, dtype=np.int32)
-        if size
-        else np.zeros(end + 1, np.int32)
-    )
+def _list(column: pa.Array) -> pa.Array:
+    type, types, values = column.type, pa.types, column.values
+    inner, (validity, *rest) = _converted(values), column.buffers()
+    end = column.offset + len(column) + 1
+    if types.is_fixed_size_list(type):
+        offsets = pa.py_buffer(np.arange(end, dtype=np.int32) * np.int32(type.list_size))
+    elif types.is_large_list(type):
+        offsets = pa.py_buffer(np.frombuffer(rest[0], np.int64, end).astype(np.int32))
+    elif inner is values:
+        return column
+    else:
+        offsets = rest[0]
+    if types.is_map(type):
+        target = pa.map_(inner.type.field(0), inner.type.field(1))
+    else:
+        target = pa.list_(type.value_field.with_type(inner.type))
     return pa.Array.from_buffers(
-        pa.list_(column.type.value_field),
-        len(column),
-        [column.buffers()[0], pa.py_buffer(offsets)],
-        offset=column.offset,
-        children=[column.values],
+        target, len(column), [validity, offsets], offset=column.offset, children=[inner]
     )
 
 
-def _list_conversion(type: pa.DataType) -> Convert | None:
-    is_map = pa.types.is_map(type)
-    is_large = pa.types.is_large_list(type)
-    values = pa.struct([type.key_field, type.item_field]) if is_map else type.value_type
-    convert = _conversion(values)
-    if convert is None and not is_large:
-        return None
-
-    def converted(column: pa.Array) -> pa.Array:
-        inner = column.values if convert is None else convert(column.values)
-        validity, offsets = column.buffers()[:2]
-        if is_large:
-            end = column.offset + len(column) + 1
-            offsets = pa.py_buffer(np.frombuffer(offsets, np.int64, end).astype(np.int32))
-        if is_map:
-            key, item = inner.type.field(0), inner.type.field(1)
-            target = pa.map_(key, item)
-        else:
-            target = pa.list_(type.value_field.with_type(inner.type))
-        return pa.Array.from_buffers(
-            target, len(column), [validity, offsets], offset=column.offset, children=[inner]
-        )
-
-    return converted
+def _struct(column: pa.Array) -> pa.Array:
+    members = [column.field(index) for index in range(column.type.num_fields)]
+    children = [_converted(member) for member in members]
+    if all(child is member for child, member in zip(children, members, strict=True)):
+        return column
+    fields = [column.type.field(n).with_type(child.type) for n, child in enumerate(children)]
+    mask = column.is_null() if column.null_count else None
+    return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
 
 
-def _struct_conversion(type: pa.DataType) -> Convert | None:
-    members = [type.field(index) for index in range(type.num_fields)]
-    conversions = [_conversion(member.type) for member in members]
-    if not any(conversions):
-        return None
+@dataclass(frozen=True, slots=True)
+class QueryScan:
+    """The parameters of a scan that all its tasks share, without storage options.
 
-    def converted(column: pa.Array) -> pa.Array:
-        children = [
-            child if convert is None else convert(child)
-            for child, convert in zip(
-                (column.field(index) for index in range(len(members))), conversions, strict=True
-            )
-        ]
-        fields = [
-            member.with_type(child.type) for member, child in zip(members, children, strict=True)
-        ]
-        mask = column.is_null() if column.null_count else None
-        return pa.StructArray.from_arrays(children, fields=fields, mask=mask)
+    `columns` are the projected columns in the order of Spark's schema, `filter` is in Lance's SQL,
+    `limit` stops each task. With `narrow_decimals`, decimals of up to 18 digits travel as unscaled
+    64-bit integers.
+    """
 
-    return converted
+    pin: Pin
+    columns: tuple[str, ...]
+    filter: str | None = None
+    limit: int | None = None
+    narrow_decimals: bool = False
 
+    def encode(self) -> str:
+        """Return the scan as one line of text."""
+        return json.dumps(asdict(self))
 
-def encode_scan(scan: QueryScan) -> str:
-    """Return the scan as one line of text."""
-    return json.dumps(
-        {
-            "pin": asdict(scan.pin),
-            "columns": scan.columns,
-            "filter": scan.filter,
-            "limit": scan.limit,
-            "narrow_decimals": scan.narrow_decimals,
-        }
-    )
-
-
-def decode_scan(text: str) -> QueryScan:
-    """Return the scan that `encode_scan` was given."""
-    fields = json.loads(text)
-    return QueryScan(**{**fields, "pin": Pin(**fields["pin"]), "columns": tuple(fields["columns"])})
+    @classmethod
+    def decode(cls, text: str) -> QueryScan:
+        """Return the scan of a line of text."""
+        fields = json.loads(text)
+        return cls(**{**fields, "pin": Pin(**fields["pin"]), "columns": tuple(fields["columns"])})
 
 
 def encode_part(part: ScanPartition) -> str:
@@ -300,7 +216,9 @@ class ReadTask:
             for batch in batches:
                 for request in batch.column(0).to_pylist():
                     scan, part = request.decode().split("\n")
-                    yield from read_part(decode_scan(scan), decode_part(part), self.storage_options)
+                    yield from read_part(
+                        QueryScan.decode(scan), decode_part(part), self.storage_options
+                    )
         except LancestatError as error:
             raise WorkerError.carrying(error) from None
 

@@ -7,11 +7,11 @@ import logging
 import math
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timezone
 from typing import Any
 
-from lancestat.errors import InternalError, LancestatError
+from lancestat.errors.base import InternalError, LancestatError
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.snapshot import split_fragments
 from lancestat.query.estimates import (
@@ -29,10 +29,11 @@ from lancestat.query.estimates import (
 )
 from lancestat.query.predicates.filter import Filter, Unread, filter_text, read_filters
 from lancestat.query.predicates.filter_sql import exact_conjuncts
-from lancestat.query.read.arrow_columns import encode_part, encode_scan
-from lancestat.query.table import QueryScan, ReadTable, read_settings
+from lancestat.query.read.arrow_columns import QueryScan, encode_part
+from lancestat.query.table import ReadTable, read_settings
 from lancestat.redact import KnownValue, redact_line, secret_options, secret_values
 from lancestat.spark.failure import WorkerError
+from lancestat.tables.judgement import Verdict
 from lancestat.tables.statistics.column_type import decoded_size
 from lancestat.tables.statistics.partial import Bound
 
@@ -62,14 +63,6 @@ class PlanningService:
         self._refusals: set[tuple[str, int, str]] = set()
         self._explanations: dict[str, Explanation] = {}
         self._lock = threading.Lock()
-        self._answers: Mapping[str, Callable[[Message], Message]] = {
-            "covers": self._covers,
-            "aggregate": self._aggregate,
-            "estimate": self._estimate,
-            "parts": self._parts,
-            "verify": self._verify,
-            "forget": self._forget,
-        }
 
     def register(self, table: ReadTable) -> str:
         """Register a table, and return the handle that relations name it by."""
@@ -87,7 +80,7 @@ class PlanningService:
         message: Message = {}
         try:
             message = json.loads(question)
-            return json.dumps(self._answers[message["op"]](message))
+            return json.dumps(self._answer(message))
         except LancestatError as error:
             problem = error
         except BaseException as error:
@@ -97,6 +90,27 @@ class PlanningService:
             problem = InternalError(f"a scan cannot be planned: {cause}")
         _log.warning("planning a scan: %s", problem.message)
         return json.dumps({"error": str(WorkerError.carrying(problem))})
+
+    def _answer(self, message: Message) -> Message:
+        if message["op"] == "forget":
+            with self._lock:
+                self._tables.pop(message["table"], None)
+            return {}
+        table = self._tables[message["table"]]
+        match message["op"]:
+            case "covers":
+                return self._covers(table, _filters(message, table), message)
+            case "aggregate":
+                return self._aggregate(table, _filters(message, table), message)
+            case "estimate":
+                return self._estimate(table, _filters(message, table), message)
+            case "parts":
+                return self._parts(table, message)
+            case "verify":
+                table.verify()
+                return {}
+            case op:
+                raise ValueError(op)
 
     def handles(self) -> tuple[str, ...]:
         """Return the handles of the tables that some relation may still ask about."""
@@ -116,9 +130,7 @@ class PlanningService:
             tables = list(self._tables.values())
         return [known for table in tables for known in secret_options(table.storage_options)]
 
-    def _covers(self, message: Message) -> Message:
-        table = self._tables[message["table"]]
-        filters = _filters(message, table)
+    def _covers(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
         settings = read_settings(message["conf"], message["options"])
         if not (settings.pushdown and table.fragments.covers(filters)):
             return {"covers": None}
@@ -126,9 +138,7 @@ class PlanningService:
         every = (fragment.id for fragment in table.snapshot.fragments)
         return {"covers": _runs(every if remaining is None else remaining.fragment_ids)}
 
-    def _aggregate(self, message: Message) -> Message:
-        table = self._tables[message["table"]]
-        filters = _filters(message, table)
+    def _aggregate(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
         settings = read_settings(message["conf"], message["options"])
         aggregates = [
             Aggregate(Function(asked["function"]), asked["column"])
@@ -146,55 +156,40 @@ class PlanningService:
             reply["explanation"] = self._explain(table, message, filters, answered, decision)
         return reply
 
-    def _estimate(self, message: Message) -> Message:
-        table = self._tables[message["table"]]
-        filters = _filters(message, table)
+    def _estimate(self, table: ReadTable, filters: list[Filter], message: Message) -> Message:
         settings = read_settings(message["conf"], message["options"])
-        scan_estimate = estimate(
-            table,
-            message["columns"],
-            filters,
-            settings,
-            self._clock(),
-            is_covered=message["covered"] is not None,
+        is_covered = message["covered"] is not None
+        made = estimate(
+            table, message["columns"], filters, settings, self._clock(), is_covered=is_covered
         )
-        self._log_refusal(table, scan_estimate)
+        self._log_refusal(table, made.verdict)
         left = message["aggregation"]
         decision = left and PushDown(
             PushDownReason(left["reason"]), left["detail"], tuple(left["functions"])
         )
         return {
-            "rows": scan_estimate.rows,
-            "size": scan_estimate.size_bytes,
-            "columns": {name: _column(column) for name, column in scan_estimate.columns.items()},
-            "explanation": self._explain(table, message, filters, scan_estimate, decision),
+            "rows": made.rows,
+            "size": made.size_bytes,
+            "columns": {name: _column(column) for name, column in made.columns.items()},
+            "explanation": self._explain(table, message, filters, made, decision),
         }
 
-    def _parts(self, message: Message) -> Message:
-        table = self._tables[message["table"]]
+    def _parts(self, table: ReadTable, message: Message) -> Message:
         columns: Sequence[str] = message["columns"]
         # No task opens a table of which all fragments are ruled out.
         table.verify()
         left, sql = self._selection(table, message)
-        fragments = tuple(
-            fragment for fragment in table.snapshot.fragments if left is None or fragment.id in left
-        )
-        width = decoded_size(1, [table.fields[name] for name in columns], {})
-        scan = QueryScan(
-            pin=table.snapshot.pin,
-            columns=tuple(columns),
-            filter=sql,
-            limit=message["limit"],
-            narrow_decimals=message["narrow"],
-        )
         parts = split_fragments(
-            fragments,
-            row_bytes=width,
+            [f for f in table.snapshot.fragments if left is None or f.id in left],
+            row_bytes=decoded_size(1, [table.fields[name] for name in columns], {}),
             cores=message["cores"],
             is_filtered=sql is not None,
             limit=message["limit"],
         )
-        return {"scan": encode_scan(scan), "parts": [encode_part(part) for part in parts]}
+        scan = QueryScan(
+            table.snapshot.pin, tuple(columns), sql, message["limit"], message["narrow"]
+        )
+        return {"scan": scan.encode(), "parts": [encode_part(part) for part in parts]}
 
     def _selection(self, table: ReadTable, message: Message) -> tuple[set[int] | None, str | None]:
         """Return the fragments to read, None for all of them, and the filter that Lance applies."""
@@ -215,24 +210,15 @@ class PlanningService:
             return proven, sql
         return set(remaining.fragment_ids), sql
 
-    def _verify(self, message: Message) -> Message:
-        self._tables[message["table"]].verify()
-        return {}
-
-    def _forget(self, message: Message) -> Message:
-        with self._lock:
-            self._tables.pop(message["table"], None)
-        return {}
-
     def _explain(
         self,
         table: ReadTable,
         message: Message,
         filters: Sequence[Filter],
-        scan_estimate: Estimate,
+        made: Estimate,
         decision: PushDown | None,
     ) -> str:
-        ids = scan_estimate.fragment_ids
+        ids = made.fragment_ids
         fragments = len(table.snapshot.fragments)
         known = [filter for filter in filters if not isinstance(filter, Unread)]
         others = tuple(message["others"])
@@ -241,10 +227,10 @@ class PlanningService:
         explanation = Explanation(
             table=table.name,
             version=table.snapshot.version,
-            rows=scan_estimate.rows,
-            size_bytes=scan_estimate.size_bytes,
-            verdict=scan_estimate.verdict,
-            columns=scan_estimate.columns,
+            rows=made.rows,
+            size_bytes=made.size_bytes,
+            verdict=made.verdict,
+            columns=made.columns,
             fragments=fragments,
             fragments_scanned=fragments if ids is None else len(ids),
             filters=tuple(map(filter_text, known)),
@@ -261,19 +247,14 @@ class PlanningService:
             self._explanations[name] = explanation
         return name
 
-    def _log_refusal(self, table: ReadTable, scan_estimate: Estimate) -> None:
-        verdict = scan_estimate.verdict
+    def _log_refusal(self, table: ReadTable, verdict: Verdict) -> None:
         key = (table.snapshot.uri, table.snapshot.version, verdict.reason.value)
         with self._lock:
             if verdict.use or key in self._refusals:
                 return
             self._refusals.add(key)
-        _log.info(
-            "statistics of '%s' are not used: %s (%s)",
-            table.name,
-            verdict.reason.value,
-            verdict.detail,
-        )
+        reason, detail = verdict.reason.value, verdict.detail
+        _log.info("statistics of '%s' are not used: %s (%s)", table.name, reason, detail)
 
 
 _UNREAD_TEXT = filter_text(Unread())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
@@ -13,18 +13,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from lancestat import display
 from lancestat.arguments import check_name, check_session
-from lancestat.errors import (
+from lancestat.errors.base import LakeError, LancestatError, RunError, did_you_mean
+from lancestat.errors.codes import (
     ConnectorCannotOpen,
     ConnectorMissing,
     ConnectorNotPinned,
     ConnectorNotReadable,
     ConnectorSchemaDiffers,
     DataSourcesMissing,
-    LakeError,
-    LancestatError,
-    RunError,
     UnknownReader,
-    did_you_mean,
 )
 from lancestat.formats import count
 from lancestat.lake.catalogs import CatalogOptions, LocatedTable, locate
@@ -87,12 +84,18 @@ def relate(spark: SparkSession, relations: Sequence[Relation]) -> list[DataFrame
     require_classic(spark)
     if not relations:
         return []
-    readers = ReaderFunctions(spark)
+    functions = [reader_of(spark, relation) for relation in relations]
+    distinct = {id(function): function for function in functions}
+    indexes = {id: index for index, id in enumerate(distinct)}
     declared = [
-        declared_relation(spark, relation, readers.index_of(relation)) for relation in relations
+        declared_relation(spark, relation, indexes[id(function)])
+        for relation, function in zip(relations, functions, strict=True)
     ]
+    readers = cast(Any, spark._jvm).java.util.ArrayList()
+    for function in distinct.values():
+        readers.add(function)
     attached = relation_classes(spark).attach(
-        spark._jsparkSession, planning_callback(spark), readers.listed(), json.dumps(declared)
+        spark._jsparkSession, planning_callback(spark), readers, json.dumps(declared)
     )
     return [DataFrame(rows, spark) for rows in attached]
 
@@ -124,53 +127,26 @@ def planning_callback(spark: SparkSession) -> _PlanningCallback:
         return cast(_PlanningCallback, planner)
 
 
-_ReaderKey = tuple[tuple[str, str], ...] | CatalogOptions
+def reader_of(spark: SparkSession, relation: Relation) -> Any:
+    """Return what reads a relation: its table of another data source, or a function.
 
-
-class ReaderFunctions:
-    """The functions that read, one for each set of storage options, pickled once per context.
-
-    Tables of other data sources are among them.
+    A context has one function for each set of storage options.
     """
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._indexes: dict[_ReaderKey, int] = {}
-        self.functions: list[Any] = []
-
-    def index_of(self, relation: Relation) -> int:
-        """Return the place in `functions` of what reads a relation."""
-        if relation.inner is not None:
-            self.functions.append(relation.inner)
-            return len(self.functions) - 1
-        options = relation.table.storage_options
-        is_renewed = isinstance(options, CatalogOptions)
-        key: Any = options if is_renewed else tuple(sorted(options.items()))
-        if key not in self._indexes:
-            self._indexes[key] = len(self.functions)
-            self.functions.append(self._function(key))
-        return self._indexes[key]
-
-    def listed(self) -> Any:
-        """Return `functions` as a list of the JVM."""
-        java = cast(Any, self._spark._jvm).java.util.ArrayList()
-        for function in self.functions:
-            java.add(function)
-        return java
-
-    def _function(self, key: _ReaderKey) -> Any:
-        context = self._spark.sparkContext
-        made: dict[Any, Any] = context.__dict__.setdefault("_lancestat_readers", {})
-        if key not in made:
-            options = dict(key) if isinstance(key, tuple) else key
-            made[key] = make_reader(self._spark, options)
-        return made[key]
+    if relation.inner is not None:
+        return relation.inner
+    options = relation.table.storage_options
+    # Options that a catalog renews are told apart by the catalog.
+    key: Any = options if isinstance(options, CatalogOptions) else tuple(sorted(options.items()))
+    made = spark.sparkContext.__dict__.setdefault("_lancestat_readers", {})
+    if key not in made:
+        made[key] = make_reader(spark, options)
+    return made[key]
 
 
 def declared_relation(spark: SparkSession, relation: Relation, reader: int) -> dict[str, Any]:
     """Register the table of a relation with the planning service, and describe it for the JVM.
 
-    `reader` is the index of the `ReaderFunctions` that read it.
+    `reader` is the index of what reads it (`reader_of`) among those that the JVM is given.
     """
     table = relation.table
     without = unreadable(table.snapshot.fields)
@@ -255,16 +231,6 @@ def _scan_options(options: Mapping[str, str] | None, reader: Reader) -> Mapping[
     return given
 
 
-def _settings(spark: SparkSession, prefix: str) -> dict[str, str]:
-    settings = {}
-    remaining = cast(Any, spark)._jsparkSession.conf().getAll().iterator()
-    while remaining.hasNext():
-        setting = remaining.next()
-        if setting._1().startswith(prefix):
-            settings[setting._1().removeprefix(prefix)] = setting._2()
-    return settings
-
-
 def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> LocatedTable:
     try:
         table = parse_table_name(uri)
@@ -273,7 +239,12 @@ def _place(spark: SparkSession, uri: str, options: Mapping[str, str]) -> Located
     prefix = f"spark.sql.catalog.{table.catalog}."
     if spark.conf.get(f"{prefix}impl", None) is None:
         return LocatedTable(uri, options)
-    settings = _settings(spark, prefix)
+    settings = {}
+    remaining = cast(Any, spark)._jsparkSession.conf().getAll().iterator()
+    while remaining.hasNext():
+        setting = remaining.next()
+        if setting._1().startswith(prefix):
+            settings[setting._1().removeprefix(prefix)] = setting._2()
     catalogs = {table.catalog: Catalog(settings.pop("impl"), settings)}
     place = locate([table], catalogs, lambda _: options)[table]
     if isinstance(place, LakeError):
@@ -385,7 +356,6 @@ _BUNDLED = ("3.5", "4.0", "4.1", "4.2")
 _NO_VERSION = 2_000_000_000
 _SHOWN = 5
 _OWN_READER = "or let lancestat read: reader: lancestat"
-_CATALOG = "org.apache.spark.sql.connector.catalog"
 
 
 def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mapping[str, str]) -> Any:
@@ -402,112 +372,88 @@ def inner_table(spark: SparkSession, snapshot: Snapshot, storage_options: Mappin
         ConnectorNotPinned: it does not keep to a version.
         ConnectorNotReadable: it cannot be read in batches.
     """
-    connector = _Connector(spark, snapshot, storage_options)
-    connector.require_pinning()
-    table = connector.table()
-    _require_same(snapshot, connector.columns(table))
-    return table
+    classes = relation_classes(spark)
 
+    def options(version: int) -> Any:
+        path = local_path(snapshot.uri)
+        given = cast(Any, spark._jvm).java.util.HashMap()
+        for key, value in storage_options.items():
+            given.put(key, value)
+        given.put("path", snapshot.uri if path is None else str(path.absolute()))
+        given.put("version", str(version))
+        return cast(Any, spark._jvm).org.apache.spark.sql.util.CaseInsensitiveStringMap(given)
 
-class _Connector:
-    """The connector's data source and one dataset at one version."""
-
-    def __init__(
-        self, spark: SparkSession, snapshot: Snapshot, storage_options: Mapping[str, str]
-    ) -> None:
-        self._spark = spark
-        self._jvm = cast(Any, spark._jvm)
-        self._uri = snapshot.uri
-        self._version = snapshot.version
-        self._storage_options = storage_options
-        self._classes = relation_classes(spark)
-        self._provider = self._find_provider()
-
-    def require_pinning(self) -> None:
-        """Ask for a version that cannot exist: a source that answers always reads the latest one.
-
-        Asked once per Spark context and class of source.
-        """
-        name = self._provider.getClass().getName()
-        proven = self._spark.sparkContext.__dict__.setdefault("_lancestat_pinning", set())
-        if name in proven:
-            return
-        try:
-            answer = self._inferred(_NO_VERSION)
-        except Exception:
-            answer = None
-        if answer is not None:
-            raise ConnectorNotPinned(
-                f"the data source '{SOURCE}' ({name}) does not read version {self._version} of "
-                f"'{self._uri}': it takes no notice of the option 'version'",
-                hint=f"use a later release of the connector, {_OWN_READER}",
-            )
-        proven.add(name)
-
-    def table(self) -> Any:
-        """Return the table at that version, if Spark can read it in batches."""
-        with self._opening():
-            schema = self._inferred(self._version)
-            if schema is None:
-                raise self._not_opened("it finds no schema there")
-            table = self._classes.table(self._provider, schema, self._options(self._version))
-            is_readable = self._classes.isReadable(table)
-        if not is_readable:
+    with _opening(snapshot, storage_options):
+        provider = _provider(spark, classes)
+        _require_pinning(
+            spark, provider, snapshot, lambda: classes.schema(provider, options(_NO_VERSION))
+        )
+        schema = classes.schema(provider, options(snapshot.version))
+        if schema is None:
+            raise ValueError("it finds no schema there")
+        table = classes.table(provider, schema, options(snapshot.version))
+        if not classes.isReadable(table):
             raise ConnectorNotReadable(
-                f"the data source '{SOURCE}' cannot read '{self._uri}' in batches",
+                f"the data source '{SOURCE}' cannot read '{snapshot.uri}' in batches",
                 hint=_OWN_READER.removeprefix("or "),
             )
+        _require_same(snapshot, str(classes.columns(table).json()))
         return table
 
-    def columns(self, table: Any) -> str:
-        """Return the schema of a table as Spark's JSON."""
-        with self._opening():
-            return str(self._classes.columns(table).json())
 
-    @contextmanager
-    def _opening(self) -> Iterator[None]:
-        try:
-            yield
-        except RunError:
-            raise
-        except Exception as error:
-            raise self._not_opened(_jvm_message(error)) from None
-
-    def _find_provider(self) -> Any:
-        provider = None
-        try:
-            with self._opening():
-                provider = self._classes.provider(self._spark._jsparkSession, SOURCE)
-        except ConnectorCannotOpen as error:
-            if "DATA_SOURCE_NOT_FOUND" not in error.message:
-                raise
-        if provider is None or "PythonDataSource" in provider.getClass().getName():
-            raise ConnectorMissing(
-                f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
-                "which is to read",
-                hint=f"{_where_it_is(release_line(self._spark))}, {_OWN_READER}",
-            )
-        return provider
-
-    def _inferred(self, version: int) -> Any:
-        return self._classes.schema(self._provider, self._options(version))
-
-    def _options(self, version: int) -> Any:
-        path = local_path(self._uri)
-        options = self._jvm.java.util.HashMap()
-        for key, value in self._storage_options.items():
-            options.put(key, value)
-        options.put("path", self._uri if path is None else str(path.absolute()))
-        options.put("version", str(version))
-        return self._jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options)
-
-    def _not_opened(self, message: str) -> RunError:
-        reason = redact_line(message, secret_values(self._storage_options))
-        return ConnectorCannotOpen(
-            f"the data source '{SOURCE}' does not open version {self._version} of "
-            f"'{self._uri}': {reason}",
+@contextmanager
+def _opening(snapshot: Snapshot, storage_options: Mapping[str, str]) -> Iterator[None]:
+    try:
+        yield
+    except RunError:
+        raise
+    except Exception as error:
+        reason = redact_line(_jvm_message(error), secret_values(storage_options))
+        raise ConnectorCannotOpen(
+            f"the data source '{SOURCE}' does not open version {snapshot.version} of "
+            f"'{snapshot.uri}': {reason}",
             hint=f"see that the connector is one for this Spark and this table, {_OWN_READER}",
+        ) from None
+
+
+def _provider(spark: SparkSession, classes: Any) -> Any:
+    provider = None
+    try:
+        provider = classes.provider(spark._jsparkSession, SOURCE)
+    except Exception as error:
+        if "DATA_SOURCE_NOT_FOUND" not in _jvm_message(error):
+            raise
+    if provider is None or "PythonDataSource" in provider.getClass().getName():
+        raise ConnectorMissing(
+            f"Spark's class path has no data source '{SOURCE}', the Lance connector for Spark, "
+            "which is to read",
+            hint=f"{_where_it_is(release_line(spark))}, {_OWN_READER}",
         )
+    return provider
+
+
+def _require_pinning(
+    spark: SparkSession, provider: Any, snapshot: Snapshot, ask: Callable[[], Any]
+) -> None:
+    """Ask for a version that cannot exist: a source that answers always reads the latest one.
+
+    Asked once per Spark context and class of source.
+    """
+    name = provider.getClass().getName()
+    proven = spark.sparkContext.__dict__.setdefault("_lancestat_pinning", set())
+    if name in proven:
+        return
+    try:
+        answer = ask()
+    except Exception:
+        answer = None
+    if answer is not None:
+        raise ConnectorNotPinned(
+            f"the data source '{SOURCE}' ({name}) does not read version {snapshot.version} of "
+            f"'{snapshot.uri}': it takes no notice of the option 'version'",
+            hint=f"use a later release of the connector, {_OWN_READER}",
+        )
+    proven.add(name)
 
 
 def _where_it_is(line: str) -> str:

@@ -10,23 +10,17 @@ from datetime import datetime, timedelta, timezone
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from lancestat.errors import (
-    CatalogNotAttached,
-    CatalogTableMissing,
-    InternalError,
-    LakeError,
-    LancestatError,
-)
+from lancestat.errors.base import InternalError, LakeError, LancestatError
+from lancestat.errors.codes import CatalogNotAttached, CatalogTableMissing
 from lancestat.lake.catalogs import LocatedTable, client_of, locate
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.open import version_at
-from lancestat.lake.snapshot import Pin
 from lancestat.query.read.relation import (
-    ReaderFunctions,
     Relation,
     declared_relation,
     inner_of,
     planning_callback,
+    reader_of,
     schema_differences,
 )
 from lancestat.query.table import DeclaredTables, ReadTable, open_table
@@ -46,9 +40,6 @@ _log = logging.getLogger("lancestat.read")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 # Spark has catalogs of these names in every session, and asks them for more than tables.
 _SPARKS_OWN = ("spark_catalog", "system")
-
-# A question of the JVM: a JSON object.
-_Question = dict[str, Any]
 
 
 def attach_catalogs(
@@ -81,6 +72,7 @@ def attach_catalogs(
             continue
         callback = _NamesCallback(spark, NamedTables(name, declared))
         relations, session = relation_classes(spark), spark._jsparkSession
+        attached[name] = None
         try:
             # Spark makes a catalog by the configuration of the active session.
             with active(spark):
@@ -88,15 +80,11 @@ def attach_catalogs(
         except Exception as error:
             java = getattr(error, "java_exception", None)
             reason = str(java.getMessage() if java is not None else error)
-            attached[name] = declared.spec.redactor.error(
-                CatalogNotAttached(
-                    f"the session's catalog '{name}' cannot be attached: {reason}",
-                    hint=f"check spark.sql.catalog.{name} of the session",
-                ),
-                Audience.PERSON,
+            refused = CatalogNotAttached(
+                f"the session's catalog '{name}' cannot be attached: {reason}",
+                hint=f"check spark.sql.catalog.{name} of the session",
             )
-        else:
-            attached[name] = None
+            attached[name] = declared.spec.redactor.error(refused, Audience.PERSON)
     return attached
 
 
@@ -131,7 +119,7 @@ class _NamesCallback:
         implements = ("java.util.function.BiConsumer",)
 
     def _answer(self, question: str) -> list[Any]:
-        asked: _Question = json.loads(question)
+        asked: dict[str, Any] = json.loads(question)
         try:
             return self._found(asked, tuple(asked["identifier"]))
         except LancestatError as error:
@@ -148,58 +136,39 @@ class _NamesCallback:
             return []
         return [json.dumps({"error": str(WorkerError.carrying(shown))})]
 
-    def _found(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
+    def _found(self, asked: dict[str, Any], identifier: tuple[str, ...]) -> list[Any]:
+        tables = self._tables
         match asked["op"]:
             case "load":
-                return self._related(self._tables.open(identifier))
+                return self._related(tables.open(identifier))
             case "load_at":
                 since = asked.get("microseconds")
                 moment = None if since is None else _EPOCH + timedelta(microseconds=since)
                 version = asked.get("version")
-                return self._related(
-                    self._tables.open_at(identifier, version=version, moment=moment)
-                )
+                return self._related(tables.open_at(identifier, version=version, moment=moment))
             case "load_as":
-                return self._load_as(asked, identifier)
+                # The session's own catalog reads.
+                table = tables.open_as(identifier, asked["uri"], asked["schema"])
+                return [] if table is None else [self._described(Relation(table))]
             case "exists":
-                return ["{}"] if self._tables.exists(identifier) else []
+                return ["{}"] if tables.exists(identifier) else []
             case kind:
-                names = self._tables.names(identifier, kind)
+                names = tables.names(identifier, kind)
                 return [] if names is None else [json.dumps({"names": names})]
-
-    def _load_as(self, asked: _Question, identifier: tuple[str, ...]) -> list[Any]:
-        table = self._tables.open_as(identifier, asked["uri"])
-        if table is None:
-            return []
-        differences = schema_differences(table.snapshot.fields, asked["schema"])
-        if differences:
-            _log.warning(
-                "%s has no statistics: its columns are others for the session's catalog (%s)",
-                table.name,
-                "; ".join(differences),
-            )
-            return []
-        # The session's own catalog reads.
-        declared = declared_relation(self._spark, Relation(table), 0)
-        return [json.dumps({"table": {**declared, **_version(table)}})]
 
     def _related(self, table: ReadTable | None) -> list[Any]:
         if table is None:
             return []
-        spec = self._tables.declared.spec
-        inner = inner_of(self._spark, table, spec.target.reader)
+        inner = inner_of(self._spark, table, self._tables.declared.spec.target.reader)
         relation = Relation(table, inner=inner)
-        readers = ReaderFunctions(self._spark)
-        declared = declared_relation(self._spark, relation, readers.index_of(relation))
-        [reader] = readers.functions
-        return [json.dumps({"table": {**declared, **_version(table)}}), reader]
+        return [self._described(relation), reader_of(self._spark, relation)]
 
-
-def _version(table: ReadTable) -> dict[str, str]:
-    """Return the version, and what tables have in common that are the same one at that version."""
-    pin: Pin = table.snapshot.pin
-    identity = f"{table_identity(pin.uri)} {pin.version} {pin.manifest}"
-    return {"version": str(pin.version), "identity": identity}
+    def _described(self, relation: Relation) -> str:
+        """Return a table with its version, and what is equal of the same one at that version."""
+        pin = relation.table.snapshot.pin
+        identity = f"{table_identity(pin.uri)} {pin.version} {pin.manifest}"
+        table = declared_relation(self._spark, relation, 0)
+        return json.dumps({"table": {**table, "version": str(pin.version), "identity": identity}})
 
 
 @dataclass(frozen=True)
@@ -259,15 +228,15 @@ class NamedTables:
             number = version_at(place.uri, moment, place.options)
         elif version is not None and version.isascii() and version.isdecimal():
             number, tag = int(version), None
-        options = place.options
-        opened = open_table(place.uri, version=number, tag=tag, storage_options=options)
+        opened = open_table(place.uri, version=number, tag=tag, storage_options=place.options)
         return replace(opened, name=str(name))
 
-    def open_as(self, identifier: tuple[str, ...], uri: str) -> ReadTable | None:
+    def open_as(self, identifier: tuple[str, ...], uri: str, schema: str) -> ReadTable | None:
         """Open the declared table whose dataset another reader has at `uri` under a name.
 
         Returns:
-            None where the project does not declare that dataset.
+            None where the project does not declare that dataset, or its columns are others than in
+            `schema`, Spark's JSON.
 
         Raises:
             LancestatError: the table cannot be opened.
@@ -278,16 +247,17 @@ class NamedTables:
         if table is None:
             return None
         opened = self._opened(table, name)
+        differences = schema_differences(opened.snapshot.fields, schema)
         if table_identity(opened.snapshot.uri) != identity:
             ours, theirs = redact_line(opened.snapshot.uri), redact_line(uri)
-            _log.warning(
-                "%s has no statistics: the session's catalog has it at %s, the project at %s",
-                name,
-                theirs,
-                ours,
-            )
-            return None
-        return opened
+            what = f"the session's catalog has it at {theirs}, the project at {ours}"
+        elif differences:
+            listed = "; ".join(differences)
+            what = f"its columns are others for the session's catalog ({listed})"
+        else:
+            return opened
+        _log.warning("%s has no statistics: %s", name, what)
+        return None
 
     def exists(self, identifier: tuple[str, ...]) -> bool:
         """Whether the catalog has a table; it is not opened.

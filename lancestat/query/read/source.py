@@ -8,16 +8,11 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from lancestat.errors import (
-    InvalidReadOption,
-    PathMissing,
-    ReadSchemaMismatch,
-    did_you_mean,
-)
+from lancestat.errors.base import did_you_mean
+from lancestat.errors.codes import InvalidReadOption, PathMissing, ReadSchemaMismatch
 from lancestat.lake.open import observe_at, open_pinned, parse_version, snapshot
 from lancestat.lake.snapshot import Pin, Snapshot, split_fragments
-from lancestat.query.read.arrow_columns import read_part
-from lancestat.query.table import QueryScan
+from lancestat.query.read.arrow_columns import QueryScan, read_part
 from lancestat.spark.versions import prepare_worker, spark_schema, to_arrow_schema
 from lancestat.tables.statistics.column_type import decoded_size
 

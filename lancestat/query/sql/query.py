@@ -26,20 +26,57 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 
-_INTEGERS = frozenset({"tinyint", "smallint", "int", "bigint"})
+# The Python form of a value of Spark's: null, boolean and integer as they are, a list for an array,
+# a tuple of its fields for a struct, a list of pairs for a map, and text for everything else.
+ResultValue = bool | int | str | list["ResultValue"] | tuple["ResultValue", ...] | None
+
+ARRAY, MAP, STRUCT = "array", "map", "struct"
 
 
-def shape_of(type: DataType) -> Shape:
-    """Return the shape of values of a type."""
-    from pyspark.sql.types import ArrayType, MapType, StructType
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """How a value is made: `kind` is Spark's type name, such as `double`.
 
-    if isinstance(type, ArrayType):
-        return Array(shape_of(type.elementType))
-    if isinstance(type, StructType):
-        return Struct(tuple((field.name, shape_of(field.dataType)) for field in type.fields))
-    if isinstance(type, MapType):
-        return Map(shape_of(type.keyType), shape_of(type.valueType))
-    return Scalar(type.simpleString().partition("(")[0].partition(" ")[0])
+    `parts` are the element of an array, the key and the value of a map, the fields of a struct.
+    """
+
+    kind: str
+    parts: tuple[Shape, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, type: DataType) -> Shape:
+        """Return the shape of values of a type."""
+        from pyspark.sql.types import ArrayType, MapType, StructType
+
+        if isinstance(type, ArrayType):
+            return cls(ARRAY, (cls.of(type.elementType),))
+        if isinstance(type, MapType):
+            return cls(MAP, (cls.of(type.keyType), cls.of(type.valueType)))
+        if isinstance(type, StructType):
+            fields = type.fields
+            return cls(STRUCT, tuple(cls.of(f.dataType) for f in fields), tuple(type.names))
+        return cls(type.simpleString().partition("(")[0].partition(" ")[0])
+
+    def decode(self, value: Any) -> Any:
+        """Convert what `exact_column` gave in PySpark: rows to tuples of fields, maps to pairs."""
+        if value is None or not self.parts:
+            return value
+        if self.kind == STRUCT:
+            return tuple(part.decode(item) for item, part in zip(value, self.parts, strict=True))
+        if self.kind == MAP:
+            key, item = self.parts
+            return [(key.decode(pair[0]), item.decode(pair[1])) for pair in value]
+        return [self.parts[0].decode(item) for item in value]
+
+
+@dataclass(frozen=True, slots=True)
+class ResultColumn:
+    """A column; `type` is Spark's catalog string, `shape` says how values are to be read."""
+
+    name: str
+    type: str
+    shape: Shape
 
 
 def exact_column(column: Column, type: DataType, *, local_time: bool) -> Column:
@@ -48,62 +85,36 @@ def exact_column(column: Column, type: DataType, *, local_time: bool) -> Column:
     With `local_time`, timestamps are formatted in the session's time zone, else they are
     microseconds since the epoch.
     """
-    shape = shape_of(type)
-    if not isinstance(shape, Scalar):
-        column = column.cast(_numbered(type))
-    return _exact(column, shape, local_time)
-
-
-def decode_value(value: Any, shape: Shape) -> Any:
-    """Convert what `exact_column` gave in PySpark: rows to tuples of fields, maps to pairs."""
-    if value is None:
-        return None
-    match shape:
-        case Array(element):
-            return [decode_value(item, element) for item in value]
-        case Map(key, value_shape):
-            return [
-                (decode_value(pair[0], key), decode_value(pair[1], value_shape)) for pair in value
-            ]
-        case Struct(fields):
-            return tuple(
-                decode_value(item, field) for item, (_, field) in zip(value, fields, strict=True)
-            )
-    return value
+    shape = Shape.of(type)
+    return _exact(column.cast(_numbered(type)) if shape.parts else column, shape, local_time)
 
 
 def _exact(column: Column, shape: Shape, local_time: bool) -> Column:
     from pyspark.sql import functions as f
 
-    match shape:
-        case Array(element):
-            return f.transform(column, lambda item: _exact(item, element, local_time))
-        case Map(key, value):
+    def part(index: int, value: Column) -> Column:
+        return _exact(value, shape.parts[index], local_time)
+
+    match shape.kind:
+        case "array":
+            return f.transform(column, lambda item: part(0, item))
+        case "map":
+            pairs = f.map_entries(column)
             return f.transform(
-                f.map_entries(column),
+                pairs,
                 lambda pair: f.struct(
-                    _exact(pair["key"], key, local_time).alias("_0"),
-                    _exact(pair["value"], value, local_time).alias("_1"),
+                    part(0, pair["key"]).alias("_0"), part(1, pair["value"]).alias("_1")
                 ),
             )
-        case Struct(fields):
-            parts = [
-                _exact(column[f"_{index}"], field, local_time).alias(f"_{index}")
-                for index, (_, field) in enumerate(fields)
-            ]
-            return f.when(column.isNotNull(), f.struct(*parts))
-    return _scalar(column, shape.kind, local_time)
-
-
-def _scalar(column: Column, kind: str, local_time: bool) -> Column:
-    from pyspark.sql import functions as f
-
-    if kind in _INTEGERS or kind == "boolean":
-        return column
-    if kind == "binary":
-        return f.hex(column)
-    if kind == "timestamp" and not local_time:
-        return f.unix_micros(column)
+        case "struct":
+            fields = [part(n, column[f"_{n}"]).alias(f"_{n}") for n in range(len(shape.parts))]
+            return f.when(column.isNotNull(), f.struct(*fields))
+        case "tinyint" | "smallint" | "int" | "bigint" | "boolean":
+            return column
+        case "binary":
+            return f.hex(column)
+        case "timestamp" if not local_time:
+            return f.unix_micros(column)
     return column.cast("string")
 
 
@@ -123,52 +134,6 @@ def _numbered(type: DataType) -> DataType:
             ]
         )
     return type
-
-
-# The Python form of a value of Spark's: null, boolean and integer as they are, a list for an array,
-# a tuple of its fields for a struct, a list of pairs for a map, and text for everything else.
-ResultValue = bool | int | str | list["ResultValue"] | tuple["ResultValue", ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class ResultColumn:
-    """A column; `type` is Spark's catalog string, `shape` says how values are to be read."""
-
-    name: str
-    type: str
-    shape: Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A value that is not made of others; `kind` is Spark's type name, such as `double`."""
-
-    kind: str
-
-
-@dataclass(frozen=True, slots=True)
-class Array:
-    """Values of one shape."""
-
-    element: Shape
-
-
-@dataclass(frozen=True, slots=True)
-class Struct:
-    """Named values."""
-
-    fields: tuple[tuple[str, Shape], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Map:
-    """Pairs of key and value."""
-
-    key: Shape
-    value: Shape
-
-
-Shape = Scalar | Array | Struct | Map
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,22 +197,21 @@ def run_query(
     """
     try:
         rows = spark.sql(statement.text.text)
-        schema = rows.schema
+        fields = rows.schema.fields
         # Columns of a result may share a name, which nothing but a place tells apart.
-        numbered = rows.toDF(*[f"_{index}" for index in range(len(schema.fields))])
+        names = [f"_{index}" for index in range(len(fields))]
+        numbered = rows.toDF(*names)
         exact_rows = numbered.select(
             *[
-                exact_column(numbered[f"_{index}"], field.dataType, local_time=local_time).alias(
-                    f"_{index}"
-                )
-                for index, field in enumerate(schema.fields)
+                exact_column(numbered[name], field.dataType, local_time=local_time).alias(name)
+                for name, field in zip(names, fields, strict=True)
             ]
         )
     except Exception as error:
         raise explain_failure(error, statement.text, query_context) from None
     columns = tuple(
-        ResultColumn(field.name, field.dataType.simpleString(), shape_of(field.dataType))
-        for field in schema.fields
+        ResultColumn(field.name, field.dataType.simpleString(), Shape.of(field.dataType))
+        for field in fields
     )
     return QueryResult(columns, _rows(exact_rows, columns, statement, limit, query_context), limit)
 
@@ -261,7 +225,6 @@ def _rows(
 ) -> Iterator[tuple[ResultValue, ...]]:
     if not columns:
         return
-    shapes = [column.shape for column in columns]
     try:
         result_rows: Iterable[Any] = (
             rows.limit(limit + 1).collect()
@@ -270,7 +233,7 @@ def _rows(
         )
         for row in result_rows:
             yield tuple(
-                decode_value(value, shape) for value, shape in zip(row, shapes, strict=True)
+                column.shape.decode(value) for value, column in zip(row, columns, strict=True)
             )
     except GeneratorExit:
         raise

@@ -8,16 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lancestat.errors import (
+from lancestat.errors.base import LancestatError, Location, UsageError, did_you_mean
+from lancestat.errors.codes import (
     Cancelled,
     InvalidQuery,
-    LancestatError,
-    Location,
     QueryFailed,
     UnknownTable,
     UnsupportedStatement,
-    UsageError,
-    did_you_mean,
 )
 from lancestat.redact import redact_line
 from lancestat.spark.failure import carried_by, cause, is_cancelled
@@ -231,55 +228,43 @@ class AnalyzeStatement:
         return ".".join(f"`{part.replace('`', '``')}`" for part in self.name_parts)
 
 
-def read_analyze(plan: Any) -> AnalyzeStatement | None:
-    """Return the statement that a parsed plan of the JVM is, None when it is another kind.
-
-    `ANALYZE TABLES` is another kind: it is about a namespace of Spark's catalog.
-    """
-    match plan.nodeName():
-        case "AnalyzeTable":
-            parts = strings(plan.child().multipartIdentifier())
-            objection = _no_partition(parts) if not plan.partitionSpec().isEmpty() else None
-            if objection is None and plan.noScan():
-                objection = _no_noscan(parts)
-            return AnalyzeStatement(parts, objection=objection)
-        case "AnalyzeColumn":
-            named = plan.columnNames()
-            return AnalyzeStatement(
-                name_parts=strings(plan.child().multipartIdentifier()),
-                columns=strings(named.get()) if named.isDefined() else (),
-                all_columns=plan.allColumns(),
-            )
-    return None
-
-
-def parse_analyze(text: QueryText) -> AnalyzeStatement | None:
+def parse_analyze(text: QueryText, *, is_strict: bool = False) -> AnalyzeStatement | None:
     """Return the `ANALYZE TABLE` that a text is, None when it is another statement.
 
-    It is for Spark Connect, whose server keeps Spark's parser to itself.
+    `ANALYZE TABLES` is another one: it is about a namespace of Spark's catalog.
 
     Raises:
-        InvalidQuery: it begins as `ANALYZE TABLE` does, and goes on otherwise.
+        InvalidQuery: when strict, a text that begins as `ANALYZE TABLE` does and goes on otherwise;
+            else that is left to Spark's parser.
     """
     code = "".join(
         " " if _is_blank(token.group()) else token.group() for token in _TOKEN.finditer(text.text)
     ).strip()
-    if re.match(r"analyze\s+table\b", code, re.IGNORECASE) is None:
+    matched = _ANALYZE.fullmatch(code)
+    if matched is None:
+        if is_strict and re.match(r"analyze\s+table\b", code, re.IGNORECASE):
+            start = _starts(text.text)[0]
+            raise InvalidQuery(
+                f"this is not a valid ANALYZE TABLE statement\n{text.excerpt(start)}",
+                location=text.location(start),
+                hint=f"there is {_FORMS}",
+            )
         return None
-    found = _ANALYZE.fullmatch(code)
-    if found is None:
-        raise InvalidQuery(
-            "this is not a valid ANALYZE TABLE statement\n" + text.excerpt(_starts(text.text)[0]),
-            location=text.location(_starts(text.text)[0]),
-            hint=f"there is {_FORMS}",
+    parts, objection = _names(matched["table"]), None
+    statement = f"ANALYZE TABLE {'.'.join(parts)}"
+    if matched["partition"]:
+        objection = UnsupportedStatement(
+            f"{statement} PARTITION (...): Lance tables have no partitions",
+            hint=f"leave PARTITION out; only fragments that are new are read. There is {_FORMS}",
         )
-    parts = _names(found["table"])
-    objection = _no_partition(parts) if found["partition"] else None
-    if objection is None and found["noscan"]:
-        objection = _no_noscan(parts)
-    return AnalyzeStatement(
-        parts, _names(found["columns"] or ""), found["all"] is not None, objection
-    )
+    elif matched["noscan"]:
+        objection = UnsupportedStatement(
+            f"{statement} ... NOSCAN: there is nothing to do without a scan, because row count and "
+            "size of a Lance table are always read from its manifest",
+            hint=f"leave NOSCAN out; what is known already is not read again. There is {_FORMS}",
+        )
+    columns = _names(matched["columns"] or "")
+    return AnalyzeStatement(parts, columns, matched["all"] is not None, objection)
 
 
 def _names(written: str) -> tuple[str, ...]:
@@ -288,26 +273,22 @@ def _names(written: str) -> tuple[str, ...]:
 
 
 def find_declared(
-    statement: AnalyzeStatement, declared: Sequence[str], *, is_case_sensitive: bool
+    statement: AnalyzeStatement, tables: Sequence[Table], *, is_case_sensitive: bool
 ) -> str | None:
-    """Return the declared name that the statement means, None when it means none.
+    """Return the declared name of the table that the statement means, None when it means none.
 
-    Declared names differ by more than case, so that at most one is meant.
+    It names the table as the project does, or by a catalog. Declared names differ by more than
+    case, so that at most one is meant.
     """
-    if len(statement.name_parts) != 1:
-        return None
-    [written] = statement.name_parts
-    if is_case_sensitive:
-        return written if written in declared else None
-    return next((name for name in declared if name.lower() == written.lower()), None)
-
-
-def find_named(statement: AnalyzeStatement, tables: Sequence[Table]) -> str | None:
-    """Return the declared name of the table that the statement names by its catalog, if any."""
     catalog, *identifier = statement.name_parts
-    meant = TableName(catalog, tuple(identifier))
-    written = {table_name_of((table.declared or table).uri): table.name for table in tables}
-    return written.get(meant) if identifier else None
+    if identifier:
+        meant = TableName(catalog, tuple(identifier))
+        written = {table_name_of((table.declared or table).uri): table.name for table in tables}
+        return written.get(meant)
+    names = {
+        table.name if is_case_sensitive else table.name.lower(): table.name for table in tables
+    }
+    return names.get(catalog if is_case_sensitive else catalog.lower())
 
 
 def not_declared(
@@ -315,31 +296,10 @@ def not_declared(
 ) -> UsageError:
     """The error for a table that the project has not, nor Spark's catalog where it was asked."""
     listed = ", ".join(declared[:20]) + (", ..." if len(declared) > 20 else "")
-    near = did_you_mean(statement.name, declared)
     return UnknownTable(
         f"no table '{statement.name}' is declared"
         + (", nor is it in Spark's catalog" if asked_catalog else ""),
-        hint=near or f"declared tables: {listed or 'none'}",
-    )
-
-
-def strings(sequence: Any) -> tuple[str, ...]:
-    """Return a Scala sequence of strings."""
-    return tuple(str(sequence.apply(index)) for index in range(sequence.size()))
-
-
-def _no_noscan(parts: tuple[str, ...]) -> UsageError:
-    return UnsupportedStatement(
-        f"ANALYZE TABLE {'.'.join(parts)} ... NOSCAN: there is nothing to do without a scan, "
-        "because row count and size of a Lance table are always read from its manifest",
-        hint=f"leave NOSCAN out; what is known already is not read again. There is {_FORMS}",
-    )
-
-
-def _no_partition(parts: tuple[str, ...]) -> UsageError:
-    return UnsupportedStatement(
-        f"ANALYZE TABLE {'.'.join(parts)} PARTITION (...): Lance tables have no partitions",
-        hint="leave PARTITION out; only fragments that are new are read. There is " + _FORMS,
+        hint=did_you_mean(statement.name, declared) or f"declared tables: {listed or 'none'}",
     )
 
 
@@ -366,11 +326,10 @@ _NAMES_ANYTHING = re.compile(r"\b(show|identifier|execute)\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A parsed statement: `plan` is the JVM's, `analyze` what it says if it is `ANALYZE TABLE`."""
+    """A statement and the JVM's plan of it."""
 
     text: QueryText
     plan: Any
-    analyze: AnalyzeStatement | None
 
 
 def parse(spark: SparkSession, text: QueryText) -> Statement:
@@ -392,7 +351,7 @@ def parse(spark: SparkSession, text: QueryText) -> Statement:
                 hint="give one statement at a time",
             ) from None
         raise explain_failure(error, text) from None
-    return Statement(text, plan, read_analyze(plan))
+    return Statement(text, plan)
 
 
 # Of Spark's commands, those that only show something, or settings of this one session. Everything

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from lancestat.interrupts import keep_interrupts
-from lancestat.query.sql.query import Array, QueryResult, ResultColumn, ResultValue, Scalar
+from lancestat.query.sql.query import ARRAY, QueryResult, ResultColumn, ResultValue, Shape
 from lancestat.spark.session import VIEW_SCHEMA_SETTING
 from lancestat.spark.versions import arrow_frame
 
@@ -129,8 +129,7 @@ def answer(
 
 
 def _column(item: _Item) -> ResultColumn:
-    is_array = item.type == _TEXTS
-    shape = Array(Scalar("string")) if is_array else Scalar(item.type)
+    shape = Shape(ARRAY, (Shape(_TEXT),)) if item.type == _TEXTS else Shape(item.type)
     return ResultColumn(item.name, item.type, shape)
 
 

@@ -14,19 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.errors import RunError
+from lancestat.errors.base import RunError
 from lancestat.lake.snapshot import Pin, RowRange, ScanPartition
 from lancestat.query.read import arrow_columns
 from lancestat.query.read.arrow_columns import (
+    QueryScan,
     ReadTask,
     decode_part,
-    decode_scan,
     encode_part,
-    encode_scan,
     for_spark,
     read_part,
 )
-from lancestat.query.table import QueryScan
 from lancestat.spark.failure import WorkerError, carried_error
 from tests.pins import pinned
 from tests.query.read.arrow_values import CASES, Case
@@ -55,9 +53,9 @@ def ids(scan: QueryScan, part: ScanPartition) -> list[int]:
     ],
 )
 def test_scans_are_one_line_of_text(scan: QueryScan) -> None:
-    text = encode_scan(scan)
+    text = scan.encode()
     assert "\n" not in text
-    assert decode_scan(text) == scan
+    assert QueryScan.decode(text) == scan
 
 
 def test_parts_are_one_line_of_text() -> None:
@@ -106,7 +104,7 @@ def process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("process")
 def test_a_task_returns_the_requested_rows(uri: str) -> None:
-    text = encode_scan(QueryScan(pinned(uri), ("id",))) + "\n" + encode_part((RowRange(1, 48),))
+    text = QueryScan(pinned(uri), ("id",)).encode() + "\n" + encode_part((RowRange(1, 48),))
     task = pickle.loads(pickle.dumps(ReadTask({"k": "v"})))
     rows = [row for batch in task(requests(text, text)) for row in batch.to_pylist()]
     assert rows == [{"0": 98}, {"0": 99}] * 2
@@ -116,7 +114,7 @@ def test_a_task_returns_the_requested_rows(uri: str) -> None:
 def test_a_failure_is_passed_as_text_without_secrets(tmp_path: Path) -> None:
     dataset = lance.write_dataset(pa.table({"id": [1]}), tmp_path)
     (tmp_path / "data" / dataset.get_fragments()[0].metadata.files[0].path).write_bytes(b"\0" * 100)
-    text = encode_scan(QueryScan(pinned(tmp_path), ("id",))) + "\n" + encode_part((RowRange(0),))
+    text = QueryScan(pinned(tmp_path), ("id",)).encode() + "\n" + encode_part((RowRange(0),))
     task = ReadTask({"secret_access_key": "hunter2-hunter2"})
     assert "hunter2" not in repr(task)
     with pytest.raises(WorkerError) as bad:

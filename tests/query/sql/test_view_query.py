@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lancestat.errors import DatasetDamaged, RunError, UnknownTable, UsageError
+from lancestat.errors.base import Location, RunError, UsageError
+from lancestat.errors.codes import DatasetDamaged, UnknownTable
 from lancestat.query.sql.query import QueryResult
 from lancestat.query.sql.statement import (
     AnalyzeStatement,
@@ -30,6 +31,8 @@ from lancestat.query.sql.view_query import answer, mentioned_views, view_schema
 from lancestat.report.gather import RUNS
 from lancestat.spark.failure import WorkerError
 from lancestat.spark.session import VIEW_SCHEMA_SETTING, defaults
+from lancestat.spec.catalog import TableName
+from lancestat.spec.model import Table
 
 MOMENT = datetime(2026, 3, 1, 4, 5, 6, 7_800, tzinfo=timezone.utc)
 ROWS = [
@@ -248,12 +251,24 @@ def test_only_tables_whose_names_are_written_are_opened(query: str, names: set[s
     assert set(mentioned(query, ["orders", "line-items", "part"])) == names
 
 
-def test_declared_names_are_found_as_spark_finds_names() -> None:
-    statement = AnalyzeStatement(("ORDERS",))
-    assert find_declared(statement, ["part", "orders"], is_case_sensitive=False) == "orders"
-    assert find_declared(statement, ["part", "orders"], is_case_sensitive=True) is None
-    elsewhere = AnalyzeStatement(("shop", "orders"))
-    assert find_declared(elsewhere, ["orders"], is_case_sensitive=False) is None
+@pytest.mark.parametrize(
+    ("parts", "is_case_sensitive", "name"),
+    [
+        (("ORDERS",), False, "orders"),
+        (("ORDERS",), True, None),
+        (("shop", "orders"), False, None),
+        (("lake", "sales", "part"), False, "part"),
+    ],
+)
+def test_declared_names_are_found_as_spark_finds_names(
+    parts: tuple[str, ...], is_case_sensitive: bool, name: str | None
+) -> None:
+    written = {"part": TableName("lake", ("sales", "part")).uri, "orders": "orders.lance"}
+    tables = [
+        Table(name, uri, location=Location("shop.yml", 1, 1)) for name, uri in written.items()
+    ]
+    statement = AnalyzeStatement(parts)
+    assert find_declared(statement, tables, is_case_sensitive=is_case_sensitive) == name
 
 
 def test_an_undeclared_table_has_a_hint_with_the_declared_ones() -> None:
