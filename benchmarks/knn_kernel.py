@@ -145,7 +145,7 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
         )
         laid_out = commit([part], scratch + "/laid", 128, {})
         assert part.sampled is not None
-        true = part.sampled.positions
+        true = part.sampled.lists()
         order = centroids.nearest_lists(sample, lists)
         nprobes = choose_nprobes(recall_curve(order[::2], true[::2])[1], 0.95)
         reported = recall_curve(order[1::2], true[1::2])[0][nprobes - 1]

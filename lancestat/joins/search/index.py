@@ -19,7 +19,14 @@ from lancestat.errors import (
 )
 from lancestat.joins.search.centroids import mean_and_lower
 from lancestat.joins.search.metrics import Metric
-from lancestat.joins.search.neighbours import Floats, Ints, Neighbours, Reals, merge, nothing
+from lancestat.joins.search.neighbours import (
+    Floats,
+    Ints,
+    Neighbours,
+    Reals,
+    nearest_pairs,
+    nothing,
+)
 from lancestat.joins.search.search import ExactSearch
 from lancestat.joins.search.vectors import vectors
 from lancestat.joins.search.work import VectorSide
@@ -84,11 +91,7 @@ class IndexedSide:
                 break
             parameters = SearchParameters(min(most, 4 * parameters.nprobes), parameters.proposals)
         if len(short):
-            exact = self._compare_all(queries[short], k)
-            neighbours.positions[short], neighbours.distances[short] = (
-                exact.positions,
-                exact.distances,
-            )
+            neighbours.put(short, self._compare_all(queries[short], k))
         return neighbours
 
     def measure(
@@ -126,11 +129,7 @@ class IndexedSide:
                 queries[some], k * parameters.proposals, parameters.nprobes
             )
             query, positions = self._positions_of(query, addresses)
-            better = self._compared(queries[some], query, positions, k)
-            neighbours.positions[some], neighbours.distances[some] = (
-                better.positions,
-                better.distances,
-            )
+            neighbours.put(some, self._compared(queries[some], query, positions, k))
 
     def _proposed(self, queries: Floats, count: int, nprobes: int) -> tuple[Ints, Ints]:
         """Return numbers of queries, and addresses of rows that the index proposes for them."""
@@ -197,26 +196,20 @@ class IndexedSide:
 
     def _compared(self, queries: Floats, query: Ints, positions: Ints, k: int) -> Neighbours:
         """Return the nearest of the proposed rows, by their vectors."""
+        found = nothing(len(queries), k)
         taken, at = np.unique(positions, return_inverse=True)
         if not len(taken):
-            return nothing(len(queries), k)
+            return found
         column = self._dataset.take(taken, columns=[self._side.vector]).column(0)
         rows = vectors(column, queries.shape[1], self._metric, source="the right side")
+        # A row that was found twice counts once.
+        query, at = np.divmod(np.unique(query * len(taken) + at), len(taken))
         is_known = rows.valid[at]
         query, at = query[is_known], at[is_known]
         with np.errstate(over="ignore"):
             exact = self._metric.distances(queries[query], rows.values[at]).astype(np.float32)
-        order = np.lexsort((at, exact, query))
-        # A row that was found twice counts once.
-        repeated = np.zeros(len(order), np.bool_)
-        repeated[1:] = (np.diff(query[order]) == 0) & (np.diff(at[order]) == 0)
-        order = order[~repeated]
-        query, at, exact = query[order], at[order], exact[order]
-        rank = np.arange(len(query)) - np.searchsorted(query, query)
-        width = int(np.max(rank, initial=-1)) + 1
-        nearest = nothing(len(queries), max(width, 1))
-        nearest.positions[query, rank], nearest.distances[query, rank] = taken[at], exact
-        return merge([nearest], k)
+        found.put(*nearest_pairs(query, exact, taken[at], k))
+        return found
 
     def _compare_all(self, queries: Floats, k: int) -> Neighbours:
         nearest = ExactSearch(queries, k, self._metric)

@@ -16,6 +16,7 @@ from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, merge, share_found
 from lancestat.joins.search.scratch_tables import (
     Bins,
+    SampledLists,
     WrittenBins,
     committed,
     made_fragments,
@@ -133,13 +134,14 @@ def write_lists(
     *,
     appends: bool = False,
 ) -> WrittenBins:
-    """Write rows by list; find the lists of k neighbours of sampled queries (n, dim) on the way.
+    """Write rows by list, and find the k neighbours of sampled queries (n, dim) on the way.
 
     Each of the blocks (positions, vectors) becomes a fragment whose rows are sorted by list, so
     that blocks are best as large as memory allows; a block and what Lance buffers are held
     together. With `appends` the dataset is there already.
     """
     nearest = ExactSearch(sample, k, centroids.metric)
+    sampled = SampledLists(nearest.neighbours())
     fragments: list[str] = []
     offsets: list[Ints] = []
     error = 0.0
@@ -151,12 +153,13 @@ def write_lists(
         # NumPy sorts numbers of 16 bits in linear time.
         narrow = lists.astype(np.uint16) if len(centroids) < 1 << 16 else lists
         order = np.argsort(narrow, kind="stable")
-        nearest.add(rows, lists.astype(np.int64))
+        nearest.add(rows, positions)
+        sampled.note(positions, lists)
         mode: Literal["create", "append"] = "append" if appends else "create"
         fragments += _written(rows, positions, order, uri, storage_options, mode)
         offsets.append(np.searchsorted(lists[order], np.arange(len(centroids) + 1)))
     made = np.array(offsets, np.int64).reshape(len(offsets), len(centroids) + 1)
-    return WrittenBins(tuple(fragments), made, nearest.neighbours(), error)
+    return WrittenBins(tuple(fragments), made, sampled, error)
 
 
 def write_groups(
@@ -342,24 +345,25 @@ def sample_lists(
     k: int,
     metric: Metric,
     like: Floats | None = None,
-) -> Neighbours:
-    """Find the lists of the k true neighbours of queries among some rows.
+) -> SampledLists:
+    """Find the k true neighbours of queries among some rows, and their lists.
 
-    Lists stand for positions: of equally near rows, those in the first lists count. `like` are
-    rows like all of the right side, for the accuracy of GEMM.
+    `like` are rows like all of the right side, for the accuracy of GEMM.
     """
     nearest = ExactSearch(queries, k, metric, like=like)
+    sampled = SampledLists(nearest.neighbours())
     step = max(1, BLOCK_BYTES // (4 * max(1, queries.shape[1])))
     for number, first, last in share:
         offsets = lists.offsets[number]
         for start in range(first, last, step):
             row = start
             for places, rows in scanned(lists, number, start, min(start + step, last)):
-                _, which = lists.keyed(places)
+                keys, which = lists.keyed(places)
                 of_rows = np.searchsorted(offsets, np.arange(row, row + len(rows)), "right") - 1
-                nearest.add(rows[which], of_rows[which])
+                nearest.add(rows[which], keys)
+                sampled.note(keys, of_rows[which])
                 row += len(rows)
-    return nearest.neighbours()
+    return sampled
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,12 @@ class Neighbours:
     def some(self, which: Ints | slice) -> Neighbours:
         return Neighbours(self.positions[which], self.distances[which])
 
+    def put(self, which: Ints | Mask | slice, nearest: Neighbours) -> None:
+        """Set the neighbours of some queries, in place; columns after the last one stay."""
+        width = nearest.positions.shape[1]
+        self.positions[which, :width] = nearest.positions
+        self.distances[which, :width] = nearest.distances
+
 
 def nothing(queries: int, k: int) -> Neighbours:
     return Neighbours(
@@ -51,7 +57,33 @@ def merge(parts: Sequence[Neighbours], k: int) -> Neighbours:
     nearest = Neighbours(
         np.take_along_axis(positions, order, axis=1), np.take_along_axis(distances, order, axis=1)
     )
-    return nearest if order.shape[1] == k else _padded(nearest, k)
+    if order.shape[1] == k:
+        return nearest
+    padded = nothing(len(positions), k)
+    padded.put(slice(None), nearest)
+    return padded
+
+
+def nearest_pairs(
+    query: Ints, distances: Floats, positions: Ints, k: int
+) -> tuple[Ints, Neighbours]:
+    """Return the queries that have pairs (n,), and up to k nearest of these for each."""
+    keys = (query.astype(np.uint64) << _HALF) | ordered_bits(distances)
+    order = np.argsort(keys)
+    keys = keys[order]
+    is_tied = np.zeros(len(order), np.bool_)
+    is_tied[1:] = keys[1:] == keys[:-1]
+    settle_ties(order, is_tied, positions[order])
+    query, distances, positions = query[order], distances[order], positions[order]
+    first = np.flatnonzero(np.diff(query, prepend=-1))
+    touched, counts = query[first], np.diff(first, append=len(query))
+    number = np.repeat(np.arange(len(touched)), counts)
+    rank = np.arange(len(query)) - first[number]
+    is_near = rank < k
+    nearest = nothing(len(touched), min(k, int(np.max(counts, initial=0))))
+    nearest.positions[number[is_near], rank[is_near]] = positions[is_near]
+    nearest.distances[number[is_near], rank[is_near]] = distances[is_near]
+    return touched, nearest
 
 
 def ordered_bits(distances: Floats) -> NDArray[np.uint64]:
@@ -126,11 +158,3 @@ def without(neighbours: Neighbours, own: Ints) -> Neighbours:
     return Neighbours(
         neighbours.positions[~is_own].reshape(kept), neighbours.distances[~is_own].reshape(kept)
     )
-
-
-def _padded(neighbours: Neighbours, k: int) -> Neighbours:
-    padded = nothing(len(neighbours.positions), k)
-    width = neighbours.positions.shape[1]
-    padded.positions[:, :width] = neighbours.positions
-    padded.distances[:, :width] = neighbours.distances
-    return padded

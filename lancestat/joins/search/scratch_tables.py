@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from lancestat.errors import LancestatError, PartitionsLost, ScratchUnusable
-from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, nothing
+from lancestat.joins.search.neighbours import Floats, Ints, Mask, Neighbours, merge, nothing
 from lancestat.joins.search.work import Rows
 from lancestat.lake.error_mapping import is_error_or_panic
 from lancestat.lake.files import store_options
@@ -36,16 +37,46 @@ _FRAGMENT_PAIRS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
+class SampledLists:
+    """The true neighbours of sampled queries, and which lists their positions are in."""
+
+    nearest: Neighbours
+    list_of: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def merged(cls, parts: Sequence[SampledLists], k: int) -> SampledLists:
+        """Merge the neighbours of the same queries in disjoint rows."""
+        list_of = {position: n for part in parts for position, n in part.list_of.items()}
+        return cls(merge([part.nearest for part in parts], k), list_of)
+
+    def note(self, positions: Ints, lists: Ints | NDArray[np.int32]) -> None:
+        """Note the lists of those rows (n,) which are neighbours now."""
+        found = set(self.nearest.positions.ravel().tolist()) - {-1} - self.list_of.keys()
+        if found:
+            unknown = np.array(sorted(found), np.int64)
+            at = np.minimum(np.searchsorted(unknown, positions), len(unknown) - 1)
+            is_found = unknown[at] == positions
+            noted = zip(positions[is_found].tolist(), lists[is_found].tolist(), strict=True)
+            self.list_of.update(noted)
+
+    def lists(self) -> Ints:
+        """Return the lists (queries, k) of the neighbours, -1 for none."""
+        positions = self.nearest.positions
+        lists = [self.list_of.get(position, -1) for position in positions.ravel().tolist()]
+        return np.array(lists, np.int64).reshape(positions.shape)
+
+
+@dataclass(frozen=True, slots=True)
 class WrittenBins:
     """Fragments of a task, not yet committed: Lance's JSON, and the rows at which bins start.
 
     The `offsets` are (fragments, bins + 1). Of IVF lists `sampled` are neighbours among these rows
-    alone, each known by its list, and `error` is the sum of the rows' errors.
+    alone, and `error` is the sum of the rows' errors.
     """
 
     fragments: tuple[str, ...]
     offsets: Ints
-    sampled: Neighbours | None = None
+    sampled: SampledLists | None = None
     error: float = 0.0
 
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lancestat.joins.search.metrics import Metric
 from lancestat.joins.search.neighbours import (
@@ -15,9 +14,8 @@ from lancestat.joins.search.neighbours import (
     Mask,
     Neighbours,
     merge,
+    nearest_pairs,
     nothing,
-    ordered_bits,
-    settle_ties,
     within,
 )
 from lancestat.joins.search.prefilter import (
@@ -123,7 +121,10 @@ class ExactSearch:
                 if is_long not in self._prepared:
                     like = rows[span] if self._like is None else self._like
                     self._prepared[is_long] = self._framed(like, is_long=is_long)
-                shifted = [_shifted(item, -span.start) for item in part]
+                shifted = [
+                    RowList(slice(o.rows.start - span.start, o.rows.stop - span.start), o.queries)
+                    for o in part
+                ]
                 self._add(rows[span], positions[span], shifted, *self._prepared[is_long])
 
     def _reached(
@@ -252,15 +253,12 @@ class ExactSearch:
                 exact[some] = self._metric.distances(
                     self._queries[queries[some]], block.rows[row[some]]
                 )
-        touched, added = _by_query(queries, exact, block.positions[row], self._k)
+        touched, added = nearest_pairs(queries, exact, block.positions[row], self._k)
         added = within(added, self._limit)
-        mine = self._neighbours
-        before = Neighbours(mine.positions[touched], mine.distances[touched])
+        before = self._neighbours.some(touched)
         if (before.positions[:, 0] >= 0).any():
             added = merge([before, added], self._k)
-        width = added.positions.shape[1]
-        mine.positions[touched, :width] = added.positions
-        mine.distances[touched, :width] = added.distances
+        self._neighbours.put(touched, added)
 
 
 def _blocks(
@@ -284,33 +282,3 @@ def _blocks(
             yield [RowList(slice(start, min(start + most, item.rows.stop)), item.queries)]
     if block:
         yield block
-
-
-def _shifted(item: RowList, by: int) -> RowList:
-    return RowList(slice(item.rows.start + by, item.rows.stop + by), item.queries)
-
-
-def _by_query(query: Ints, exact: Floats, positions: Ints, k: int) -> tuple[Ints, Neighbours]:
-    """Return the queries that have pairs, and the k nearest of these for each."""
-    order = _ranked(query, exact, positions)
-    query, exact, positions = query[order], exact[order], positions[order]
-    first = np.flatnonzero(np.diff(query, prepend=-1))
-    touched, counts = query[first], np.diff(first, append=len(query))
-    number = np.repeat(np.arange(len(touched)), counts)
-    rank = np.arange(len(query)) - first[number]
-    within = rank < k
-    added = nothing(len(touched), min(k, int(np.max(counts, initial=0))))
-    added.positions[number[within], rank[within]] = positions[within]
-    added.distances[number[within], rank[within]] = exact[within]
-    return touched, added
-
-
-def _ranked(query: Ints, exact: Floats, positions: Ints) -> NDArray[np.intp]:
-    """Return the order of pairs by query, distance and position."""
-    keys = (query.astype(np.uint64) << np.uint64(32)) | ordered_bits(exact)
-    order = np.argsort(keys)
-    keys = keys[order]
-    is_tied = np.zeros(len(order), np.bool_)
-    is_tied[1:] = keys[1:] == keys[:-1]
-    settle_ties(order, is_tied, positions[order])
-    return order

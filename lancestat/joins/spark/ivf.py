@@ -47,9 +47,9 @@ from lancestat.joins.search.ivf import (
     search_lists,
     write_lists,
 )
-from lancestat.joins.search.neighbours import Neighbours, merge, share_found
+from lancestat.joins.search.neighbours import share_found
 from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.scratch_tables import WrittenBins
+from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.work import FragmentRows, RightContent, Rows, VectorSide
 from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, worker_task
 from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
@@ -261,7 +261,7 @@ class IvfWriter:
         like = rows[:_LIKE_ROWS]
         index = IvfIndex(lists, centroids, lists.list_rows, 1, None, len(excluded), like)
         parts = [part.sampled for part in written if part.sampled is not None]
-        sampled = merge(parts, self.request.k)
+        sampled = SampledLists.merged(parts, self.request.k)
         return self._measured(index, queries, sampled), written, excluded
 
     def write(
@@ -322,7 +322,7 @@ class IvfWriter:
         nprobes, measuring = self.request.nprobes or known_nprobes, queries[_MEASURING]
         if nprobes is not None and len(measuring):
             nprobes = min(nprobes, len(index.centroids))
-            lists = self._sampled(index, measuring).positions
+            lists = self._sampled(index, measuring).lists()
             recall = self._recall(index, measuring, lists, nprobes)
             if self.request.reached_by(recall):
                 return replace(index, nprobes=nprobes, recall=recall)
@@ -332,26 +332,27 @@ class IvfWriter:
         """Return the sampled left rows (rows, dim) that do not choose how many lists to visit."""
         return self.left.sample(SAMPLE_ROWS)[_MEASURING]
 
-    def _sampled(self, index: IvfIndex, queries: NDArray[np.float32]) -> Neighbours:
+    def _sampled(self, index: IvfIndex, queries: NDArray[np.float32]) -> SampledLists:
         k, metric, threads = self.request.k, self.request.metric, self.threads
         lists, like = index.lists, index.like
 
         def sample(
             task_shares: Iterable[Sequence[Piece]],
-        ) -> Iterator[tuple[Neighbours, tuple[()]]]:
+        ) -> Iterator[tuple[SampledLists, tuple[()]]]:
             with worker_task(threads, lists.storage_options, "sampling the recall"):
                 for share in task_shares:
                     yield sample_lists(lists, share, queries, k, metric, like), ()
 
-        return merge(self.jobs.run(sample, pieces(lists, self.jobs.cores)), k)
+        done = self.jobs.run(sample, pieces(lists, self.jobs.cores))
+        return SampledLists.merged(done, k)
 
     def _measured(
-        self, index: IvfIndex, queries: NDArray[np.float32], sampled: Neighbours
+        self, index: IvfIndex, queries: NDArray[np.float32], sampled: SampledLists
     ) -> IvfIndex:
         declared = self.request.nprobes
         if not len(queries):
             return replace(index, nprobes=declared or 1)
-        lists, centroids = sampled.positions, index.centroids
+        lists, centroids = sampled.lists(), index.centroids
         order = centroids.nearest_lists(queries[_CHOOSING], len(centroids))
         _, lower = recall_curve(order, lists[_CHOOSING])
         nprobes = declared or choose_nprobes(lower, self.request.recall or 1.0)

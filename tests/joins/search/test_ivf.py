@@ -26,7 +26,7 @@ from lancestat.joins.search.ivf import (
 )
 from lancestat.joins.search.metrics import L2, Metric
 from lancestat.joins.search.neighbours import merge
-from lancestat.joins.search.scratch_tables import WrittenBins
+from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.search import search
 from lancestat.lake.snapshot import pin_of
 from tests.joins.search.brute_force import FORMULAS, assert_same
@@ -48,6 +48,10 @@ def blocks(
 ) -> Iterator[tuple[NDArray[np.int64], Matrix]]:
     for start in range(0, len(rows), size):
         yield places[start : start + size], rows[start : start + size]
+
+
+def sampled_in(parts: list[WrittenBins]) -> SampledLists:
+    return SampledLists.merged([part.sampled for part in parts if part.sampled], K)
 
 
 def read_only(matrix: Matrix) -> Matrix:
@@ -140,10 +144,10 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
     laid: Laid, rows: Matrix, queries: Matrix
 ) -> None:
     centroids = laid.centroids
-    sampled = merge([part.sampled for part in laid.parts if part.sampled], K)
-    lists = sampled.positions
+    sampled = sampled_in(laid.parts)
+    lists = sampled.lists()
     truth = search(queries, rows, K, laid.metric)
-    np.testing.assert_array_equal(sampled.distances, truth.distances)
+    assert_same(sampled.nearest, truth)
     np.testing.assert_array_equal(lists, centroids.assign(rows)[truth.positions])
     curve = recall_curve(centroids.nearest_lists(queries, LISTS), lists)
     for nprobes in (1, 2, 5):
@@ -156,14 +160,19 @@ def test_sampled_queries_have_their_true_neighbours_and_lists(
         assert np.mean(hits) / K == pytest.approx(curve[0][nprobes - 1])
 
 
-def test_rows_of_the_last_fragments_are_sampled(
-    tmp_path: Path, rows: Matrix, queries: Matrix
+@pytest.mark.parametrize("first", [0, 1 << 49])
+def test_sampled_neighbours_are_the_first_of_equally_near_rows(
+    tmp_path: Path, rows: Matrix, queries: Matrix, first: int
 ) -> None:
-    centroids, places = train(rows, LISTS, L2), (1 << 49) + np.arange(len(rows))
-    part = write_lists([(places, rows)], centroids, queries, K, str(tmp_path / "lists"), {})
+    """Also in the last of many fragments, in lists in whatever order."""
+    rows, queries = rows.round()[:, :2].copy(), queries.round()[:, :2].copy()
+    centroids, places = train(rows, LISTS, L2), first + np.arange(len(rows))
+    part = write_lists(blocks(rows, places, 700), centroids, queries, K, str(tmp_path / "x"), {})
     assert part.sampled is not None
-    truth = search(queries, rows, K, L2).positions
-    np.testing.assert_array_equal(part.sampled.positions, centroids.assign(rows)[truth])
+    truth = search(queries, rows, K, L2, places)
+    assert_same(part.sampled.nearest, truth)
+    lists = centroids.assign(rows)[truth.positions - first]
+    np.testing.assert_array_equal(part.sampled.lists(), lists)
 
 
 def test_sampled_queries_are_searched_in_all_lists_as_well(
@@ -281,12 +290,12 @@ def test_sides_with_fewer_rows_than_k_or_none_are_searched(tmp_path: Path, queri
     visits = centroids.nearest_lists(queries, LISTS)
     result = search_lists(partitioned, queries, visits, range(LISTS), K, L2)[0]
     assert_same(result, search(queries, few, K, L2))
-    assert (merge([part.sampled for part in parts if part.sampled], K).positions[:, 3:] == -1).all()
+    assert (sampled_in(parts).lists()[:, 3:] == -1).all()
     none = few[:0]
     parts, partitioned = written(none, centroids, queries, tmp_path / "none")
     result = search_lists(partitioned, queries, visits, range(LISTS), K, L2)[0]
     assert (result.positions == -1).all()
-    assert (merge([part.sampled for part in parts if part.sampled], K).positions == -1).all()
+    assert (sampled_in(parts).lists() == -1).all()
 
 
 def test_scratch_that_cannot_be_written_is_one_error(
@@ -329,10 +338,10 @@ def test_a_pass_over_lists_finds_the_true_neighbours_of_live_rows(
         sample_lists(partitioned, share, queries, K, L2) for share in pieces(partitioned, shares)
     ]
     assert len(parts) == shares
-    found, positions = merge(parts, K), np.flatnonzero(live)
+    found, positions = SampledLists.merged(parts, K), np.flatnonzero(live)
     truth = search(queries, rows[live], K, L2, positions)
-    np.testing.assert_array_equal(found.distances, truth.distances)
-    lists = found.positions
+    np.testing.assert_array_equal(found.nearest.distances, truth.distances)
+    lists = found.lists()
     np.testing.assert_array_equal(lists, centroids.assign(rows)[truth.positions])
     counts = np.bincount(centroids.assign(rows[live]), minlength=LISTS)
     np.testing.assert_array_equal(partitioned.live_list_rows(), counts)
