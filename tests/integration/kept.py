@@ -19,8 +19,7 @@ from numpy.typing import NDArray
 
 from lancestat import Project
 from lancestat.joins.action import JoinAction
-from lancestat.joins.search import cost_model
-from lancestat.joins.search.cost_model import Decision, Strategy
+from lancestat.joins.search.cost_model import Costs, Decision, Strategy
 from lancestat.runs.actions import StageProgress
 from lancestat.runs.result import NodeResult, Progress
 
@@ -48,10 +47,10 @@ def rows_of(vectors: Matrix, first: int = 0) -> pa.Table:
 def always_in_lists(monkeypatch: pytest.MonkeyPatch) -> None:
     """Approximate joins use IVF lists, however small the sides are."""
 
-    def exact(request: Any, left: int, right: int, dimension: int, cores: int) -> Decision:
-        return Decision(Strategy.EXACT, "", left * right, 1e9)
+    def exact(costs: Costs) -> Decision:
+        return Decision(Strategy.EXACT, "", costs.left * costs.right, 1e9)
 
-    monkeypatch.setattr(cost_model, "_exact", exact)
+    monkeypatch.setattr(Costs, "exact", exact)
 
 
 class Stages(Progress):

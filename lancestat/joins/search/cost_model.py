@@ -132,7 +132,7 @@ def choose(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
         if size.has_index:
             return Decision(Strategy.INDEX, "the right side has an index of this metric")
         return Decision(Strategy.IVF, "sizes are not known before it runs")
-    costs = _Costs(request, size.left_rows, size.right_rows, size.dimension, cores)
+    costs = Costs(request, size.left_rows, size.right_rows, size.dimension, cores)
     exact = costs.exact()
     if is_for_spark:
         spark = costs.spark()
@@ -176,7 +176,7 @@ def _by_keys(request: JoinRequest, size: JoinSize, cores: int) -> Decision:
     return Decision(Strategy.EXACT, why, pairs, GROUPING_JOBS * JOB_SECONDS + seconds / cores)
 
 
-def _approximate(costs: _Costs, size: JoinSize, exact: Decision) -> Decision:
+def _approximate(costs: Costs, size: JoinSize, exact: Decision) -> Decision:
     if costs.request.recall == 1.0:
         return replace(exact, why="a recall of 1 asks for every pair")
     kept = size.kept
@@ -219,7 +219,7 @@ def estimated_nprobes(lists: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Costs:
+class Costs:
     """Decisions for strategies with their costs, by the sizes of a join."""
 
     request: JoinRequest
