@@ -32,9 +32,9 @@ from measure import processes, spark_parser, timed
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search import cost_model
 from lancestat.joins.search.cost_model import Strategy
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import (
     JoinOutcome,
+    JoinRequest,
     JoinWork,
     OutputFormat,
     PinnedTable,

@@ -119,8 +119,8 @@ def in_lists(name: str, folder: Path, tiny: bool) -> Measures:
     )
     from lancestat.joins.search.ivf import commit, search_lists, write_lists
     from lancestat.joins.search.metrics import metric_named
-    from lancestat.joins.search.request import JoinRequest
     from lancestat.joins.search.search import BLOCK_BYTES
+    from lancestat.joins.search.work import JoinRequest
 
     metric = metric_named(name)
     count, asked = (20_000, 1_000) if tiny else (1_000_000, 10_000)

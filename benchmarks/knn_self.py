@@ -29,8 +29,14 @@ from knn import multiply, pinned, table, vectors
 from measure import processes, spark_parser, timed
 
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.request import JoinRequest, SelfPairs
-from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
+from lancestat.joins.search.work import (
+    JoinOutcome,
+    JoinRequest,
+    JoinWork,
+    OutputFormat,
+    SelfPairs,
+    SideSource,
+)
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session
 from lancestat.spec.knn_join import MOST_PAIRS

@@ -22,17 +22,20 @@ from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.scratch.folder import scratch_root
 from lancestat.joins.search.cost_model import JoinSize
 from lancestat.joins.search.metrics import metric_named
-from lancestat.joins.search.request import (
+from lancestat.joins.search.work import (
     MOST_NEIGHBOURS,
     RANGE_NEIGHBOURS,
     JoinKind,
+    JoinOutcome,
     JoinRequest,
+    JoinWork,
     Mode,
+    OutputFormat,
     OutputNames,
+    SideSource,
     output_names,
     self_pairs,
 )
-from lancestat.joins.search.work import JoinOutcome, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.written_side import column_index
 from lancestat.lake.open import observe_dataset, snapshot

@@ -29,13 +29,15 @@ from lancestat.joins.scratch.folder import scratch as scratch_folder
 from lancestat.joins.scratch.folder import scratch_root
 from lancestat.joins.search.cost_model import JoinSize, Strategy, choose
 from lancestat.joins.search.metrics import metric_of_spark
-from lancestat.joins.search.request import (
+from lancestat.joins.search.work import (
     DISTANCE,
     JoinKind,
     JoinRequest,
+    JoinWork,
+    OutputFormat,
     OutputNames,
+    SideSource,
 )
-from lancestat.joins.search.work import JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.query.read import relation
 from lancestat.redact import redact_line, secret_values

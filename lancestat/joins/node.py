@@ -29,8 +29,13 @@ from lancestat.joins.scratch.folder import known_roots
 from lancestat.joins.scratch.garbage import ScratchGarbage
 from lancestat.joins.scratch.kept_indexes import IndexStore, owner_prefix
 from lancestat.joins.search.cost_model import KeptIndex
-from lancestat.joins.search.request import output_names
-from lancestat.joins.search.work import OutputFormat, OutputState, PinnedTable, RightContent
+from lancestat.joins.search.work import (
+    OutputFormat,
+    OutputState,
+    PinnedTable,
+    RightContent,
+    output_names,
+)
 from lancestat.joins.sides import (
     JoinInput,
     JoinSide,

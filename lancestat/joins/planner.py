@@ -25,20 +25,18 @@ from lancestat.joins.action import (
 from lancestat.joins.record import Accuracy, InputRecord, JoinGroups, JoinRecord
 from lancestat.joins.search.cost_model import Decision, JoinSize, KeptIndex, Strategy, choose
 from lancestat.joins.search.metrics import metric_named
-from lancestat.joins.search.request import (
+from lancestat.joins.search.work import (
     RANGE_NEIGHBOURS,
+    Increment,
     JoinKind,
     JoinRequest,
-    self_pairs,
-)
-from lancestat.joins.search.work import (
-    Increment,
     JoinWork,
     OutputFormat,
     OutputState,
     Scope,
     exact_request,
     scope_request,
+    self_pairs,
 )
 from lancestat.joins.sides import JoinInput, SideChange, appended, change
 from lancestat.runs.actions import Reason, Skip

@@ -25,8 +25,7 @@ from lancestat.errors import (
 from lancestat.joins.record import InputRecord
 from lancestat.joins.scratch.kept_indexes import index_key
 from lancestat.joins.search.metrics import metric_named
-from lancestat.joins.search.request import Mode
-from lancestat.joins.search.work import PinnedTable, RightContent, RightFragment, SideSource
+from lancestat.joins.search.work import Mode, PinnedTable, RightContent, RightFragment, SideSource
 from lancestat.lake.files import ListedFile, files_digest, list_files, list_store_files, local_path
 from lancestat.lake.fingerprint import (
     FragmentContent,

@@ -13,8 +13,7 @@ from lancestat.errors import LancestatError
 from lancestat.joins import planner as join_planner
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.cost_model import Decision, Strategy
-from lancestat.joins.search.request import JoinKind, JoinRequest
-from lancestat.joins.search.work import JoinWork, OutputFormat, SideSource
+from lancestat.joins.search.work import JoinKind, JoinRequest, JoinWork, OutputFormat, SideSource
 from lancestat.joins.spark import engine, job, written_side
 from lancestat.joins.spark.engine import Engine
 from lancestat.spark.session import start_session

@@ -29,7 +29,7 @@ import lancestat
 from lancestat.cli.checks import check_spark
 from lancestat.errors import LancestatError, ScratchNotShared, SparkConnectSession, SparkNotStarted
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinRequest
 from lancestat.lake.snapshot import ANALYSIS
 from lancestat.spark.failure import job_error
 from lancestat.spark.jobs import ConnectJobs, jobs_of

@@ -15,10 +15,11 @@ from lancestat.errors import UsageError
 from lancestat.joins.knn_join import run_join
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
 from lancestat.joins.search.metrics import L2, metric_named
-from lancestat.joins.search.request import JoinKind, JoinRequest
 from lancestat.joins.search.work import (
     Increment,
+    JoinKind,
     JoinOutcome,
+    JoinRequest,
     JoinWork,
     OutputFormat,
     Scope,

@@ -16,8 +16,7 @@ from pyarrow import parquet
 from lancestat.errors import LancestatError, Location
 from lancestat.joins.action import JoinAction
 from lancestat.joins.knn_join import run_join
-from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.work import JoinWork, OutputFormat, PinnedTable, SideSource
+from lancestat.joins.search.work import JoinRequest, JoinWork, OutputFormat, PinnedTable, SideSource
 from lancestat.joins.spark.engine import Engine
 from lancestat.joins.spark.sides import QuerySide
 from lancestat.lake.open import snapshot

@@ -16,8 +16,7 @@ from lancestat.errors import LancestatError
 from lancestat.joins.action import JoinAction
 from lancestat.joins.record import join_records
 from lancestat.joins.search.metrics import L2
-from lancestat.joins.search.request import JoinRequest, SelfPairs
-from lancestat.joins.search.work import PinnedTable, Rows
+from lancestat.joins.search.work import JoinRequest, PinnedTable, Rows, SelfPairs
 from lancestat.lake.open import snapshot
 from lancestat.spec.knn_join import MOST_PAIRS
 from lancestat.spec.model import KnnSide

@@ -25,7 +25,7 @@ import lancestat
 from lancestat.cli.main import cli
 from lancestat.joins import nearest_by
 from lancestat.joins.nearest_by import install
-from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinRequest
 from tests.runs.world import write_project
 from tests.versions import needs
 

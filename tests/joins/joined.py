@@ -32,14 +32,15 @@ from lancestat.joins.planner import JoinFacts
 from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.run import JoinRunner, OpenJoin
 from lancestat.joins.search.cost_model import JoinSize, Strategy
-from lancestat.joins.search.request import JoinKind, output_names
 from lancestat.joins.search.work import (
+    JoinKind,
     JoinOutcome,
     JoinWork,
     OutputState,
     PinnedTable,
     Scope,
     SideSource,
+    output_names,
 )
 from lancestat.joins.spark.engine import SparkJoin
 from lancestat.joins.spark.prepared_join import PreparedJoin

@@ -10,7 +10,7 @@ from lancestat.errors import Location, SideColumnMissing
 from lancestat.joins.action import JoinAction, JoinFigures
 from lancestat.joins.record import JoinGroups
 from lancestat.joins.search.cost_model import Decision, JoinSize, Strategy, choose
-from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinRequest
 from lancestat.runs.actions import Blocked, Deferred, Plan, Reason, Skip
 from tests.joins.join_values import (
     LEFT,

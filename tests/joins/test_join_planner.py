@@ -11,8 +11,7 @@ from lancestat.joins.action import BuildIndex, ExtendIndex, JoinAction, ReuseInd
 from lancestat.joins.planner import JoinFacts, decide_join, plan_join, revise
 from lancestat.joins.record import JoinCounts
 from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
-from lancestat.joins.search.request import JoinRequest
-from lancestat.joins.search.work import Increment, Scope
+from lancestat.joins.search.work import Increment, JoinRequest, Scope
 from lancestat.joins.sides import JoinInput
 from lancestat.lake.fingerprint import FragmentContent
 from lancestat.presentation.plan_view import explain_stages

@@ -23,10 +23,10 @@ from lancestat.joins.planner import JoinFacts, plan_join
 from lancestat.joins.record import JoinCounts
 from lancestat.joins.run import JoinEvaluation
 from lancestat.joins.search.cost_model import JoinSize, KeptIndex, Strategy
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import (
     Increment,
     JoinOutcome,
+    JoinRequest,
     JoinWork,
     OutputFormat,
     OutputState,

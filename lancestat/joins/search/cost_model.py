@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from lancestat.formats import StringEnum, count
 from lancestat.joins.record import JoinGroups
-from lancestat.joins.search.request import JoinRequest
+from lancestat.joins.search.work import JoinRequest
 
 
 class Strategy(StringEnum):

@@ -105,7 +105,16 @@ def vectors(
         dimension = dimension or values.shape[1] or None
         first_row += len(chunk)
         parts.append(_checked(values, valid, metric))
-    return parts[0] if len(parts) == 1 else _concatenated(parts, dimension or 0)
+    if len(parts) == 1:
+        return parts[0]
+    # The length of vectors is unknown in chunks before the first one.
+    width = dimension or 0
+    rows = [np.zeros((0, width), np.float32)]
+    for part in parts:
+        is_wide = part.values.shape[1] == width
+        rows.append(part.values if is_wide else np.zeros((len(part.valid), width), np.float32))
+    masks = [np.zeros(0, np.bool_), *(part.valid for part in parts)]
+    return Vectors(np.concatenate(rows), np.concatenate(masks))
 
 
 def _elements(
@@ -126,11 +135,9 @@ def _elements(
             else None,
         )  # fmt: skip
     flat = _numbers(array.values)
-    whole = (
-        slice(int(starts[0]), int(starts[0]) + len(array) * expected) if len(array) else slice(0)
-    )
     if bool((lengths == expected).all()):
-        return flat[whole].reshape(len(array), expected), valid
+        start = int(starts[0]) if len(array) else 0
+        return flat[start : start + len(array) * expected].reshape(len(array), expected), valid
     values = np.zeros((len(array), expected), flat.dtype)
     elements = starts[valid][:, None] + np.arange(expected)
     values[valid] = flat[elements]
@@ -199,23 +206,6 @@ def _are_finite(values: Floats) -> Mask:
     suspects = np.flatnonzero(~finite)
     finite[suspects] = np.isfinite(values[suspects]).all(axis=1)
     return finite
-
-
-def _concatenated(parts: list[Vectors], dimension: int) -> Vectors:
-    values = np.concatenate(
-        [_widened(part.values, dimension) for part in parts]
-        or [np.zeros((0, dimension), np.float32)]
-    )
-    return Vectors(
-        values, np.concatenate([part.valid for part in parts] or [np.zeros(0, np.bool_)])
-    )
-
-
-def _widened(values: Floats, dimension: int) -> Floats:
-    # The length of vectors is unknown in chunks before the first one.
-    if values.shape[1] == dimension:
-        return values
-    return np.zeros((len(values), dimension), np.float32)
 
 
 # Squares of such elements, and products with enlarged ones, add up to a float in any dimension.

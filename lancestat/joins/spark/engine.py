@@ -22,8 +22,16 @@ from lancestat.joins.scratch.kept_indexes import IndexStore
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import counted_ranks
 from lancestat.joins.search.groups import compared_key_types
-from lancestat.joins.search.request import JoinRequest, OutputNames, output_names
-from lancestat.joins.search.work import JoinWork, PinnedTable, Scope, SideSource, VectorSide
+from lancestat.joins.search.work import (
+    JoinRequest,
+    JoinWork,
+    OutputNames,
+    PinnedTable,
+    Scope,
+    SideSource,
+    VectorSide,
+    output_names,
+)
 from lancestat.joins.spark.ivf import IndexKeeper
 from lancestat.joins.spark.job import grid
 from lancestat.joins.spark.materialize import Materializer, output_schema

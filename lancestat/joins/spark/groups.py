@@ -21,9 +21,8 @@ from lancestat.joins.search.ivf import (
     write_groups,
 )
 from lancestat.joins.search.neighbours import nothing
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.scratch_tables import WrittenBins
-from lancestat.joins.search.work import Rows
+from lancestat.joins.search.work import JoinRequest, Rows
 from lancestat.joins.spark.job import (
     CHUNK_BYTES,
     NEIGHBOUR_BYTES,

@@ -48,9 +48,8 @@ from lancestat.joins.search.ivf import (
     write_lists,
 )
 from lancestat.joins.search.neighbours import share_found
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
-from lancestat.joins.search.work import FragmentRows, RightContent, Rows, VectorSide
+from lancestat.joins.search.work import FragmentRows, JoinRequest, RightContent, Rows, VectorSide
 from lancestat.joins.spark.job import CellResult, ChunkCell, ChunkSearch, LeftRows, cut, worker_task
 from lancestat.joins.spark.reader import VectorReader, matching_offsets, physical_offsets
 from lancestat.lake.open import open_pinned, pinned_reads

@@ -24,7 +24,6 @@ from lancestat.joins.search.cost_model import BLOCK_FLOPS, READ_BYTES
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.ivf import SampledResult
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing
-from lancestat.joins.search.request import RANGE_NEIGHBOURS, JoinRequest
 from lancestat.joins.search.scratch_tables import (
     MOST_HELD,
     Pairs,
@@ -33,7 +32,7 @@ from lancestat.joins.search.scratch_tables import (
     write_pairs,
 )
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.work import Rows
+from lancestat.joins.search.work import RANGE_NEIGHBOURS, JoinRequest, Rows
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk
 from lancestat.joins.spark.reader import Side, VectorReader, row_places, rows_after
 from lancestat.lake.error_mapping import is_error_or_panic

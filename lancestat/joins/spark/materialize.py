@@ -14,8 +14,7 @@ from lancestat.joins.output import result as output
 from lancestat.joins.output.result import read_rows
 from lancestat.joins.output.writer import OutputWriter, Written
 from lancestat.joins.search.neighbours import Neighbours, merge, without
-from lancestat.joins.search.request import DISTANCE, JoinKind, OutputNames
-from lancestat.joins.search.work import OutputState, Rows
+from lancestat.joins.search.work import DISTANCE, JoinKind, OutputNames, OutputState, Rows
 from lancestat.joins.spark.reader import Side, read_columns, read_schema, row_places, take
 from lancestat.spark.fragment_reader import PROBE_ROWS, fitting_rows
 

@@ -23,9 +23,8 @@ from lancestat.joins.search.cost_model import SAMPLE_ROWS, Strategy
 from lancestat.joins.search.distances import join_distances
 from lancestat.joins.search.index import IndexedSide, SearchParameters
 from lancestat.joins.search.neighbours import Neighbours, merge, nothing, share_found, within
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.search import ExactSearch
-from lancestat.joins.search.work import JoinOutcome, JoinWork, Rows, Scope, VectorSide
+from lancestat.joins.search.work import JoinOutcome, JoinRequest, JoinWork, Rows, Scope, VectorSide
 from lancestat.joins.spark.groups import (
     GroupCells,
     Grouping,

@@ -17,9 +17,8 @@ from lancestat.errors import (
     did_you_mean,
 )
 from lancestat.joins.search.metrics import L2
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.vectors import vectors
-from lancestat.joins.search.work import PinnedTable, SideSource, VectorSide
+from lancestat.joins.search.work import JoinRequest, PinnedTable, SideSource, VectorSide
 from lancestat.joins.spark.job import grid
 from lancestat.joins.spark.reader import ParquetScan, ParquetSide, Side, read_columns, select_rows
 from lancestat.lake.open import pinned_reads

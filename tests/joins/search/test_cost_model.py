@@ -15,7 +15,7 @@ from lancestat.joins.search.cost_model import (
     choose,
     estimated_nprobes,
 )
-from lancestat.joins.search.request import JoinRequest, SelfPairs
+from lancestat.joins.search.work import JoinRequest, SelfPairs
 from lancestat.spec.knn_join import MOST_PAIRS
 
 EXACT = JoinRequest(k=10)

@@ -18,7 +18,7 @@ from lancestat.joins.search.distances import (
     join_distances,
 )
 from lancestat.joins.search.neighbours import Neighbours
-from lancestat.joins.search.request import MOST_NEIGHBOURS
+from lancestat.joins.search.work import MOST_NEIGHBOURS
 from tests.joins.search.counted_distances import assert_counted
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from lancestat.errors import UsageError
-from lancestat.joins.search.request import output_names
+from lancestat.joins.search.work import output_names
 
 
 @pytest.mark.parametrize(

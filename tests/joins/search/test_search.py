@@ -13,8 +13,8 @@ from lancestat.joins.search import search as search_module
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.neighbours import Neighbours, merge, within, without
 from lancestat.joins.search.prefilter import Frame
-from lancestat.joins.search.request import distance_limit
 from lancestat.joins.search.search import UNLIMITED, ExactSearch, RowList, search
+from lancestat.joins.search.work import distance_limit
 from tests.examples import examples
 from tests.joins.search.brute_force import (
     FORMULAS,

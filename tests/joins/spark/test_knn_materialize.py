@@ -13,8 +13,7 @@ import pytest
 from lancestat.joins.output import result as output
 from lancestat.joins.output.writer import OutputWriter
 from lancestat.joins.search.neighbours import Neighbours
-from lancestat.joins.search.request import JoinKind, output_names
-from lancestat.joins.search.work import PinnedTable, Rows, VectorSide
+from lancestat.joins.search.work import JoinKind, PinnedTable, Rows, VectorSide, output_names
 from lancestat.joins.spark.materialize import Materializer, ProbedChunk, output_schema
 from lancestat.lake.open import snapshot
 

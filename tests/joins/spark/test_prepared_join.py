@@ -20,9 +20,9 @@ from lancestat.joins.record import Accuracy, JoinCounts
 from lancestat.joins.search.cost_model import JoinSize, Strategy
 from lancestat.joins.search.distances import CellCounts, DistanceTally
 from lancestat.joins.search.neighbours import Neighbours
-from lancestat.joins.search.request import JoinRequest
 from lancestat.joins.search.work import (
     Increment,
+    JoinRequest,
     JoinWork,
     OutputFormat,
     OutputState,
