@@ -32,7 +32,7 @@ from lancestat.spark.session import RunSession, start_session
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import TableAction
-from lancestat.tables.run import SparkScanner
+from lancestat.tables.analyze import SparkScanner
 from lancestat.tables.statistics.column_statistics import column_statistics_of
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import merge

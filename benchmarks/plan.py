@@ -26,7 +26,7 @@ from measure import LANCESTAT, Measures, T, median_seconds, process, run, run_ca
 if TYPE_CHECKING:
     from lancestat.project import Project
     from lancestat.tables.action import Scan, TableVersion
-    from lancestat.tables.run import SparkScanner
+    from lancestat.tables.analyze import SparkScanner
     from lancestat.tables.statistics.partial import ColumnPartial
 
 
@@ -87,7 +87,7 @@ def write_project(folder: Path, tables: int) -> None:
 
 def publish(folder: Path, tiny: bool) -> Measures:
     """Run the project, its fragments read in this process instead of on Spark."""
-    from lancestat.tables.run import SparkScanner
+    from lancestat.tables.analyze import SparkScanner
 
     setattr(SparkScanner, "scan", read_here)  # noqa: B010
     seconds, result = timed(load(folder).run)

@@ -362,7 +362,7 @@ def lacking(status: TableStatus) -> list[Problem]:
 
 def unmatched_columns(assessment: TableAssessment) -> list[Problem]:
     """What the declaration asks for and the table does not have."""
-    return [problem(Health.WARN, warning) for warning in assessment.warnings]
+    return [problem(Health.WARN, warning) for warning in assessment.resolved.warnings]
 
 
 def freshness_of(

@@ -109,6 +109,12 @@ class PublishStatistics(Stage):
 TableStage = ReusePartials | ReadFragments | MergePartials | RestampStatistics | PublishStatistics
 
 
+def stored_key(field: Field, histograms: frozenset[str]) -> str:
+    """Return the key of the partials that a column needs, if those have histograms."""
+    key = field_key(field)
+    return quantile_key(key) if field.name in histograms else key
+
+
 @dataclass(frozen=True, slots=True)
 class TableVersion:
     """A table at one version, with the columns to keep statistics on.
@@ -144,9 +150,8 @@ class TableVersion:
         return self.pin.version
 
     def stored_key(self, field: Field) -> str:
-        """Return the key of the partials that a column needs (`state.identity`)."""
-        key = field_key(field)
-        return quantile_key(key) if field.name in self.histograms else key
+        """Return the key of the partials that a column needs (`state.values`)."""
+        return stored_key(field, self.histograms)
 
 
 @dataclass(frozen=True, slots=True)

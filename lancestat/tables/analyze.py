@@ -8,8 +8,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from lancestat.errors import Cancelled, FragmentNotAnalyzed, LancestatError
 from lancestat.lake.open import portable
@@ -17,7 +17,7 @@ from lancestat.lake.snapshot import ANALYSIS, Pin, RowRange, Span, TaskSizes
 from lancestat.lake.snapshot import split as split_spans
 from lancestat.redact import redact_line, secret_values
 from lancestat.spark.failure import WorkerError, job_error
-from lancestat.spark.session import task_threads
+from lancestat.spark.session import RunSession, task_threads
 from lancestat.spark.versions import prepare_worker
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import LOCAL_ATTEMPTS, Target, local_cores
@@ -25,27 +25,9 @@ from lancestat.state.values import has_quantiles, weight
 from lancestat.tables.action import Scan, TableVersion
 from lancestat.tables.statistics.partial import ColumnPartial, decode, encode, merge
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-
 PARTIALS_PER_JOB = 32_768
 
 _CELL_WEIGHT = 1
-
-
-@dataclass(frozen=True, slots=True)
-class TableScan:
-    """The scans of one table; `node` names it in Spark's user interface."""
-
-    node: str
-    table: TableVersion
-    scans: tuple[Scan, ...]
-
-    @property
-    def column_names(self) -> dict[str, str]:
-        """Return column names by the keys of their partials."""
-        return {self.table.stored_key(field): field.name for field in self.table.fields}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +95,20 @@ def jobs(scans: Sequence[Scan], limit: int = PARTIALS_PER_JOB) -> Iterator[Seque
 
 # Fragments and bytes of one table read so far; called from a thread of the engine's.
 OnProgress = Callable[[int, int], None]
+# Receives the scans of ranges that have been read.
+Listener = Callable[[Sequence[int]], None]
 
 
 class ScanProgress:
     """Fragments and bytes read so far of one table."""
 
-    def __init__(self, on_progress: OnProgress | None) -> None:
+    def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
         self._fragments: set[int] = set()
         self._bytes = 0
+        self._is_failing = False
 
-    def listener(
-        self, scans: Sequence[Scan], parts: Mapping[int, int]
-    ) -> Callable[[Sequence[int]], None]:
+    def listener(self, scans: Sequence[Scan], parts: Mapping[int, int]) -> Listener:
         """Return a listener for the finished parts of one job; `parts` is their number per scan."""
         left = dict(parts)
 
@@ -135,18 +118,14 @@ class ScanProgress:
                 self._bytes += scans[index].size_bytes // parts[index]
                 if left[index] == 0:
                     self._fragments.add(scans[index].fragment_id)
-            self._report()
+            try:
+                if not self._is_failing:
+                    self._on_progress(len(self._fragments), self._bytes)
+            except Exception:
+                # Spark's scheduler waits for this thread: the run must not stop.
+                self._is_failing = True
 
         return add
-
-    def _report(self) -> None:
-        if self._on_progress is None:
-            return
-        try:
-            self._on_progress(len(self._fragments), self._bytes)
-        except Exception:
-            # Spark's scheduler waits for this thread: a failing listener must not stop the run.
-            self._on_progress = None
 
 
 # One range of a scan, with its encoded partials by field key.
@@ -214,52 +193,43 @@ class ScanTask:
 
 # A scan, with all of its partials by field key.
 ScanPartials = tuple[Scan, Mapping[str, ColumnPartial]]
-
-
 # Reads all items of a job, and tells the listener the scan of each range that has been read. What
 # it yields before it fails has been read all the same.
-RunItems = Callable[
-    [ScanTask, Sequence[WorkItem], Callable[[Sequence[int]], None], str], Iterable[RangePartials]
-]
+RunItems = Callable[[ScanTask, Sequence[WorkItem], Listener, str], Iterable[RangePartials]]
 
 
 def scan_table(
-    table: TableScan,
+    node: str,
+    table: TableVersion,
+    all_scans: Sequence[Scan],
     storage_options: Mapping[str, str],
     run: RunItems,
     *,
     cores: int,
     threads: int = 1,
-    on_progress: OnProgress | None = None,
+    on_progress: OnProgress,
 ) -> Iterator[ScanPartials]:
     """Read the scans of a table and yield the partials of each scan once.
 
     A table of many partials takes several jobs, one after the other, so that the driver holds only
-    some of them. The partials do not depend on where or in which order the items are read.
-
-    Args:
-        table: What to read.
-        storage_options: How to reach it.
-        run: Reads the items of a job; receives its description, too.
-        cores: For how many cores the scans are split.
-        threads: The cores of each task.
-        on_progress: Called as ranges have been read.
+    some of them. The partials do not depend on where or in which order the items are read. Scans
+    are split for `cores`, and a task has `threads` cores.
     """
     progress = ScanProgress(on_progress)
-    names = table.column_names
+    names = {table.stored_key(field): field.name for field in table.fields}
     columns: dict[frozenset[str], Mapping[str, str]] = {}
-    for scan in table.scans:
+    for scan in all_scans:
         columns.setdefault(scan.fields, {key: names[key] for key in sorted(scan.fields)})
-    for scans in jobs(table.scans):
+    for scans in jobs(all_scans):
         items = split(scans, cores)
         task = ScanTask(
-            pin=table.table.pin,
+            pin=table.pin,
             columns=tuple(columns[scan.fields] for scan in scans),
             storage_options=portable(storage_options),
             threads=threads,
         )
         parts = Counter(part.scan for item in items for part in item)
-        description = f"lancestat: {table.node}: {len(scans)} scans in {len(items)} tasks"
+        description = f"lancestat: {node}: {len(scans)} scans in {len(items)} tasks"
         done: list[RangePartials] = []
         try:
             for read in run(task, items, progress.listener(scans, parts), description):
@@ -288,25 +258,20 @@ def _assemble(
             )
 
 
-# Receives the scans of ranges that have been read.
-Listener = Callable[[Sequence[int]], None]
+# Receives a node's name with its fragments and bytes read so far.
+Advanced = Callable[[str, int, int], None]
 
 
 class ProcessScanner:
     """Scans tables in threads of this process, one for each core that the target's Spark would use.
 
     The ranges, the kernel and the attempts are those of a job on Spark, and so are the partials.
-
-    Args:
-        target: How many cores to use.
-        on_progress: Receives a node's name with its fragments and bytes read so far.
-        options: How to reach the tables; the target's storage options when None.
     """
 
     def __init__(
         self,
         target: Target,
-        on_progress: Callable[[str, int, int], None] | None = None,
+        on_progress: Advanced = lambda node, fragments, size_bytes: None,
         options: UriOptions | None = None,
     ) -> None:
         self._options = options or UriOptions(target.storage_options)
@@ -331,9 +296,7 @@ class ProcessScanner:
         is_interrupted = kind is not None and issubclass(kind, KeyboardInterrupt)
         self._pool.shutdown(wait=not is_interrupted, cancel_futures=True)
 
-    def scan(
-        self, node: str, table: TableVersion, scans: Sequence[Scan]
-    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
+    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
         """Read scans of a table; yield each once with its partials by field key.
 
         Raises:
@@ -342,11 +305,13 @@ class ProcessScanner:
             Cancelled: It was cancelled.
         """
         return scan_table(
-            TableScan(node, table, tuple(scans)),
+            node,
+            table,
+            scans,
             self._options.of(table.uri),
             self._run,
             cores=self._cores,
-            on_progress=lambda fragments, size: self._advance(node, fragments, size),
+            on_progress=partial(self._on_progress, node),
         )
 
     def _run(
@@ -396,72 +361,62 @@ class ProcessScanner:
         if self._cancelled.is_set():
             raise Cancelled(f"reading {uri} was cancelled")
 
-    def _advance(self, node: str, fragments: int, size_bytes: int) -> None:
-        if self._on_progress is not None:
-            self._on_progress(node, fragments, size_bytes)
 
+@dataclass(frozen=True, slots=True)
+class SparkScanner:
+    """Reads fragments of tables on the Spark of a run.
 
-def analyze_table(
-    spark: SparkSession,
-    table: TableScan,
-    storage_options: Mapping[str, str],
-    *,
-    group: str,
-    on_progress: OnProgress | None = None,
-) -> Iterator[ScanPartials]:
-    """Read the scans of a table on Spark and yield the partials of each scan once.
-
-    Args:
-        spark: A session, classic or of Spark Connect.
-        table: What to read.
-        storage_options: How to reach it; travels inside tasks only, never as a Spark property.
-        group: The group of jobs, by which the reading can be cancelled.
-        on_progress: Called as tasks end.
-
-    Raises:
-        LakeError: The dataset was replaced, or cannot be opened.
-        FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
-        JobFailed: The job failed otherwise.
-        Cancelled: The job was cancelled.
+    Call `scan` from one thread per table: Spark's FIFO scheduler gives free cores to the oldest job
+    first, so tables that come early are through early, and a table that is being published leaves
+    its cores to the others.
     """
-    from lancestat.spark.jobs import jobs_of
 
-    spark_jobs = jobs_of(spark)
+    spark: RunSession
+    options: UriOptions
+    on_progress: Advanced = lambda node, fragments, size_bytes: None
 
-    def run(
-        task: ScanTask,
-        items: Sequence[WorkItem],
-        listener: Callable[[Sequence[int]], None],
-        description: str,
-    ) -> list[RangePartials]:
-        def read(partition: Iterable[WorkItem]) -> Iterator[tuple[RangePartials, list[int]]]:
-            for partials in task(partition):
-                yield partials, [partials[0].scan]
+    def scan(self, node: str, table: TableVersion, scans: Sequence[Scan]) -> Iterator[ScanPartials]:
+        """Read scans of a table; yield each once with its partials by field key.
 
-        try:
-            with spark_jobs.group(group, description):
-                return spark_jobs.run(read, items, listener)
-        except Exception as error:
-            raise explain(error, table, storage_options) from None
+        Raises:
+            LakeError: The dataset was replaced, or cannot be opened.
+            FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
+            JobFailed: The Spark job failed otherwise.
+            SessionLostError: The Spark Connect server restarted; read what was not yielded again.
+            Cancelled, SparkNotStarted: As `RunSession.working`.
+        """
+        if not scans:
+            return
+        what, options = f"reading {table.uri}", self.options.of(table.uri)
+        with self.spark.working(what) as (session, group):
+            from lancestat.spark.jobs import jobs_of
 
-    return scan_table(
-        table,
-        storage_options,
-        run,
-        cores=spark_jobs.cores,
-        threads=task_threads(spark),
-        on_progress=on_progress,
-    )
+            spark_jobs = jobs_of(session)
 
+            def run(
+                task: ScanTask, items: Sequence[WorkItem], listener: Listener, description: str
+            ) -> list[RangePartials]:
+                def read(items: Iterable[WorkItem]) -> Iterator[tuple[RangePartials, list[int]]]:
+                    for partials in task(items):
+                        yield partials, [partials[0].scan]
 
-def explain(
-    error: Exception, table: TableScan, storage_options: Mapping[str, str]
-) -> LancestatError:
-    """Return the error to show for a job over `table` that raised `error` on the driver.
+                try:
+                    with spark_jobs.group(group, description):
+                        return spark_jobs.run(read, items, listener)
+                except Exception as error:
+                    # What a worker raised comes back as it was.
+                    job, secrets = f"the Spark job over {table.uri}", secret_values(options)
+                    raise job_error(error, what, secrets, job=job) from None
 
-    What a worker raised comes back as it was; anything else becomes `Cancelled` when the
-    job was cancelled, else `JobFailed` with the cause of the last failed task.
-    """
-    uri, secrets = table.table.uri, secret_values(storage_options)
-    job = f"the Spark job over {uri}"
-    return job_error(error, f"reading {uri}", secrets, job=job)
+            for scanned in scan_table(
+                node,
+                table,
+                scans,
+                options,
+                run,
+                cores=spark_jobs.cores,
+                threads=task_threads(session),
+                on_progress=partial(self.on_progress, node),
+            ):
+                self.spark.refuse_when_cancelled(what)
+                yield scanned

@@ -79,8 +79,6 @@ def publication(
 ) -> EntriesChange:
     """Return the change that replaces the statistics in `config` by `entries`.
 
-    `run` is the id of the run, for the transaction's properties.
-
     Raises:
         ValueError: an entry is outside `lance.stats.`, or the tag is not that of the next version.
     """
@@ -92,10 +90,7 @@ def publication(
 
 
 def removal(pin: Pin, keys: frozenset[str]) -> EntriesChange:
-    """Return the change that removes some entries of the version that was read.
-
-    Where it lands late, what came in between may have brought entries back.
-    """
+    """Return the change that removes some entries of the version that was read."""
     properties = commit_properties("statistics removed", None)
     return EntriesChange(pin, dict.fromkeys(sorted(keys)), properties, "removed from")
 
@@ -112,11 +107,8 @@ def commit(
     late only if another commit slips into the milliseconds between look and attempt. Readers
     refuse the tag of entries that landed late.
 
-    Args:
-        change: The entries, and the version that they presuppose.
-        storage_options: For an object store.
-        even_late: Commit wherever Lance lets it land. The tag stays that of the version that was
-            read, so only readers whose policy accepts the distance use the entries.
+    With `even_late` it lands wherever Lance lets it. The tag stays that of the version that was
+    read, so that only readers whose policy accepts the distance use the entries.
 
     Raises:
         LakeError: the table cannot be opened.
@@ -184,6 +176,10 @@ def _update(updates: Mapping[str, str | None]) -> LanceOperation.UpdateConfig:
     )
 
 
+# Entries, or storage options.
+Texts = Mapping[str, str]
+
+
 class Carrier(ABC):
     """Where statistics are kept.
 
@@ -204,37 +200,21 @@ class Carrier(ABC):
         return self.name.commits
 
     @abstractmethod
-    def entries(
-        self, snapshot: Snapshot, record: TableRecord | None, options: Mapping[str, str]
-    ) -> Mapping[str, str]:
+    def entries(self, snapshot: Snapshot, record: TableRecord | None, options: Texts) -> Texts:
         """Return the entries for readers of a table, empty where none can be read.
 
-        Args:
-            snapshot: The table at the version that is read.
-            record: What the state remembers of the table.
-            options: The storage options for the table.
+        `record` is what the state remembers of the table, `options` its storage options.
         """
 
     @abstractmethod
     def publish(
-        self,
-        table: TableVersion,
-        entries: Mapping[str, str],
-        *,
-        run: str,
-        options: Mapping[str, str],
-        even_late: bool,
+        self, table: TableVersion, entries: Texts, *, run: str, options: Texts, even_late: bool
     ) -> Pin | None:
         """Keep the entries of a table, and return the version that they stand for.
 
         None where nothing stands, since the table has moved on meanwhile: it is planned again.
 
-        Args:
-            table: The version that was read.
-            entries: Those for readers, with the tag of `tag`.
-            run: The id of the run.
-            options: The storage options for the table.
-            even_late: Whether to publish although the table has moved on.
+        `entries` have the tag of `tag`; `even_late` is to publish although the table has moved on.
 
         Raises:
             PublishError: they cannot be published.
@@ -252,32 +232,24 @@ class Carrier(ABC):
         """
         return tag - 1 if self.commits else tag
 
-    def is_of(self, entries: Mapping[str, str], record: TableRecord | None, base: Snapshot) -> bool:
+    def is_of(self, entries: Texts, record: TableRecord | None, base: Snapshot) -> bool:
         """Whether statistics were made from `base`, the table at the version that they describe."""
         named = newest_fragment(entries)
         return named is None or named == base.newest_fragment
 
 
 class ManifestCarrier(Carrier):
-    """The config of the table's manifest, where every reader of the dataset finds statistics."""
+    """`publish: manifest`, the config of the table's manifest, where every reader finds it."""
 
     name = Publish.MANIFEST
     place = "the table's manifest"
 
-    def entries(
-        self, snapshot: Snapshot, record: TableRecord | None, options: Mapping[str, str]
-    ) -> Mapping[str, str]:
+    def entries(self, snapshot: Snapshot, record: TableRecord | None, options: Texts) -> Texts:
         """Return the config, which has other entries, too."""
         return snapshot.config
 
     def publish(
-        self,
-        table: TableVersion,
-        entries: Mapping[str, str],
-        *,
-        run: str,
-        options: Mapping[str, str],
-        even_late: bool,
+        self, table: TableVersion, entries: Texts, *, run: str, options: Texts, even_late: bool
     ) -> Pin | None:
         """Commit the entries, unless the manifest of the version that was read has them."""
         config = table.config
@@ -296,15 +268,13 @@ class ManifestCarrier(Carrier):
 
 
 class StateCarrier(Carrier):
-    """The record in the state, for readers that know the project."""
+    """`publish: none`, the record in the state, for readers that know the project."""
 
     name = Publish.NONE
     place = "the state"
     is_public = False
 
-    def entries(
-        self, snapshot: Snapshot, record: TableRecord | None, options: Mapping[str, str]
-    ) -> Mapping[str, str]:
+    def entries(self, snapshot: Snapshot, record: TableRecord | None, options: Texts) -> Texts:
         """Return the entries of the record, tagged with its version.
 
         Those of a record that was made while the table was still published may carry the tag of a
@@ -315,18 +285,12 @@ class StateCarrier(Carrier):
         return tagged(record.values, record.version)
 
     def publish(
-        self,
-        table: TableVersion,
-        entries: Mapping[str, str],
-        *,
-        run: str,
-        options: Mapping[str, str],
-        even_late: bool,
+        self, table: TableVersion, entries: Texts, *, run: str, options: Texts, even_late: bool
     ) -> Pin | None:
         """Return the version that was read: the run's record keeps the entries."""
         return table.pin
 
-    def is_of(self, entries: Mapping[str, str], record: TableRecord | None, base: Snapshot) -> bool:
+    def is_of(self, entries: Texts, record: TableRecord | None, base: Snapshot) -> bool:
         """Whether the record was made from the very version."""
         return record is None or record.describes(base.pin)
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import chain, islice
 from typing import ClassVar
 
@@ -100,10 +100,7 @@ def cover(
 ) -> Coverage:
     """Cover every (fragment, column) of `groups` exactly once, from what is stored where possible.
 
-    Args:
-        groups: The content of the analyzed columns in all fragments.
-        index: What the state has stored for the table.
-        rewrites: Compactions between the stored content and now, oldest first.
+    `rewrites` are the compactions between the stored content and now, oldest first.
     """
     times = Counter(group.fingerprint for group in groups)
     reuse: list[Reuse] = []
@@ -261,6 +258,20 @@ def stored_keys(coverage: Coverage) -> dict[Fingerprints, frozenset[str]]:
     return keys
 
 
+@dataclass(slots=True)
+class RunningMerge:
+    """A merge of parts of which `left` are still to come."""
+
+    left: int = 0
+    partial: ColumnPartial | None = None
+
+    def add(self, partial: ColumnPartial, times: int = 0) -> None:
+        """Merge a partial that is one of those to come that many times, else one known before."""
+        known = [] if self.partial is None else [self.partial]
+        self.partial = merge([*known, *[partial] * (times or 1)])
+        self.left -= times
+
+
 @dataclass(frozen=True)
 class _Offer:
     """Groups of a summary whose content is unchanged, for fields that have the same.
@@ -324,23 +335,20 @@ def _offers(table: TableVersion, summary: TableSummary) -> _Offers:
     return offers
 
 
-class _Splits:
-    """Sets of field keys by what is offered for them; remembered, since most items are alike."""
+Splits = Callable[[frozenset[str]], list[tuple[_Offer | None, frozenset[str]]]]
 
-    def __init__(self, offers: _Offers) -> None:
-        self._offers = offers
-        self._known: dict[frozenset[str], list[tuple[_Offer | None, frozenset[str]]]] = {}
 
-    def of(self, fields: frozenset[str]) -> list[tuple[_Offer | None, frozenset[str]]]:
-        split = self._known.get(fields)
-        if split is None:
-            by_offer: dict[int, list[str]] = defaultdict(list)
-            for key in fields:
-                by_offer[id(self._offers.get(key))].append(key)
-            split = self._known[fields] = [
-                (self._offers.get(keys[0]), frozenset(keys)) for keys in by_offer.values()
-            ]
-        return split
+def _splits(offers: _Offers) -> Splits:
+    """Return what splits sets of field keys by what is offered for them; most items are alike."""
+
+    @cache
+    def split(fields: frozenset[str]) -> list[tuple[_Offer | None, frozenset[str]]]:
+        by_offer: dict[int, list[str]] = defaultdict(list)
+        for key in fields:
+            by_offer[id(offers.get(key))].append(key)
+        return [(offers.get(keys[0]), frozenset(keys)) for keys in by_offer.values()]
+
+    return split
 
 
 def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
@@ -348,7 +356,7 @@ def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
 
     None when one is counted on twice, or a stored sum is partly offered.
     """
-    splits = _Splits(offers)
+    splits = _splits(offers)
     seen: dict[Fingerprint, frozenset[str]] = {}
     counts: Counter[tuple[int, frozenset[str]]] = Counter()
     for item in reuse:
@@ -357,7 +365,7 @@ def _asked(reuse: Sequence[Reuse], offers: _Offers) -> Counter[str] | None:
             if before is not None and before & item.fields:
                 return None
             seen[fingerprint] = item.fields if before is None else before | item.fields
-        for offer, keys in splits.of(item.fields):
+        for offer, keys in splits(item.fields):
             if offer is not None:
                 times = _times(item, offer)
                 if times is None:
@@ -377,10 +385,10 @@ def _times(item: Reuse, offer: _Offer) -> int | None:
 
 def _left(reuse: Sequence[Reuse], offers: _Offers) -> tuple[Reuse, ...]:
     """Return what is still to be read one by one."""
-    splits = _Splits(offers)
+    splits = _splits(offers)
     left = []
     for item in reuse:
-        for offer, keys in splits.of(item.fields):
+        for offer, keys in splits(item.fields):
             times = item.times - (_times(item, offer) or 0 if offer else 0)
             if times:
                 left.append(Reuse(item.fingerprints, keys, times))
@@ -396,7 +404,8 @@ def _fetch(
     for key, offer in offers.items():
         digests = summary.contents[key]
         for block in slices(summary.blocks):
-            offsets = [index - block.start for index in offer.groups if _within(index, block)]
+            groups = range(block.start, block.stop)
+            offsets = [index - block.start for index in offer.groups if index in groups]
             if offsets:
                 offsets_by_block[BlockKey(key, block_digest(digests[block]))] += offsets
     partials: dict[str, ColumnPartial] = {}
@@ -406,10 +415,6 @@ def _fetch(
         offsets = offsets_by_block.pop(stored.key)
         partials[key] = merge([*known, *(stored.partials[offset] for offset in offsets)])
     return None if offsets_by_block else partials
-
-
-def _within(index: int, block: slice) -> bool:
-    return bool(block.start <= index < block.stop)
 
 
 # Partials per read of the state, which up to that many reads nothing else.
@@ -427,31 +432,14 @@ def store_summary(
 ) -> None:
     """Store the summary of a table whose partials are stored, unless the same is there already.
 
-    Args:
-        state: Where the table's partials are.
-        table: The version that was read.
-        coverage: The stored partials that were reused and carried over.
-        pin: A version of the same content: the one just published.
-        scanned: Stored partials that are at hand, and need not be read from the state.
-        is_new: Whether the state knew nothing of the table, so that no summary is looked for.
+    `pin` is a version of the same content, the one just published, `scanned` are stored partials
+    that are at hand. Of a table that the state did not know (`is_new`) no summary is looked for.
     """
     before = None if is_new else state.summary(table.identity)
     draft = _Draft(table, coverage, before, scanned)
     summary = TableSummary(pin.version, pin.manifest, draft.groups, draft.blocks, draft.digests)
     if summary != before:
         add_summary(state, table.identity, summary, draft.new_blocks(state))
-
-
-@dataclass(slots=True)
-class _CellMerge:
-    """A running merge of the parts of one field in one group; `left` are still to come."""
-
-    left: int = 0
-    partial: ColumnPartial | None = None
-
-    def add(self, partial: ColumnPartial, times: int = 1) -> None:
-        known = [] if self.partial is None else [self.partial]
-        self.partial = merge([*known, *[partial] * times])
 
 
 # One field in one group.
@@ -499,7 +487,7 @@ class _Draft:
     def _make(
         self, state: StateWriter, groups: range, keys: Mapping[str, BlockKey]
     ) -> Iterator[SummaryBlock[ColumnPartial]]:
-        merges = {(group, key): _CellMerge() for group in groups for key in keys}
+        merges = {(group, key): RunningMerge() for group in groups for key in keys}
         known = self._take_pieces(state, merges)
         takers: _Takers = defaultdict(lambda: defaultdict(int))
         for cell, cell_merge in merges.items():
@@ -517,7 +505,7 @@ class _Draft:
                 yield SummaryBlock(key, tuple(partials))
 
     def _take_pieces(
-        self, state: StateWriter, merges: Mapping[_Cell, _CellMerge]
+        self, state: StateWriter, merges: Mapping[_Cell, RunningMerge]
     ) -> Mapping[_Cell, set[int]]:
         """Add what the last summary has, and return the fragments that it covers."""
         pieces_by_block: dict[BlockKey, list[tuple[_Cell, Group, int]]] = defaultdict(list)
@@ -526,8 +514,6 @@ class _Draft:
                 if not self._splits_joint(group, cell[1]):
                     pieces_by_block[key].append((cell, group, offset))
         known: dict[_Cell, set[int]] = defaultdict(set)
-        if not pieces_by_block:
-            return known
         for block in read_blocks(state, self._table.identity, list(pieces_by_block)):
             for cell, group, offset in pieces_by_block[block.key]:
                 merges[cell].add(block.partials[offset])
@@ -561,16 +547,16 @@ class _Draft:
         return count
 
     def _add_partials(
-        self, state: StateWriter, merges: Mapping[_Cell, _CellMerge], takers: _Takers
+        self, state: StateWriter, merges: Mapping[_Cell, RunningMerge], takers: _Takers
     ) -> None:
         def add(fingerprints: Fingerprints, key: str, partial: ColumnPartial) -> None:
             for cell, times in takers[fingerprints, key].items():
                 merges[cell].add(partial, times)
-                merges[cell].left -= times
 
         keys_by_fingerprints: dict[Fingerprints, set[str]] = defaultdict(set)
         for fingerprints, key in takers:
-            partial = self._at_hand(fingerprints, key)
+            scanned = self._scanned.get(fingerprints[0], {}) if len(fingerprints) == 1 else {}
+            partial = scanned.get(key)
             if partial is None:
                 keys_by_fingerprints[fingerprints].add(key)
             else:
@@ -582,14 +568,7 @@ class _Draft:
                 for key, partial in stored.partials.items():
                     add(stored.fingerprints, key, partial)
 
-    def _at_hand(self, fingerprints: Fingerprints, key: str) -> ColumnPartial | None:
-        if len(fingerprints) > 1:
-            return None
-        return self._scanned.get(fingerprints[0], {}).get(key)
-
     def _joint_fragments(self) -> Iterator[Sequence[int]]:
-        if not self._joint:
-            return
         fragment_of = {group.fingerprint: group.fragment_id for group in self._table.groups}
         for fingerprints in set(self._joint.values()):
             yield [fragment_of[fingerprint] for fingerprint in fingerprints]

@@ -15,6 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
+from typing import Any
+
+from typing_extensions import Self
 
 from lancestat.errors import InvalidColumnChoice, LakeError, SpecError, did_you_mean
 from lancestat.formats import count
@@ -31,6 +34,7 @@ from lancestat.spec.model import (
 )
 from lancestat.spec.table import AvailableColumn, ResolvedColumns, resolve_columns
 from lancestat.state.values import PartialIndex
+from lancestat.tables.action import stored_key
 from lancestat.tables.carriers import CARRIERS, Carrier
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.statistics.column_statistics import HISTOGRAM_KINDS
@@ -73,13 +77,7 @@ class Verdict:
 
 
 def examine(decoded: PublishedStatistics | Finding, *, version: int, schema_hash: str) -> Finding:
-    """Return what statistics are for a reader of a version, whatever the policy is.
-
-    Args:
-        decoded: What `decode_statistics` says of the entries.
-        version: The version that is read.
-        schema_hash: The hash of the schema that is read.
-    """
+    """Return what statistics are for a reader of a version, whatever the policy is."""
     if isinstance(decoded, Finding):
         return decoded
     if decoded.schema_hash is None or decoded.schema_hash != schema_hash:
@@ -108,8 +106,8 @@ def under_policy(
         allow_stale: The policy: never, always, or bounds that must all hold.
         version: The version that is read.
         now: An aware instant.
-        changed_rows: The share of the current rows that changed since the statistics were read,
-            None where it is not known, which exceeds every bound. Called only where it decides.
+        changed_rows: The share of the rows that changed since, None where it is not known, which
+            exceeds every bound. Called only where it decides.
     """
     stale = finding.statistics
     if finding.reason is not GuardReason.STALE or stale is None:
@@ -137,45 +135,29 @@ def _objection(
         return "no bound can be checked against a later version"
     if allow_stale == StaleBounds():
         return "the policy gives no bound"
-    return (
-        _exceeds_versions(allow_stale, version - statistics.version_tag)
-        or _exceeds_age(allow_stale, statistics.computed_at, now)
-        or _exceeds_rows(allow_stale, changed_rows)
-    )
+    bounds, versions = allow_stale, version - statistics.version_tag
 
+    def beyond(what: str, bound: str, value: object) -> str:
+        return f"{what}, the policy accepts {bounds.templates.get(bound, value)}"
 
-def _exceeds_versions(bounds: StaleBounds, versions: int) -> str | None:
-    bound = bounds.max_versions
-    if bound is None or versions <= bound:
-        return None
-    accepted = bounds.templates.get("max_versions", bound)
-    return f"{versions} versions behind, the policy accepts {accepted}"
-
-
-def _exceeds_age(bounds: StaleBounds, computed_at: datetime | None, now: datetime) -> str | None:
-    bound = bounds.max_age
-    if bound is None:
-        return None
-    # An instant that has not come yet says nothing about age.
-    if computed_at is None or computed_at > now:
-        return "their age is not known"
-    age = now - computed_at
-    accepted = bounds.templates.get("max_age", bound)
-    return None if age <= bound else f"they are {age} old, the policy accepts {accepted}"
-
-
-def _exceeds_rows(bounds: StaleBounds, changed_rows: Callable[[], float | None]) -> str | None:
-    bound = bounds.max_changed_rows
-    if bound is None:
-        return None
-    share = changed_rows()
-    if share is None:
-        return "the share of changed rows is not known"
-    # Written so that a NaN share exceeds the bound.
-    if share <= bound:
-        return None
-    accepted = bounds.templates.get("max_changed_rows", f"{bound:.2%}")
-    return f"{share:.2%} of the rows changed, the policy accepts {accepted}"
+    if bounds.max_versions is not None and versions > bounds.max_versions:
+        return beyond(f"{versions} versions behind", "max_versions", bounds.max_versions)
+    if bounds.max_age is not None:
+        # An instant that has not come yet says nothing about age.
+        if statistics.computed_at is None or statistics.computed_at > now:
+            return "their age is not known"
+        age = now - statistics.computed_at
+        if age > bounds.max_age:
+            return beyond(f"they are {age} old", "max_age", bounds.max_age)
+    if bounds.max_changed_rows is not None:
+        share = changed_rows()
+        if share is None:
+            return "the share of changed rows is not known"
+        # Written so that a NaN share exceeds the bound.
+        if not share <= bounds.max_changed_rows:
+            most = f"{bounds.max_changed_rows:.2%}"
+            return beyond(f"{share:.2%} of the rows changed", "max_changed_rows", most)
+    return None
 
 
 # A table as it was at an earlier version, None when that version is gone, and the commits since.
@@ -191,13 +173,9 @@ def no_history(now: Snapshot, version: int) -> tuple[None, History]:
 class TableStatistics:
     """The statistics of a table at one version, from where its declaration keeps them.
 
-    Args:
-        snapshot: The table at the version that is read.
-        carrier: Where the statistics are kept.
-        allow_stale: The declared policy.
-        record: What the state remembers, None for nothing.
-        look_back: Opens an earlier version; called only when the share of changed rows matters.
-        options: The storage options for the table.
+    `snapshot` is the table at the version that is read, `carrier` where statistics are kept,
+    `record` what the state remembers. `look_back` opens an earlier version, only when the share of
+    changed rows matters. `options` are the storage options for the table.
     """
 
     snapshot: Snapshot
@@ -215,10 +193,11 @@ class TableStatistics:
         record: TableRecord | None,
         look_back: LookBack = no_history,
         options: Mapping[str, str] | None = None,
-    ) -> TableStatistics:
-        """The statistics of a table that a project declares."""
+        **more: Any,
+    ) -> Self:
+        """The statistics of a table that a project declares; `more` is of subclasses."""
         carrier, allow_stale = CARRIERS[table.publish], table.policy.allow_stale
-        return cls(snapshot, carrier, allow_stale, record, look_back, options or {})
+        return cls(snapshot, carrier, allow_stale, record, look_back, options or {}, **more)
 
     @cached_property
     def types(self) -> Mapping[str, ColumnType]:
@@ -252,6 +231,16 @@ class TableStatistics:
     def published(self) -> PublishedStatistics | None:
         """The decoded entries, used or refused; None where they cannot be read."""
         return self._decoded if isinstance(self._decoded, PublishedStatistics) else None
+
+    @property
+    def public(self) -> PublishedStatistics | None:
+        """The decoded entries where readers find them without the state."""
+        return self.published if self.carrier.is_public else None
+
+    @property
+    def is_recorded(self) -> bool:
+        """Whether the state's record is of the very version that is read."""
+        return self.record is not None and self.record.describes(self.snapshot.pin)
 
     @cached_property
     def _decoded(self) -> PublishedStatistics | Finding:
@@ -336,13 +325,8 @@ class TableStatistics:
         if self.finding.reason is GuardReason.SCHEMA_CHANGED:
             detail = self._schema_change() or self.finding.detail
             return Verdict(GuardReason.SCHEMA_CHANGED, detail)
-        verdict = under_policy(
-            self.finding,
-            self.allow_stale if allow_stale is None else allow_stale,
-            version=self.snapshot.version,
-            now=now,
-            changed_rows=lambda: self.changed_rows,
-        )
+        policy = self.allow_stale if allow_stale is None else allow_stale
+        verdict = self._under_policy(self.finding, policy, now)
         if verdict.reason is GuardReason.STALE_ACCEPTED and not self._is_proven:
             what = f"nothing proves that the statistics of version {self.described_version} are"
             return Verdict(GuardReason.STALE, f"{what} this table's: that version is gone")
@@ -350,17 +334,23 @@ class TableStatistics:
 
     def accepts_distance(self, now: datetime) -> bool:
         """Whether the policy accepts how far the table has moved on, whatever its columns are."""
-        published, version = self.published, self.snapshot.version
+        published = self.published
         if published is None or published.schema_hash is None:
             return False
-        finding = examine(published, version=version, schema_hash=published.schema_hash)
+        version, schema_hash = self.snapshot.version, published.schema_hash
+        finding = examine(published, version=version, schema_hash=schema_hash)
+        return self._under_policy(finding, self.allow_stale, now).use
+
+    def _under_policy(
+        self, finding: Finding, allow_stale: bool | StaleBounds, now: datetime
+    ) -> Verdict:
         return under_policy(
             finding,
-            self.allow_stale,
-            version=version,
+            allow_stale,
+            version=self.snapshot.version,
             now=now,
             changed_rows=lambda: self.changed_rows,
-        ).use
+        )
 
     def _schema_change(self) -> str | None:
         """Return how the columns have changed since they were read, None if it is not known."""
@@ -440,10 +430,9 @@ class TableAssessment(TableStatistics):
         wanted = self.columns if self.spec.histogram else ()
         return frozenset(f.name for f in wanted if self.types[f.name].kind in HISTOGRAM_KINDS)
 
-    @property
-    def warnings(self) -> tuple[str, ...]:
-        """Warnings of declared columns that are not there."""
-        return self.resolved.warnings
+    def stored_key(self, field: Field) -> str:
+        """Return the key of the partials that a column needs (`state.values`)."""
+        return stored_key(field, self.histograms)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -457,7 +446,7 @@ class TableChanges:
     """The changes of a table since its last statistics, read where the manifest does not decide.
 
     `groups` is the content of the wanted columns now under the keys of the partials they need
-    (`state.identity`), `digest` the `table_digest` of the columns, `base_digest`
+    (`state.values`), `digest` the `table_digest` of the columns, `base_digest`
     that of the columns of the same names as the last statistics read them, None when that version
     is gone. `history` holds the commits since, `rewrites` its compactions as content.
     `verdict` is that under the declared policy. `index` is what the state has stored.
@@ -480,24 +469,14 @@ def assess(
     look_back: LookBack = no_history,
     options: Mapping[str, str] | None = None,
 ) -> TableAssessment:
-    """Resolve the declared columns of a table.
-
-    `identity` is the state's name for the dataset, `options` are the storage options for it.
+    """Resolve the declared columns of a table; `identity` is the state's name for the dataset.
 
     Raises:
         SpecError: A declared column does not exist or cannot be analyzed.
     """
-    return TableAssessment(
-        snapshot,
-        CARRIERS[spec.publish],
-        spec.policy.allow_stale,
-        record,
-        look_back,
-        options or {},
-        spec=spec,
-        identity=identity,
-        resolved=resolve(spec, snapshot, analyzable(snapshot)),
-    )
+    resolved = resolve(spec, snapshot, analyzable(snapshot))
+    more = {"spec": spec, "identity": identity, "resolved": resolved}
+    return TableAssessment.declared(spec, snapshot, record, look_back, options, **more)
 
 
 def analyzable(snapshot: Snapshot) -> Mapping[str, ColumnType]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cache
 from typing import TYPE_CHECKING, ClassVar
 
 from lancestat.errors import DatasetMissing, LakeError, LancestatError
@@ -22,7 +23,7 @@ from lancestat.spark.session import in_process_bytes
 from lancestat.spec.model import NodeKind, ProjectSpec, Table, Target
 from lancestat.spec.source import is_source
 from lancestat.state.retention import GarbageReport
-from lancestat.state.values import StateReader, quantile_key, table_identity
+from lancestat.state.values import StateReader, table_identity
 from lancestat.tables.coverage import Rewritten
 from lancestat.tables.judgement import TableAssessment, TableChanges, assess, no_history
 from lancestat.tables.planner import NOTHING_STORED, decide, skip_if_current
@@ -102,7 +103,9 @@ class TableObserver:
             LancestatError: the dataset or the state cannot be read.
         """
         observed, now, fields = self.observed, assessment.snapshot, assessment.columns
-        version = _described_version(assessment)
+        version = assessment.described_version
+        if version is None and assessment.record is not None:
+            version = assessment.record.version
         base, history = no_history(now, 0) if version is None else self.look_back(now, version)
         # The judgement looks back at the version that was just opened.
         statistics = replace(assessment, look_back=lambda *_: (base, history))
@@ -177,45 +180,33 @@ def _digest_of_names(snapshot: Snapshot, wanted: Sequence[Field]) -> str:
     return table_digest(column_groups(snapshot, fields), fields)
 
 
-def _described_version(assessment: TableAssessment) -> int | None:
-    """The version whose rows the last statistics read, None where there are none."""
-    version = assessment.described_version
-    if version is None and assessment.record is not None:
-        return assessment.record.version
-    return version
-
-
 def stored_groups(assessment: TableAssessment) -> tuple[ColumnGroup, ...]:
     """The content of the wanted columns now, under the keys of the partials they need."""
     return _marks(assessment)(tuple(column_groups(assessment.snapshot, assessment.columns)))
 
 
-def _marks(assessment: TableAssessment) -> _Marks:
-    names = assessment.histograms
-    return _Marks(field_key(field) for field in assessment.columns if field.name in names)
+# Puts content under the keys of the partials that it needs.
+Marks = Callable[[tuple[ColumnGroup, ...]], tuple[ColumnGroup, ...]]
 
 
-class _Marks:
-    """Marks the keys of columns that need quantiles; equal sets of keys stay one object."""
+def _marks(assessment: TableAssessment) -> Marks:
+    marked = {field_key(field): assessment.stored_key(field) for field in assessment.columns}
 
-    def __init__(self, field_keys: Iterable[str]) -> None:
-        self._marked = {key: quantile_key(key) for key in field_keys}
-        self._sets: dict[frozenset[str], frozenset[str]] = {}
+    # Equal sets of keys stay one object.
+    @cache
+    def mark(keys: frozenset[str]) -> frozenset[str]:
+        return frozenset(marked.get(key, key) for key in keys)
 
-    def __call__(self, groups: tuple[ColumnGroup, ...]) -> tuple[ColumnGroup, ...]:
-        if not self._marked:
+    def mark_all(groups: tuple[ColumnGroup, ...]) -> tuple[ColumnGroup, ...]:
+        if not assessment.histograms:
             return groups
-        return tuple(replace(group, fields=self._of(group.fields)) for group in groups)
+        return tuple(replace(group, fields=mark(group.fields)) for group in groups)
 
-    def _of(self, keys: frozenset[str]) -> frozenset[str]:
-        marked = self._sets.get(keys)
-        if marked is None:
-            marked = self._sets[keys] = frozenset(self._marked.get(key, key) for key in keys)
-        return marked
+    return mark_all
 
 
 def _rewrites(
-    now: Snapshot, fields: Sequence[Field], history: History, mark: _Marks
+    now: Snapshot, fields: Sequence[Field], history: History, mark: Marks
 ) -> tuple[Rewritten, ...]:
     def groups(fragments: tuple[Fragment, ...], moved: Sequence[Field]) -> tuple[ColumnGroup, ...]:
         return mark(tuple(column_groups(replace(now, fragments=fragments), moved)))

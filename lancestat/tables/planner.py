@@ -61,8 +61,7 @@ def skip_if_current(assessment: TableAssessment) -> Skip | None:
     Statistics under `publish: none` are never skipped this way: a version number proves nothing
     about a dataset that may have been made anew, so their content has to be compared.
     """
-    current = assessment.finding.reason is GuardReason.CURRENT
-    if not assessment.carrier.is_public or not current or not _is_intact(assessment):
+    if assessment.finding.reason is not GuardReason.CURRENT or not _is_intact(assessment):
         return None
     if assessment.histograms and not (_is_ours(assessment) and _has_histograms(assessment)):
         return None
@@ -97,15 +96,12 @@ def decide(
     name, notes = assessment.spec.name, assessment.notes
     if full_refresh:
         coverage = cover(changes.groups, NOTHING_STORED, [])
-        reasons: tuple[Reason, ...] = (Reason.FULL_REFRESH,)
-        return _make(assessment, changes, coverage, reasons, in_process_bytes)
+        return _make(assessment, changes, coverage, (Reason.FULL_REFRESH,), in_process_bytes)
     if _policy_accepts(assessment, changes.verdict):
         notes = (*notes, *_lacking(assessment))
         return Skip(name, (Reason.POLICY_ACCEPTS,), _idle_figures(assessment), notes)
-    stand = _stand(assessment, changes)
-    record = assessment.record
-    unpublished = not assessment.carrier.is_public and stand
-    if unpublished and record is not None and record.describes(assessment.snapshot.pin):
+    stand, is_public = _stand(assessment, changes), assessment.carrier.is_public
+    if stand and not is_public and assessment.is_recorded:
         return Skip(name, (Reason.UNCHANGED,), _idle_figures(assessment), notes)
     coverage = cover(changes.groups, changes.index, changes.rewrites)
     remaking = _remaking(assessment, changes, coverage)
@@ -114,9 +110,9 @@ def decide(
         return _make(assessment, changes, coverage, reasons, in_process_bytes)
     rewritten = Effect.REWRITTEN in changes.history.effects
     reason = Reason.FRAGMENTS_REWRITTEN if rewritten else Reason.VERSION_MOVED
-    stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, _publication(assessment))
-    figures = _idle_figures(assessment)
-    table = _version(assessment, changes)
+    publishing = PublishStatistics(assessment.spec.publish)
+    stages: tuple[TableStage, ...] = (*_reused(coverage), remaking, publishing)
+    figures, table = _idle_figures(assessment), _version(assessment, changes)
     notes = (*notes, *_lacking(assessment))
     return TableAction(name, "restamp", (reason,), figures, table, stages, notes)
 
@@ -126,8 +122,8 @@ def _lacking(assessment: TableAssessment) -> tuple[str, ...]:
 
     A restamp without a state leaves a record without bounds behind.
     """
-    published, record = assessment.published, assessment.record
-    if not assessment.carrier.is_public or published is None or published.revision is None:
+    published, record = assessment.public, assessment.record
+    if published is None or published.revision is None:
         return ()
     texts = {
         name
@@ -153,8 +149,8 @@ def _make(
     stages: tuple[TableStage, ...] = (
         *_reused(coverage),
         *((ReadFragments(scans, runs_on),) if scans else ()),
-        MergePartials(_described(assessment)),
-        _publication(assessment),
+        MergePartials(assessment.carrier.tag(assessment.snapshot.version)),
+        PublishStatistics(assessment.spec.publish),
     )
     return TableAction(
         node=assessment.spec.name,
@@ -183,20 +179,10 @@ def _reused(coverage: Coverage) -> tuple[ReusePartials, ...]:
     return (ReusePartials(coverage),) if coverage.reuse or coverage.carries else ()
 
 
-def _described(assessment: TableAssessment) -> int:
-    """The version that the statistics will describe: the one that the publishing commit makes."""
-    version = assessment.snapshot.version
-    return assessment.carrier.tag(version)
-
-
-def _publication(assessment: TableAssessment) -> PublishStatistics:
-    return PublishStatistics(assessment.spec.publish)
-
-
 def _is_intact(assessment: TableAssessment) -> bool:
-    """Whether the manifest holds exactly the wanted columns that it can, as we last wrote them."""
-    published = assessment.published
-    if published is None or published.dropped or _is_outdated(assessment):
+    """Whether readers find exactly the wanted columns that they can, as we last wrote them."""
+    published = assessment.public
+    if published is None or published.dropped or published.is_outdated:
         return False
     if set(published.columns) != _names(assessment, are_published=True):
         return False
@@ -228,11 +214,10 @@ def _is_altered(assessment: TableAssessment) -> bool:
 
 
 def _policy_accepts(assessment: TableAssessment, verdict: Verdict) -> bool:
-    policy = assessment.spec.policy
-    if policy.refresh is not RefreshWhen.WHEN_STALE or not assessment.carrier.is_public:
+    if assessment.spec.policy.refresh is not RefreshWhen.WHEN_STALE or not verdict.use:
         return False
     is_whole = _is_intact(assessment) and _keeps_unpublished(assessment)
-    return verdict.use and is_whole and _has_histograms(assessment)
+    return is_whole and _has_histograms(assessment)
 
 
 def _has_histograms(assessment: TableAssessment) -> bool:
@@ -252,11 +237,19 @@ def _stand(assessment: TableAssessment, changes: TableChanges) -> bool:
         return False
     if not _keeps_unpublished(assessment):
         return False
+    record, history = assessment.record, changes.history
+    are_rows_kept = history.is_complete and history.effects <= _ROWS_STAY
     if not assessment.carrier.is_public:
-        is_whole = _is_whole(assessment)
-    else:
-        is_whole = assessment.finding.reason is GuardReason.STALE and _is_intact(assessment)
-    return is_whole and _rows_stand(assessment, changes)
+        # A dataset made anew under the same URI counts its versions from 1 again.
+        digests = (changes.digest, changes.base_digest if are_rows_kept else None)
+        return record is not None and _is_whole(assessment) and record.content_digest in digests
+    if assessment.finding.reason is not GuardReason.STALE or not _is_intact(assessment):
+        return False
+    if record is not None and record.content_digest == changes.digest and _is_ours(assessment):
+        return True
+    return changes.base_digest == changes.digest or (
+        changes.base_digest is not None and are_rows_kept
+    )
 
 
 def _is_whole(assessment: TableAssessment) -> bool:
@@ -280,7 +273,7 @@ def _remaking(
     """
     if assessment.histograms and coverage.missing:
         return None
-    version, record = _described(assessment), assessment.record
+    version, record = assessment.carrier.tag(assessment.snapshot.version), assessment.record
     if record is not None and _record_stands(assessment, changes):
         return _restamp(version, record.values, record)
     published, history = assessment.published, changes.history
@@ -308,28 +301,9 @@ def _record_stands(assessment: TableAssessment, changes: TableChanges) -> bool:
     record = assessment.record
     if record is None or not _is_whole(assessment):
         return False
-    if not assessment.carrier.is_public:
-        return True
     is_current = written_revision(record.values) == REVISION
-    return is_current and record.content_digest == changes.digest
-
-
-def _rows_stand(assessment: TableAssessment, changes: TableChanges) -> bool:
-    """Whether what was described is proven to be the same rows, under the same names, as now."""
-    record = assessment.record
-    now = changes.digest
-    unpublished = not assessment.carrier.is_public
-    known = unpublished or _is_ours(assessment)
-    if record is not None and record.content_digest == now and known:
-        return True
-    then = changes.base_digest
-    if then is None:
-        return False
-    if unpublished and (record is None or record.content_digest != then):
-        # A dataset made anew under the same URI counts its versions from 1 again.
-        return False
-    history = changes.history
-    return then == now or (history.is_complete and history.effects <= _ROWS_STAY)
+    is_same = is_current and record.content_digest == changes.digest
+    return is_same or not assessment.carrier.is_public
 
 
 def _reasons(assessment: TableAssessment, changes: TableChanges) -> tuple[Reason, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from fnmatch import fnmatchcase
@@ -37,7 +38,6 @@ from lancestat.state.values import (
     canonical_uri,
     covered_keys,
     plain_keys,
-    quantile_key,
     table_identity,
 )
 from lancestat.tables.coverage import cover
@@ -350,12 +350,7 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     """Bytes of the columns that are analyzed newly, None where the dataset cannot be opened.
 
     Columns whose partials are stored are not read again; nothing is read where the manifest already
-    holds all that is wanted.
-
-    Args:
-        old: What was declared of the same dataset before, if anything.
-        new: What is declared now.
-        evidence: Datasets and state.
+    holds all that is wanted. `old` is what was declared of the same dataset before.
     """
     snapshot = evidence.snapshot(new.uri)
     if snapshot is None:
@@ -368,7 +363,7 @@ def table_cost(old: Table | None, new: Table, evidence: Evidence) -> int | None:
     if skip_if_current(after) is not None:
         return 0
     known = _keys(old, snapshot, evidence)
-    fields = {_key(field, after): field for field in after.columns}
+    fields = {after.stored_key(field): field for field in after.columns}
     fresh = {key: field for key, field in fields.items() if key not in known}
     return _missing_bytes(snapshot, fresh, evidence)
 
@@ -381,18 +376,11 @@ def _assess(table: Table, snapshot: Snapshot, evidence: Evidence) -> TableAssess
 
 
 def _keys(table: Table | None, snapshot: Snapshot, evidence: Evidence) -> frozenset[str]:
-    if table is None:
-        return frozenset()
-    try:
-        assessment = _assess(table, snapshot, evidence)
-    except SpecError:
-        return frozenset()
-    return covered_keys(frozenset(_key(field, assessment) for field in assessment.columns))
-
-
-def _key(field: Field, assessment: TableAssessment) -> str:
-    key = field_key(field)
-    return quantile_key(key) if field.name in assessment.histograms else key
+    with suppress(SpecError):
+        if table is not None:
+            before = _assess(table, snapshot, evidence)
+            return covered_keys(frozenset(map(before.stored_key, before.columns)))
+    return frozenset()
 
 
 def _missing_bytes(snapshot: Snapshot, fresh: dict[str, Field], evidence: Evidence) -> int:

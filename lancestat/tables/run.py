@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -19,8 +19,6 @@ from lancestat.runs.execute import MAX_ATTEMPTS, RunContext
 from lancestat.runs.node import NodeEnded
 from lancestat.runs.result import NodeResult, Status, planned
 from lancestat.spark.failure import SessionLostError
-from lancestat.spark.session import RunSession
-from lancestat.spec.catalog import UriOptions
 from lancestat.state.values import StateWriter, StoredPartials, weight
 from lancestat.tables.action import (
     MergePartials,
@@ -32,12 +30,19 @@ from lancestat.tables.action import (
     TableAction,
     TableVersion,
 )
-from lancestat.tables.analyze import ProcessScanner, TableScan
+from lancestat.tables.analyze import ProcessScanner, SparkScanner
 from lancestat.tables.carriers import CARRIERS
-from lancestat.tables.coverage import Carry, Coverage, reuse_groups, store_summary, stored_keys
+from lancestat.tables.coverage import (
+    Carry,
+    Coverage,
+    RunningMerge,
+    reuse_groups,
+    store_summary,
+    stored_keys,
+)
 from lancestat.tables.statistics.column_statistics import ColumnStatistics, column_statistics_of
 from lancestat.tables.statistics.column_type import ColumnType, column_type
-from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial, merge
+from lancestat.tables.statistics.partial import EMPTY_PARTIAL, Bound, ColumnPartial
 from lancestat.tables.stored import TableRecord, add_partials, read_partials, stored_record
 from lancestat.tables.wire import (
     encode_kept,
@@ -52,21 +57,7 @@ class PartialsGoneError(Exception):
     """The state no longer has, or cannot decode, partials that the plan counted on."""
 
 
-@dataclass(slots=True)
-class _FieldMerges:
-    """A running merge per field key; `parts` counts what went in."""
-
-    partials: dict[str, ColumnPartial] = field(default_factory=dict)
-    parts: Counter[str] = field(default_factory=Counter)
-
-    def add(self, key: str, partial: ColumnPartial, times: int = 1) -> None:
-        before = self.partials.get(key)
-        self.partials[key] = merge([*([before] if before else []), *[partial] * times])
-        self.parts[key] += times
-
-
-# The fields that a fetched row gives to a merge, and how many times.
-_Taker = tuple[frozenset[str], int, _FieldMerges]
+_Merges = dict[str, RunningMerge]
 
 
 class Assembly:
@@ -77,43 +68,46 @@ class Assembly:
     """
 
     def __init__(self) -> None:
-        self._total = _FieldMerges()
-        self._expected: Counter[str] = Counter()
-        self._carried: list[tuple[Carry, _FieldMerges]] = []
-        self._takers: dict[Fingerprints, list[_Taker]] = defaultdict(list)
+        self._total: _Merges = defaultdict(RunningMerge)
+        self._carried: list[tuple[Carry, _Merges]] = []
+        # The fields that a fetched row gives to merges, and how many times.
+        self._takers: dict[Fingerprints, list[tuple[frozenset[str], int, _Merges]]] = defaultdict(
+            list
+        )
+
+    def _expect(self, merges: _Merges, fields: Iterable[str], times: int = 1) -> None:
+        for key in fields:
+            merges[key].left += times
 
     def expect_stored(self, coverage: Coverage, known: Mapping[str, ColumnPartial]) -> None:
-        """Expect stored partials.
-
-        Args:
-            coverage: The partials that are reused and carried over.
-            known: The merged partials of fragments that the coverage leaves out, by field key.
-        """
-        self._total.partials.update(known)
+        """Expect the stored partials of a coverage; `known` is merged of those it leaves out."""
+        for key, partial in known.items():
+            self._total[key].add(partial)
         for item in coverage.reuse:
             self._takers[item.fingerprints].append((item.fields, item.times, self._total))
-            self._expected.update(dict.fromkeys(item.fields, item.times))
+            self._expect(self._total, item.fields, item.times)
         for carry in coverage.carries:
-            merges = _FieldMerges()
+            merges: _Merges = defaultdict(RunningMerge)
             self._carried.append((carry, merges))
-            self._expected.update(carry.fields)
+            self._expect(self._total, carry.fields)
+            self._expect(merges, carry.fields, len(carry.sources))
             for source in carry.sources:
                 self._takers[source].append((carry.fields, 1, merges))
 
     def expect_scans(self, scans: Iterable[Scan]) -> None:
         for scan in scans:
-            self._expected.update(scan.fields)
+            self._expect(self._total, scan.fields)
 
     def add_scanned(self, partials: Mapping[str, ColumnPartial]) -> None:
         """Take in the partials of one scan."""
         for key, partial in partials.items():
-            self._total.add(key, partial)
+            self._total[key].add(partial, 1)
 
     def add_stored(self, stored: StoredPartials[ColumnPartial]) -> None:
         """Take in a stored row that the coverage reuses or carries over."""
-        for fields, times, taker in self._takers.get(stored.fingerprints, ()):
+        for fields, times, merges in self._takers.get(stored.fingerprints, ()):
             for key in fields & stored.partials.keys():
-                taker.add(key, stored.partials[key], times)
+                merges[key].add(stored.partials[key], times)
 
     def finish(self) -> tuple[dict[str, ColumnPartial], list[StoredPartials[ColumnPartial]]]:
         """Return the merged partial per field key, and the carried ones to remember.
@@ -123,14 +117,16 @@ class Assembly:
         """
         to_store = []
         for carry, merges in self._carried:
-            if any(merges.parts[key] != len(carry.sources) for key in carry.fields):
-                raise PartialsGoneError
-            for key in carry.fields:
-                self._total.add(key, merges.partials[key])
-            to_store.append(StoredPartials(tuple(sorted(carry.new)), dict(merges.partials)))
-        if self._total.parts != self._expected:
-            raise PartialsGoneError
-        return self._total.partials, to_store
+            partials = _merged(merges)
+            self.add_scanned(partials)
+            to_store.append(StoredPartials(tuple(sorted(carry.new)), partials))
+        return _merged(self._total), to_store
+
+
+def _merged(merges: _Merges) -> dict[str, ColumnPartial]:
+    if any(merge.left for merge in merges.values()):
+        raise PartialsGoneError
+    return {key: merge.partial for key, merge in merges.items() if merge.partial is not None}
 
 
 _log = logging.getLogger("lancestat.run")
@@ -276,14 +272,9 @@ class TableWorkspace:
         return partials
 
     def publish(self, stage: PublishStatistics, *, even_late: bool) -> bool:
-        """Publish the statistics.
+        """Publish the statistics, and return whether they stand; if not the table has moved on.
 
-        Args:
-            stage: Where to.
-            even_late: Whether to accept that other commits landed first.
-
-        Returns:
-            Whether they stand for a version; if not the table has moved on.
+        With `even_late` other commits may have landed first.
 
         Raises:
             PublishError: they cannot be committed.
@@ -364,49 +355,6 @@ def table_runner(context: RunContext) -> Iterator[TableRunner]:
             return scanner.scan(node, table, stage.scans)
 
         yield TableRunner(context, scan, process.cancel)
-
-
-@dataclass(frozen=True, slots=True)
-class SparkScanner:
-    """Reads fragments of tables on the Spark of a run.
-
-    Call `scan` from one thread per table: Spark's FIFO scheduler gives free cores to the oldest job
-    first, so tables that come early are through early, and a table that is being published leaves
-    its cores to the others. `on_progress` receives a node's name with its fragments and bytes read
-    so far.
-    """
-
-    spark: RunSession
-    options: UriOptions
-    on_progress: Callable[[str, int, int], None] = lambda node, fragments, size_bytes: None
-
-    def scan(
-        self, node: str, table: TableVersion, scans: Sequence[Scan]
-    ) -> Iterator[tuple[Scan, Mapping[str, ColumnPartial]]]:
-        """Read scans of a table; yield each once with its partials by field key.
-
-        Raises:
-            LakeError: The dataset was replaced, or cannot be opened.
-            FragmentNotAnalyzed: Rows cannot be read or analyzed, after Spark's own retries.
-            JobFailed: The Spark job failed otherwise.
-            SessionLostError: The Spark Connect server restarted; read what was not yielded again.
-            Cancelled, SparkNotStarted: As `RunSession.working`.
-        """
-        if not scans:
-            return
-        what = f"reading {table.uri}"
-        with self.spark.working(what) as (session, group):
-            from lancestat.tables.analyze import analyze_table
-
-            for scan, partials in analyze_table(
-                session,
-                TableScan(node, table, tuple(scans)),
-                self.options.of(table.uri),
-                group=group,
-                on_progress=lambda fragments, size: self.on_progress(node, fragments, size),
-            ):
-                self.spark.refuse_when_cancelled(what)
-                yield scan, partials
 
 
 @dataclass(frozen=True, slots=True)

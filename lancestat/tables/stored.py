@@ -26,7 +26,7 @@ from lancestat.tables.statistics.partial import ColumnPartial, decode, encode
 class TableRecord:
     """The last statistics that a run made for a table.
 
-    `table` is the identity of the dataset (`state.identity`), `node` its name in the project.
+    `table` is the identity of the dataset (`state.values`), `node` its name in the project.
     `version` is the manifest version that the statistics describe: the published one, or the one
     read under `publish: none`. `content_digest` is `lake.fingerprint.table_digest` of the analyzed
     columns, `values` the `lance.stats.*` entries as published, `kept` those of columns that are

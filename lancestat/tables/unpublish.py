@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, replace
 
@@ -110,17 +110,12 @@ class UnpublishedNode:
         }
 
 
-def blocked(node: Node, error: LancestatError) -> UnpublishedNode:
-    """Return the node of a table that cannot be looked at."""
-    is_of_source = isinstance(node, Table) and is_source(node)
-    kind = "source" if is_of_source else node.kind.value
-    return UnpublishedNode(node.name, kind, Status.ERROR, error=error)
-
-
-def skip_result(join: Node) -> UnpublishedNode:
-    """Return a node that is no table: what it writes has no statistics of its own."""
-    reason = UnpublishReason.NOT_A_TABLE
-    return UnpublishedNode(join.name, join.kind.value, Status.PLANNED, reason)
+_REASONS = {
+    Writer.NOBODY: UnpublishReason.ABSENT,
+    Writer.LANCESTAT: UnpublishReason.PUBLISHED,
+    Writer.NEWER_LANCESTAT: UnpublishReason.NEWER_RELEASE,
+    Writer.OTHER: UnpublishReason.OTHER_WRITER,
+}
 
 
 def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, EntriesChange]:
@@ -130,7 +125,7 @@ def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, Ent
         table.name,
         table.kind.value,
         Status.PLANNED,
-        _reason(writer_of(snapshot.config)),
+        _REASONS[writer_of(snapshot.config)],
         table.publish,
         entries=len(keys),
         columns=column_count(keys),
@@ -138,20 +133,6 @@ def plan_removal(table: Table, snapshot: Snapshot) -> tuple[UnpublishedNode, Ent
         unknown=unknown_keys(keys),
     )
     return node, removal(snapshot.pin, keys)
-
-
-def _reason(writer: Writer) -> UnpublishReason:
-    match writer:
-        case Writer.NOBODY:
-            return UnpublishReason.ABSENT
-        case Writer.LANCESTAT:
-            return UnpublishReason.PUBLISHED
-        case Writer.NEWER_LANCESTAT:
-            return UnpublishReason.NEWER_RELEASE
-        case Writer.OTHER:
-            return UnpublishReason.OTHER_WRITER
-        case _:
-            assert_never(writer)
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,71 +187,69 @@ class UnpublishResult:
 def unpublish(spec: ProjectSpec, nodes: Sequence[Node], *, dry_run: bool) -> UnpublishResult:
     """Remove what lancestat wrote into tables, each in one commit that changes nothing else.
 
-    One table's failure does not stop the others. Neither Spark nor the state is needed.
-
-    Args:
-        spec: The project, its sources looked up.
-        nodes: Those to take statistics from; joins among them are left as they are.
-        dry_run: Only look.
+    One table's failure does not stop the others, and joins are left as they are. Neither Spark nor
+    the state is needed. With `dry_run` it only looks.
     """
     spec, nodes = located(spec, nodes)
     uris = {node.uri: node.uri for node in nodes if isinstance(node, Table)}
-    run = _Unpublishing(spec, observe_snapshots(uris.items(), spec.options, THREADS), dry_run)
-    with ThreadPoolExecutor(max_workers=THREADS) as pool:
-        done = tuple(pool.map(run.node, nodes))
-    return UnpublishResult(spec.name, spec.target.name, done, dry_run)
+    snapshots = observe_snapshots(uris.items(), spec.options, THREADS)
 
-
-@dataclass(frozen=True, slots=True)
-class _Unpublishing:
-    spec: ProjectSpec
-    snapshots: Mapping[str, Snapshot | LakeError]
-    dry_run: bool
-
-    def node(self, node: Node) -> UnpublishedNode:
-        started = time.monotonic()
+    def remove(node: Node) -> UnpublishedNode:
+        started, kind = time.monotonic(), node.kind.value
         try:
-            done = self._table(node) if isinstance(node, Table) else skip_result(node)
+            if isinstance(node, Table):
+                done = _remove(spec, node, snapshots[node.uri], dry_run)
+            else:
+                # What another node writes has no statistics of its own.
+                reason = UnpublishReason.NOT_A_TABLE
+                done = UnpublishedNode(node.name, kind, Status.PLANNED, reason)
         except Exception as error:
-            shown = self.spec.redactor.error(known_error(error), Audience.PERSON)
-            return blocked(node, shown.placed(node.location))
-        if self.dry_run:
+            shown = spec.redactor.error(known_error(error), Audience.PERSON).placed(node.location)
+            kind = "source" if isinstance(node, Table) and is_source(node) else kind
+            return UnpublishedNode(node.name, kind, Status.ERROR, error=shown)
+        if dry_run:
             return done
         elapsed = round(time.monotonic() - started, 3)
         return replace(done, status=Status.SUCCESS, elapsed_seconds=elapsed)
 
-    def _table(self, table: Table) -> UnpublishedNode:
-        """Remove the entries of one table, looking at it again where it has moved on meanwhile.
+    with ThreadPoolExecutor(max_workers=THREADS) as pool:
+        done = tuple(pool.map(remove, nodes))
+    return UnpublishResult(spec.name, spec.target.name, done, dry_run)
 
-        Raises:
-            LancestatError: it cannot be done.
-        """
-        removed: UnpublishedNode | None = None
-        observed = self.snapshots[table.uri]
-        for _ in range(MAX_ATTEMPTS):
-            if isinstance(observed, LakeError):
-                raise observed
-            node, change = plan_removal(table, observed)
-            if not change.updates:
-                return removed or node
-            # Also to a table of which runs write nothing.
-            require_sole_writer(self.spec, replace(table, publish=Publish.MANIFEST))
-            if self.dry_run:
-                return node
-            outcome = commit(change, storage_options=self.spec.options.of(table.uri))
-            match outcome:
-                case Landed():
-                    return replace(node, version_committed=outcome.version)
-                case LandedLate():
-                    # What came in between may have brought entries back, as a restored version.
-                    removed = replace(node, version_committed=outcome.version)
-                case Conflict():
-                    pass
-                case _:
-                    assert_never(outcome)
-            uris = [(table.name, table.uri)]
-            [observed] = observe_snapshots(uris, self.spec.options).values()
-        raise TableKeepsChanging(
-            f"the table changed during each of {MAX_ATTEMPTS} attempts to remove its statistics",
-            hint="run again when the table is quieter",
-        )
+
+def _remove(
+    spec: ProjectSpec, table: Table, observed: Snapshot | LakeError, dry_run: bool
+) -> UnpublishedNode:
+    """Remove the entries of one table, looking at it again where it has moved on meanwhile.
+
+    Raises:
+        LancestatError: it cannot be done.
+    """
+    removed: UnpublishedNode | None = None
+    for _ in range(MAX_ATTEMPTS):
+        if isinstance(observed, LakeError):
+            raise observed
+        node, change = plan_removal(table, observed)
+        if not change.updates:
+            return removed or node
+        # Also to a table of which runs write nothing.
+        require_sole_writer(spec, replace(table, publish=Publish.MANIFEST))
+        if dry_run:
+            return node
+        outcome = commit(change, storage_options=spec.options.of(table.uri))
+        match outcome:
+            case Landed():
+                return replace(node, version_committed=outcome.version)
+            case LandedLate():
+                # What came in between may have brought entries back, as a restored version.
+                removed = replace(node, version_committed=outcome.version)
+            case Conflict():
+                pass
+            case _:
+                assert_never(outcome)
+        uris = [(table.name, table.uri)]
+        [observed] = observe_snapshots(uris, spec.options).values()
+    raise TableKeepsChanging(
+        f"the table changed during each of {MAX_ATTEMPTS} attempts to remove its statistics",
+        hint="run again when the table is quieter",
+    )

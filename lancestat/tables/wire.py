@@ -136,11 +136,10 @@ def encode_statistics(
         columns: type and statistics by column name; those of types that are not published are left
             out (`encode_kept`).
         rows: live rows of the table.
-        schema_hash: 64 hex digits (`lake.schema_hash`).
-        computed_at_version: the version that the publishing commit makes: read version + 1.
+        schema_hash: 64 hex digits.
+        computed_at_version: the tag (`Carrier.tag`).
         computed_at: an aware instant.
-        newest_fragment: `Snapshot.newest_fragment` of the version that was read, by which readers
-            tell the dataset from one that replaced it.
+        newest_fragment: that of the version that was read, by which readers tell the dataset.
 
     Raises:
         UnsupportedColumn: a column's name is empty or holds a dot.
@@ -161,11 +160,7 @@ def encode_statistics(
 def encode_kept(
     columns: Mapping[str, tuple[ColumnType, ColumnStatistics[Bound]]],
 ) -> dict[str, str]:
-    """Return the entries of the columns that are not published, for the state.
-
-    Raises:
-        UnsupportedColumn: as `encode_statistics`.
-    """
+    """Return the entries of the columns that are not published, for the state."""
     return _encode_columns(columns, are_published=False)
 
 
@@ -181,8 +176,12 @@ def _encode_columns(
                 f"statistics of column {name!r} cannot be stored: its name is empty or holds a dot",
                 hint="exclude the column, or rename it",
             )
-        for suffix, text in _encode_column(type, statistics).items():
-            entries[f"{COLUMN_PREFIX}{name}.{suffix}"] = text
+        entries[f"{COLUMN_PREFIX}{name}.version"] = str(COLUMN_VERSION)
+        values = _published(type, statistics)
+        for statistic in STATISTICS:
+            value = values.get(statistic.name)
+            if value is not None:
+                entries[f"{COLUMN_PREFIX}{name}.{statistic.key}"] = str(value)
     return entries
 
 
@@ -210,16 +209,6 @@ def _published(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[st
 def is_storable_name(name: str) -> bool:
     """Whether the format can hold statistics of a column of that name."""
     return name != "" and "." not in name
-
-
-def _encode_column(type: ColumnType, statistics: ColumnStatistics[Bound]) -> dict[str, str]:
-    entries = {"version": str(COLUMN_VERSION)}
-    values = _published(type, statistics)
-    for statistic in STATISTICS:
-        value = values.get(statistic.name)
-        if value is not None:
-            entries[statistic.key] = str(value)
-    return entries
 
 
 def column_bounds(
@@ -513,10 +502,8 @@ def _with_usable_bounds(column: PublishedColumn, type: ColumnType) -> PublishedC
 
 
 def _bound(suffix: str, text: str | None, type: ColumnType) -> int | float | None:
-    if text is None:
-        return None
     try:
-        return parse_bound(text, type)
+        return None if text is None else parse_bound(text, type)
     except ValueError as error:
         raise ValueError(f"{suffix} is {spelled(text)}, not a {type.spark_type}") from error
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import lance
 import pyarrow as pa
@@ -20,8 +20,7 @@ from lancestat.spark.session import RunSession
 from lancestat.spec.catalog import UriOptions
 from lancestat.spec.model import Target
 from lancestat.tables.action import Scan, TableVersion
-from lancestat.tables.analyze import TableScan
-from lancestat.tables.run import SparkScanner
+from lancestat.tables.analyze import SparkScanner
 from lancestat.tables.statistics.column_type import column_type
 from lancestat.tables.statistics.partial import EMPTY_PARTIAL, ColumnPartial, merge
 
@@ -29,6 +28,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TARGET = Target(name="test", state="state")
+
+
+class TableScan(NamedTuple):
+    """The scans of one table."""
+
+    table: TableVersion
+    scans: tuple[Scan, ...]
 
 
 def whole_table(
@@ -65,7 +71,7 @@ def whole_table(
         fragments=len(seen.fragments),
         live=frozenset(group.fingerprint for group in groups),
     )
-    return TableScan("table", version_read, scans)
+    return TableScan(version_read, scans)
 
 
 def spark_scanner(
@@ -83,7 +89,7 @@ def scanned(
 ) -> list[tuple[Scan, dict[str, ColumnPartial]]]:
     """Return the results of one scan of a table."""
     scanner = scanner or spark_scanner(TARGET)
-    results = scanner.scan(work.node, work.table, work.scans)
+    results = scanner.scan("table", work.table, work.scans)
     return [(scan, dict(partials)) for scan, partials in results]
 
 

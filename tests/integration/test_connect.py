@@ -37,8 +37,7 @@ from lancestat.spark.session import connect, running_session
 from lancestat.spark.versions import is_connect
 from lancestat.spec.model import Target
 from lancestat.tables import analyze
-from lancestat.tables.analyze import split
-from lancestat.tables.run import SparkScanner
+from lancestat.tables.analyze import SparkScanner, split
 from lancestat.tables.statistics.partial import encode
 from tests.connect_client import ENVIRONMENT
 from tests.integration.commands import lancestat as commands

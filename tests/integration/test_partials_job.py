@@ -25,14 +25,14 @@ from lancestat.lake.fingerprint import field_key
 from lancestat.lake.snapshot import ANALYSIS
 from lancestat.tables import analyze as partials_job
 from lancestat.tables.action import Scan
-from lancestat.tables.analyze import ProcessScanner, TableScan, jobs, split
+from lancestat.tables.analyze import ProcessScanner, jobs, split
 from lancestat.tables.statistics.kernel import analyze
 from lancestat.tables.statistics.partial import ColumnPartial, encode, merge
 from tests.examples import sample
 from tests.histories.history import REFUSED, draw_history
 from tests.histories.world import STEPS, HistoryWorld
 from tests.integration.executors import ODD, described
-from tests.integration.scans import TARGET, merged, scanned, spark_scanner, whole_table
+from tests.integration.scans import TARGET, TableScan, merged, scanned, spark_scanner, whole_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

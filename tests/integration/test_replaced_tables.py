@@ -122,7 +122,7 @@ def test_a_table_recreated_during_a_run_is_read_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The plan is of one table, and the workers open another."""
-    from lancestat.tables.run import SparkScanner
+    from lancestat.tables.analyze import SparkScanner
 
     uri = tmp_path / "orders.lance"
     lance.write_dataset(orders(300, 100), uri, mode="append")

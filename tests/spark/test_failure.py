@@ -18,7 +18,6 @@ from lancestat.errors import (
     error_classes,
 )
 from lancestat.joins.spark import job as worker
-from lancestat.lake.snapshot import Pin
 from lancestat.spark import session as module
 from lancestat.spark.failure import (
     MORE_MEMORY,
@@ -27,27 +26,17 @@ from lancestat.spark.failure import (
     WorkerError,
     carried_error,
     is_forgotten,
+    job_error,
 )
 from lancestat.spark.session import MAX_SERVER_RESTARTS, RunSession
 from lancestat.spec.model import Target
-from lancestat.tables.action import TableVersion
-from lancestat.tables.analyze import TableScan, explain
 
-TABLE = TableScan(
-    "orders",
-    TableVersion(
-        pin=Pin("s3://bucket/orders.lance", 3, "m"),
-        identity="orders",
-        config={},
-        fields=(),
-        schema_hash="",
-        content_digest="",
-        rows=0,
-        fragments=0,
-        live=frozenset(),
-    ),
-    (),
-)
+
+def explained(error: Exception, *secrets: str) -> LancestatError:
+    """Return the error to show for a job over a table."""
+    uri = "s3://bucket/orders.lance"
+    return job_error(error, f"reading {uri}", secrets, job=f"the Spark job over {uri}")
+
 
 ABORTED = (
     "org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 in stage 4.0 failed "
@@ -68,9 +57,7 @@ def test_workers_without_lancestat_are_named_as_such() -> None:
         "Traceback (most recent call last):\n  in load\nModuleNotFoundError: No module named '{}'\n"
     )
 
-    own, foreign = (
-        explain(Exception(raised.format(name)), TABLE, {}) for name in ("lancestat", "pandas")
-    )
+    own, foreign = (explained(Exception(raised.format(name))) for name in ("lancestat", "pandas"))
 
     assert (type(own), type(foreign)) == (WorkersLackPackage, JobFailed)
     assert "No module named 'lancestat'" in own.message
@@ -92,7 +79,7 @@ def test_workers_of_another_minor_version_are_named_as_such(versions: str) -> No
         "cannot run with different minor versions.\n"
     )
 
-    error = explain(Exception(ABORTED.format(raised)), TABLE, {})
+    error = explained(Exception(ABORTED.format(raised)))
 
     assert isinstance(error, OtherPython)
     assert "Spark's workers run Python 3.9, lancestat runs in Python" in error.message
@@ -133,28 +120,28 @@ def test_other_texts_contain_no_error(text: str) -> None:
 
 def test_a_crash_names_the_last_cause_without_the_jvms_stack() -> None:
     text = ABORTED.format("org.apache.spark.SparkException: Python worker exited unexpectedly")
-    explained = explain(RuntimeError(text), TABLE, {})
+    shown = explained(RuntimeError(text))
 
-    assert explained.code == "LS511"
-    assert explained.message == (
+    assert shown.code == "LS511"
+    assert shown.message == (
         "the Spark job over s3://bucket/orders.lance failed: "
         "org.apache.spark.SparkException: Python worker exited unexpectedly"
     )
-    assert explained.hint is not None
-    assert "memory" in explained.hint
+    assert shown.hint is not None
+    assert "memory" in shown.hint
 
 
 def test_a_cancelled_job_is_not_a_failure_of_the_table() -> None:
     text = "org.apache.spark.SparkException: [SPARK_JOB_CANCELLED] Job 3 cancelled part of group"
-    assert explain(RuntimeError(text), TABLE, {}).code == "LS512"
+    assert explained(RuntimeError(text)).code == "LS512"
 
 
 def test_any_other_error_is_cut_to_its_first_line_and_shows_no_secret() -> None:
     error = RuntimeError("cannot sign with hunter2hunter2\n  at line 1")
-    explained = explain(error, TABLE, {"aws_secret_access_key": "hunter2hunter2"})
+    shown = explained(error, "hunter2hunter2")
 
-    assert explained.code == "LS511"
-    assert explained.message.endswith("RuntimeError: cannot sign with ***")
+    assert shown.code == "LS511"
+    assert shown.message.endswith("RuntimeError: cannot sign with ***")
 
 
 def test_an_error_outside_the_task_is_reported_without_its_traceback() -> None:
@@ -169,12 +156,12 @@ def test_an_error_outside_the_task_is_reported_without_its_traceback() -> None:
         message,
         ABORTED.format(f"org.apache.spark.api.python.PythonException: {traceback}"),
     ):
-        explained = explain(RuntimeError(text), TABLE, {"aws_secret_access_key": "secret"})
+        shown = explained(RuntimeError(text), "secret")
 
-        assert explained.message == (
+        assert shown.message == (
             "the Spark job over s3://bucket/orders.lance failed: MemoryError: no room for ***"
         )
-        assert explained.hint is not None
+        assert shown.hint is not None
 
 
 def test_a_join_task_without_memory_has_a_hint(monkeypatch: pytest.MonkeyPatch) -> None:

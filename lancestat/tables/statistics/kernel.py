@@ -249,6 +249,8 @@ class Reducer(ABC):
     def __init__(self) -> None:
         self._rows = 0
         self._nulls = 0
+        self._minimum: Bound | None = None
+        self._maximum: Bound | None = None
         self._sketch = SketchBuilder()
 
     def update(self, array: pa.Array) -> None:
@@ -273,6 +275,12 @@ class Reducer(ABC):
     @abstractmethod
     def finish(self) -> ColumnPartial:
         """Return the partial of all rows so far."""
+
+    def _widen(self, low: Bound, high: Bound) -> None:
+        if self._minimum is None or low < self._minimum:  # type: ignore[operator]
+            self._minimum = low
+        if self._maximum is None or high > self._maximum:  # type: ignore[operator]
+            self._maximum = high
 
 
 def _used_entries(array: pa.DictionaryArray) -> tuple[pa.Array, Counts]:
@@ -308,11 +316,8 @@ class FixedWidthReducer(Reducer):
         super().__init__()
         self._quantiles = quantiles
         self._nans = 0
-        self._minimum: Bound | None = None
-        self._maximum: Bound | None = None
 
     def finish(self) -> ColumnPartial:
-        """Return the partial of all rows so far."""
         return ColumnPartial(
             rows=self._rows,
             nulls=self._nulls,
@@ -324,12 +329,6 @@ class FixedWidthReducer(Reducer):
             sketch=self._sketch.finish(),
             quantiles=self._quantiles.finish() if self._quantiles else None,
         )
-
-    def _widen(self, low: Bound, high: Bound) -> None:
-        if self._minimum is None or low < self._minimum:  # type: ignore[operator]
-            self._minimum = low
-        if self._maximum is None or high > self._maximum:  # type: ignore[operator]
-            self._maximum = high
 
 
 class BooleanReducer(FixedWidthReducer):
@@ -364,7 +363,6 @@ class IntegerReducer(FixedWidthReducer):
         self._window = Window()
 
     def finish(self) -> ColumnPartial:
-        """Return the partial of all rows so far."""
         self._count(self._window.drain())
         return super().finish()
 
@@ -481,19 +479,16 @@ class BytesReducer(Reducer):
         self._max_bytes = 0
         self._total_characters = 0
         self._max_characters = 0
-        self._minimum: bytes | None = None
-        self._maximum: bytes | None = None
         self._familiar: set[bytes] = set()
 
     def finish(self) -> ColumnPartial:
-        """Return the partial of all rows so far."""
         minimum, maximum = self._minimum, self._maximum
         return ColumnPartial(
             rows=self._rows,
             nulls=self._nulls,
             nans=0,
-            minimum=None if minimum is None else lower_bound(minimum),
-            maximum=None if maximum is None else upper_bound(maximum),
+            minimum=lower_bound(minimum) if isinstance(minimum, bytes) else None,
+            maximum=upper_bound(maximum) if isinstance(maximum, bytes) else None,
             total_bytes=self._total_bytes,
             max_bytes=self._max_bytes,
             sketch=self._sketch.finish(),
@@ -512,7 +507,7 @@ class BytesReducer(Reducer):
         # A view enters Polars without a copy; casting to it copies only lengths and short values.
         views = values.cast(pa.binary_view())
         self._sketch.update(hash_bytes(views))
-        self._widen(values, views)
+        self._widen_to(values, views)
 
     def _unfamiliar(self, values: pa.Array) -> pa.Array:
         """Return the values less those already counted: of few short values, the same recur."""
@@ -537,23 +532,19 @@ class BytesReducer(Reducer):
         self._total_characters += total
         self._max_characters = max(self._max_characters, longest)
 
-    def _widen(self, values: pa.Array, views: pa.Array) -> None:
+    def _widen_to(self, values: pa.Array, views: pa.Array) -> None:
         """Widen the bounds; only values whose prefix reaches a bound so far are compared whole."""
         prefixes = _prefixes(views)
-        if self._minimum is None or self._maximum is None:
-            lowest, highest = int(np.min(prefixes)), int(np.max(prefixes))
-        else:
+        if isinstance(self._minimum, bytes) and isinstance(self._maximum, bytes):
             lowest, highest = _prefix(self._minimum), _prefix(self._maximum)
+        else:
+            lowest, highest = int(np.min(prefixes)), int(np.max(prefixes))
         reaching = np.flatnonzero((prefixes <= lowest) | (prefixes >= highest))
         if not len(reaching):
             return
         # Where most values share a prefix, comparing them all costs less than picking them out.
         bounds = pc.min_max(values.take(reaching) if 2 * len(reaching) < len(values) else values)
-        low, high = bounds["min"].as_py(), bounds["max"].as_py()
-        if self._minimum is None or low < self._minimum:
-            self._minimum = low
-        if self._maximum is None or high > self._maximum:
-            self._maximum = high
+        self._widen(bounds["min"].as_py(), bounds["max"].as_py())
 
 
 def _sum_and_max(lengths: Integers, counts: Counts | None) -> tuple[int, int]:
