@@ -30,6 +30,7 @@ from lancestat.tables.wire import (
     encode_statistics,
     published_entries,
 )
+from tests.tables.races import during_commit
 
 BIGINT = ColumnType(Kind.INTEGER, "bigint", 8)
 NOON = datetime(2026, 3, 1, 12, tzinfo=timezone.utc)
@@ -156,18 +157,6 @@ def test_a_publication_changes_only_statistics(uri: str) -> None:
     assert observe(uri).fragments == read.fragments
 
 
-def test_orphans_and_lost_bounds_go_in_the_same_commit(uri: str) -> None:
-    commit(change(observe(uri), "id", "gone"))
-    lance.dataset(uri).update_config({"lance.stats.column.orphan.histogram": "h"})
-    read = observe(uri)
-    published = change(read, "id", maximum=None)
-    assert landed_at(commit(published)) == read.version + 1
-    config = observe(uri).config
-    assert published_entries(config) == written(published)
-    assert "lance.stats.column.id.max" not in config
-    assert config == {**FOREIGN, **written(published)}
-
-
 @pytest.mark.parametrize("between", COMMITS_BETWEEN)
 def test_a_table_that_changed_gets_no_commit(uri: str, between: Callable[[str], None]) -> None:
     published = change(observe(uri), "id")
@@ -200,14 +189,7 @@ def test_a_commit_between_observation_and_attempt_is_reported_afterwards(
     uri: str, between: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     published = change(observe(uri), "id")
-    real_commit = lance.LanceDataset.commit
-
-    def slow_commit(*args: object, **options: object) -> object:
-        monkeypatch.undo()
-        between(uri)
-        return real_commit(*args, **options)
-
-    monkeypatch.setattr(lance.LanceDataset, "commit", slow_commit)
+    during_commit(monkeypatch, lambda: between(uri))
     landing = commit(published)
     assert isinstance(landing, LandedLate)
     assert landing.version == observe(uri).version
@@ -222,14 +204,6 @@ def test_one_of_two_concurrent_publishers_wins(uri: str, even_late: bool) -> Non
     assert isinstance(commit(second, even_late=even_late), Conflict)
     assert published_entries(observe(uri).config) == written(first)
     assert verdict(uri) is GuardReason.CURRENT
-
-
-def test_a_publisher_that_read_later_replaces_the_first(uri: str) -> None:
-    commit(change(observe(uri), "id"))
-    read = observe(uri)
-    second = change(read, "name")
-    assert landed_at(commit(second)) == read.version + 1
-    assert published_entries(observe(uri).config) == written(second)
 
 
 def test_a_table_replaced_under_the_same_version_number_gets_no_commit(uri: str) -> None:

@@ -25,6 +25,7 @@ from lancestat.tables.stored import table_records
 from lancestat.tables.wire import GuardReason
 from tests.runs.test_faults import check_no_reader_is_misled
 from tests.runs.world import World, orders
+from tests.tables.races import during_commit
 
 
 def make(path: Path, first: int, fragments: int = 1) -> None:
@@ -80,18 +81,9 @@ def test_a_table_recreated_before_the_commit_gets_no_false_statistics(
 ) -> None:
     """Between the last look at a table and the commit there is always a moment."""
     make(world.path, 0)
-    commit = lance.LanceDataset.commit
-    done: list[int] = []
-
-    def late(*args: object, **options: object) -> object:
-        if not done:
-            make(world.path, 5000)
-            done.append(1)
-        return commit(*args, **options)
-
-    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(late))
+    acted = during_commit(monkeypatch, lambda: make(world.path, 5000))
     assert world.run().status == "success"
-    assert done == [1]
+    assert acted
     assert published_ids(world) == ("5000", "5099")
     assert verdict_of_readers(world) is GuardReason.CURRENT
 
@@ -101,16 +93,8 @@ def test_statistics_that_landed_in_a_replaced_table_are_reverted(
 ) -> None:
     make(world.path, 0)
     observed = snapshot(world.dataset, str(world.path))
-    commit = lance.LanceDataset.commit
     entries = {"lance.stats.numRows": "100", "lance.stats.computedAtVersion": "2"}
-
-    def late(*args: object, **options: object) -> object:
-        monkeypatch.setattr(lance.LanceDataset, "commit", commit)
-        shutil.rmtree(world.path)
-        lance.write_dataset(orders(5000, 7), str(world.path))
-        return commit(*args, **options)
-
-    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(late))
+    during_commit(monkeypatch, lambda: make(world.path, 5000))
     landing = publish.commit(publish.publication(observed.pin, entries, observed.config))
     assert isinstance(landing, Conflict)
     assert "replaced" in landing.detail

@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import lance
@@ -19,6 +18,7 @@ from lancestat.tables.unpublish import UnpublishResult
 from lancestat.tables.wire import published_entries
 from tests.faults.disks import namespace
 from tests.runs.world import orders, write_project
+from tests.tables.races import during_commit
 
 STATISTICS = "lance.stats."
 USERS = {"user.key": "v", "lance.other": "9", "lancestat.note": "n"}
@@ -225,20 +225,6 @@ def test_entries_that_were_altered_since_go_with_the_rest(
     assert node.unknown == tuple(key for key in altered if key.endswith((".note", ".histogram")))
     unpublish(folder, "orders")
     assert dataset(folder).config() == USERS
-
-
-def during_commit(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> None:
-    """Act once, in the moment between the last look at a table and the next commit."""
-    commit = lance.LanceDataset.commit
-    acted: list[object] = []
-
-    def late(*args: object, **options: object) -> object:
-        if not acted:
-            acted.append(act)
-            act()
-        return commit(*args, **options)
-
-    monkeypatch.setattr(lance.LanceDataset, "commit", staticmethod(late))
 
 
 def test_a_racing_append_keeps_its_rows(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
