@@ -72,3 +72,13 @@ def assert_nearest(
     np.testing.assert_array_equal(order, np.broadcast_to(np.arange(width), order.shape))
     best = np.sort(all_distances, axis=1)[:, :width]
     np.testing.assert_allclose(distances, best, rtol=1e-6, atol=noise)
+
+
+def clustered(
+    seed: int, rows: int, dimension: int = 8, clusters: int = 20, width: float = 0.3
+) -> NDArray[np.float32]:
+    """Vectors around middles that are the same for all seeds."""
+    middles = np.random.default_rng(0).standard_normal((clusters, dimension))
+    random = np.random.default_rng(seed)
+    spread = width * random.standard_normal((rows, dimension))
+    return (middles[random.integers(0, clusters, rows)] + spread).astype(np.float32)

@@ -1,22 +1,19 @@
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from lancestat.joins.search.centroids import best, choose_nprobes, recall_curve, train
 from lancestat.joins.search.metrics import COSINE, DOT, L2, Metric
 from lancestat.joins.search.search import search
+from tests.joins.search import brute_force
 from tests.joins.search.brute_force import FORMULAS
 
-
-def clustered(seed: int, rows: int, dimension: int = 16) -> NDArray[np.float32]:
-    middles = np.random.default_rng(0).standard_normal((50, dimension))
-    random = np.random.default_rng(seed)
-    spread = 0.5 * random.standard_normal((rows, dimension))
-    return (middles[random.integers(0, 50, rows)] + spread).astype(np.float32)
+clustered = partial(brute_force.clustered, dimension=16, clusters=50, width=0.5)
 
 
 @pytest.mark.parametrize("metric", FORMULAS, ids=str)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from lancestat.joins.record import JoinGroups
 from lancestat.joins.search.cost_model import (
-    Decision,
     JoinSize,
     Strategy,
     choose,
@@ -28,41 +27,79 @@ SIZES = st.builds(
 )
 
 
-def decide(request: JoinRequest, left: int, right: int, dim: int, index: bool = False) -> Decision:
-    return choose(request, JoinSize(left, right, dim, index), cores=2)
+def sized(left: int | None, right: int | None, dimension: int | None, **known: Any) -> JoinSize:
+    return JoinSize(left, right, dimension, **known)
 
 
-def test_few_right_rows_are_left_to_spark() -> None:
-    decision = decide(EXACT, 100, 9_999, 128)
-    assert decision.strategy is Strategy.SPARK
-    assert decision.why == "fewer than 10,000 right rows"
-    assert decision.pairs == 999_900
-    assert choose(RECALL, JoinSize(None, 9_999, None), 2).strategy is Strategy.SPARK
+def self_join(pairs: SelfPairs, **changes: Any) -> JoinRequest:
+    return replace(EXACT, self_pairs=pairs, **changes)
 
 
-@pytest.mark.parametrize("left", [10, None])
-def test_without_nearest_by_join_few_right_rows_are_compared_and_the_reason_says_so(
-    left: int | None,
+WITHIN = replace(EXACT, max_distance=0.3)
+EVERY = "every pair is to be compared"
+SAME = "every pair of rows of the table is to be compared"
+
+
+@pytest.mark.parametrize(
+    ("request_", "size", "strategy", "why"),
+    [
+        (EXACT, sized(100, 9_999, 128), "spark", "fewer than 10,000 right rows"),
+        (RECALL, sized(None, 9_999, None), "spark", "fewer than 10,000 right rows"),
+        *(
+            (EXACT, sized(left, 9_999, 8, has_nearest_by_join=False), "exact",
+             "fewer than 10,000 right rows, but Spark's nearestByJoin cannot be used here")
+            for left in (10, None)
+        ),
+        (EXACT, sized(100, 10_000, 128), "exact", EVERY),
+        (replace(EXACT, min_right_rows=0), sized(100, 1, 128), "exact", EVERY),
+        (replace(EXACT, min_right_rows=20_000), sized(10, 19_999, 128), "spark", "fewer than"),
+        (EXACT, sized(1_000_000, 9_999, 128), "exact",
+         "few right rows, but 9,999,000,000 pairs, which take Spark about"),
+        *(
+            (request, sized(10_000, 1_000_000, 128), "ivf", "about") for request in (RECALL, PROBES)
+        ),
+        (RECALL, sized(100, 100_000, 128), "exact", "comparing every pair takes about"),
+        (RECALL, sized(10**6, 10_000, 8), "exact", "comparing every pair takes about"),
+        (replace(RECALL, min_right_rows=0), sized(10**7, 500, 128), "exact",
+         "the right side is too small for IVF lists"),
+        (replace(PROBES, nprobes=10**6), sized(10_000, 1_000_000, 128), "exact",
+         "the right side is too small for IVF lists"),
+        (RECALL, sized(1_000, 50_000_000, 128, has_index=True), "index", "about"),
+        (EXACT, sized(1_000, 50_000_000, 128, has_index=True), "exact", EVERY),
+        (RECALL, sized(1_000, 50_000_000, 128), "ivf", "about"),
+        (RECALL, sized(10**7, 1_000_000, 128, has_index=True), "ivf", "about"),
+        *(
+            (request, replace(size, has_index=has_index), strategy, why)
+            for size in (sized(None, 10**6, 8), sized(10, None, 8), sized(1, 2**40, None))
+            for request, has_index, strategy, why in (
+                (EXACT, False, "exact", EVERY),
+                (RECALL, False, "ivf", "sizes are not known before it runs"),
+                (RECALL, True, "index", "the right side has an index of this metric"),
+            )
+        ),
+        (WITHIN, sized(20_000, 20_000, 8), "exact", f"{EVERY}, and neighbours are within 0.3"),
+        (replace(WITHIN, max_pairs=MOST_PAIRS), sized(20_000, 20_000, 8), "exact",
+         f"{EVERY}, and the result has all within 0.3"),
+        (self_join(SelfPairs.OTHERS), sized(20_000, 20_000, 8), "exact", SAME),
+        (self_join(SelfPairs.ONCE, max_distance=2.0), sized(20_000, 20_000, 8), "exact",
+         f"{SAME}, once, and neighbours are within 2"),
+    ],
+)  # fmt: skip
+def test_the_cheapest_strategy_is_chosen_for_a_reason(
+    request_: JoinRequest, size: JoinSize, strategy: str, why: str
 ) -> None:
-    size = JoinSize(left, 9_999, 8, has_nearest_by_join=False)
-    decision = choose(EXACT, size, 2)
-    assert decision.strategy is Strategy.EXACT
-    assert "nearestByJoin cannot be used" in decision.why
+    decision = choose(request_, size, cores=2)
+    assert (decision.strategy.value, decision.why[: len(why)]) == (strategy, why)
+    is_known = None not in (size.left_rows, size.right_rows, size.dimension)
+    assert (decision.seconds is not None) == is_known
 
 
-def test_the_gate_is_set_by_the_request() -> None:
-    assert decide(EXACT, 100, 10_000, 128).strategy is Strategy.EXACT
-    assert decide(replace(EXACT, min_right_rows=0), 100, 1, 128).strategy is Strategy.EXACT
-    larger = replace(EXACT, min_right_rows=20_000)
-    assert decide(larger, 10, 19_999, 128).strategy is Strategy.SPARK
-
-
-def test_few_right_rows_with_many_pairs_are_not_left_to_spark() -> None:
-    decision = decide(EXACT, 1_000_000, 9_999, 128)
-    assert decision.strategy is Strategy.EXACT
-    assert decision.why.startswith(
-        "few right rows, but 9,999,000,000 pairs, which take Spark about"
-    )
+@pytest.mark.parametrize("request_", [RECALL, PROBES], ids=["recall", "nprobes"])
+def test_lists_are_as_many_as_pay(request_: JoinRequest) -> None:
+    decision = choose(request_, sized(10_000, 1_000_000, 128), 2)
+    assert decision.lists is not None and 100 < decision.lists < 2000
+    assert decision.pairs is not None and decision.pairs < 10_000 * 1_000_000 / 5
+    assert "where comparing every pair takes" in decision.why
 
 
 @given(SIZES, st.integers(1, 1000))
@@ -105,76 +142,14 @@ def test_estimates_grow_with_either_side_and_shrink_with_cores(
     assert shorter is not None and shorter <= seconds
 
 
-def test_many_pairs_are_compared_in_lists() -> None:
-    for request in (RECALL, PROBES):
-        decision = decide(request, 10_000, 1_000_000, 128)
-        assert decision.strategy is Strategy.IVF
-        assert decision.lists is not None and 100 < decision.lists < 2000
-        assert decision.pairs is not None and decision.pairs < 10_000 * 1_000_000 / 5
-        assert "where comparing every pair takes" in decision.why
-
-
-def test_lists_are_not_built_when_they_save_nothing() -> None:
-    cheap = decide(RECALL, 100, 100_000, 128)
-    assert cheap.strategy is Strategy.EXACT
-    assert "comparing every pair takes about" in cheap.why
-    assert decide(RECALL, 10**6, 10_000, 8).strategy is Strategy.EXACT
-    short = decide(replace(RECALL, min_right_rows=0), 10**7, 500, 128)
-    assert short.why == "the right side is too small for IVF lists"
-    wide = decide(replace(PROBES, nprobes=10**6), 10_000, 1_000_000, 128)
-    assert wide.strategy is Strategy.EXACT
-
-
-def test_an_index_is_used_where_it_is_the_cheapest() -> None:
-    decision = decide(RECALL, 1_000, 50_000_000, 128, index=True)
-    assert decision.strategy is Strategy.INDEX
-    assert decide(EXACT, 1_000, 50_000_000, 128, index=True).strategy is Strategy.EXACT
-    assert decide(RECALL, 1_000, 50_000_000, 128).strategy is not Strategy.INDEX
-    assert decide(RECALL, 10**7, 1_000_000, 128, index=True).strategy is Strategy.IVF
-
-
-@pytest.mark.parametrize(
-    "size", [JoinSize(None, 10**6, 8), JoinSize(10, None, 8), JoinSize(1, 2**40, None)]
-)
-def test_unknown_sizes_are_assumed_to_be_large(size: JoinSize) -> None:
-    assert choose(EXACT, size, 2).strategy is Strategy.EXACT
-    assert choose(RECALL, size, 2).strategy is Strategy.IVF
-    assert choose(RECALL, replace(size, has_index=True), 2).strategy is Strategy.INDEX
-    assert choose(EXACT, size, 2).seconds is None
-
-
 def test_more_lists_are_visited_when_there_are_more() -> None:
     assert [estimated_nprobes(lists) for lists in (1, 16, 400, 10_000)] == [2, 2, 6, 26]
 
 
-@pytest.mark.parametrize(
-    ("changes", "why"),
-    [
-        ({"max_distance": 0.3}, "every pair is to be compared, and neighbours are within 0.3"),
-        (
-            {"max_distance": 0.3, "max_pairs": MOST_PAIRS},
-            "every pair is to be compared, and the result has all within 0.3",
-        ),
-        ({"self_pairs": SelfPairs.OTHERS}, "every pair of rows of the table is to be compared"),
-        (
-            {"self_pairs": SelfPairs.ONCE, "max_distance": 2.0},
-            "every pair of rows of the table is to be compared, once, and neighbours are within 2",
-        ),
-    ],
-)
-def test_the_reason_names_what_limits_the_result(changes: dict[str, Any], why: str) -> None:
-    assert decide(replace(EXACT, **changes), 20_000, 20_000, 8).why == why
-
-
 def test_pairs_of_a_table_that_count_once_are_half_as_many() -> None:
+    size = sized(20_000, 20_000, 64)
     once, twice = (
-        decide(
-            replace(EXACT, self_pairs=SelfPairs.ONCE if is_once else SelfPairs.OTHERS),
-            20_000,
-            20_000,
-            64,
-        )
-        for is_once in (True, False)
+        choose(self_join(pairs), size, 2) for pairs in (SelfPairs.ONCE, SelfPairs.OTHERS)
     )
     assert (once.pairs, twice.pairs) == (200_000_000, 400_000_000)
     assert once.seconds is not None and twice.seconds is not None
@@ -182,8 +157,8 @@ def test_pairs_of_a_table_that_count_once_are_half_as_many() -> None:
 
 
 def test_the_time_of_a_range_join_does_not_count_rows_that_are_not_known() -> None:
-    request = replace(EXACT, k=64, max_distance=0.3, max_pairs=MOST_PAIRS)
-    seconds = decide(request, 20_000, 20_000, 64).seconds
+    request = replace(WITHIN, k=64, max_pairs=MOST_PAIRS)
+    seconds = choose(request, sized(20_000, 20_000, 64), 2).seconds
     assert seconds is not None and seconds < 2.5
 
 

@@ -16,17 +16,10 @@ from lancestat.joins.search.neighbours import Neighbours, nothing
 from lancestat.joins.search.search import search
 from lancestat.joins.search.work import FragmentRows, VectorSide
 from lancestat.lake.snapshot import pin_of
-from tests.joins.search.brute_force import FORMULAS, assert_same
+from tests.joins.search.brute_force import FORMULAS, assert_same, clustered
 
 Matrix = NDArray[np.float32]
 ALL = SearchParameters(nprobes=6, proposals=16)
-
-
-def clustered(seed: int, rows: int) -> Matrix:
-    middles = np.random.default_rng(0).standard_normal((30, 8))
-    random = np.random.default_rng(seed)
-    spread = 0.3 * random.standard_normal((rows, 8))
-    return (middles[random.integers(0, 30, rows)] + spread).astype(np.float32)
 
 
 def table(rows: Matrix, name: str = "id") -> pa.Table:

@@ -29,18 +29,11 @@ from lancestat.joins.search.neighbours import merge
 from lancestat.joins.search.scratch_tables import SampledLists, WrittenBins
 from lancestat.joins.search.search import search
 from lancestat.lake.snapshot import pin_of
-from tests.joins.search.brute_force import FORMULAS, assert_same
+from tests.joins.search.brute_force import FORMULAS, assert_same, clustered
 
 Matrix = NDArray[np.float32]
 K = 7
 LISTS = 12
-
-
-def clustered(seed: int, rows: int) -> Matrix:
-    middles = np.random.default_rng(0).standard_normal((20, 8))
-    random = np.random.default_rng(seed)
-    spread = 0.3 * random.standard_normal((rows, 8))
-    return (middles[random.integers(0, 20, rows)] + spread).astype(np.float32)
 
 
 def blocks(
